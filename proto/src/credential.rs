@@ -1,0 +1,146 @@
+//! The text form of credentials.
+//!
+//! A credential names what it is for in clear, so that a coordinator finds the one hash to compare with, and ends in a
+//! secret. It is opaque to clients. Forms: `two:SECRET` (operator), `twm:TEAM:MEMBER:SECRET` (member),
+//! `twj:TEAM:ID:SECRET` (join token), `twv:TEAM:ID:SECRET` (observer).
+
+use std::fmt;
+
+use crate::{Reason, Refusal, name::Name};
+
+/// A credential, taken apart. Its `Debug` form leaves the secret out.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// The operator of a coordinator.
+    Operator {
+        /// What proves it.
+        secret: String,
+    },
+    /// One life of one member.
+    Member {
+        /// The member's team.
+        team: Name,
+        /// The member.
+        member: Name,
+        /// What proves it.
+        secret: String,
+    },
+    /// Lets its bearer become a member.
+    Join {
+        /// The team to join.
+        team: Name,
+        /// Which token of the team.
+        id: String,
+        /// What proves it.
+        secret: String,
+    },
+    /// Reads one team.
+    Observer {
+        /// The team to read.
+        team: Name,
+        /// Which credential of the team.
+        id: String,
+        /// What proves it.
+        secret: String,
+    },
+}
+
+impl Credential {
+    /// Takes the text of a credential apart.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        Self::split(text).ok_or_else(|| {
+            Refusal::new(
+                Reason::CredentialInvalid,
+                "The credential is malformed. Use it as it was given, from its first to its last character.",
+            )
+        })
+    }
+
+    fn split(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once(':')?;
+        let (rest, secret) = rest.rsplit_once(':').unwrap_or(("", rest));
+        let secret_is_sound = (16..=128).contains(&secret.len()) && secret.bytes().all(|b| b.is_ascii_alphanumeric());
+        if !secret_is_sound {
+            return None;
+        }
+        let secret = secret.to_owned();
+        if kind == "two" {
+            return rest.is_empty().then_some(Self::Operator { secret });
+        }
+        let (team, which) = rest.split_once(':')?;
+        let (team, which) = (Name::parse(team, "team").ok()?, Name::parse(which, "id").ok()?);
+        match kind {
+            "twm" => Some(Self::Member { team, member: which, secret }),
+            "twj" => Some(Self::Join { team, id: which.folded().to_owned(), secret }),
+            "twv" => Some(Self::Observer { team, id: which.folded().to_owned(), secret }),
+            _ => None,
+        }
+    }
+
+    /// Returns the text that a client presents.
+    pub fn reveal(&self) -> String {
+        match self {
+            Self::Operator { secret } => format!("two:{secret}"),
+            Self::Member { team, member, secret } => format!("twm:{team}:{member}:{secret}"),
+            Self::Join { team, id, secret } => format!("twj:{team}:{id}:{secret}"),
+            Self::Observer { team, id, secret } => format!("twv:{team}:{id}:{secret}"),
+        }
+    }
+
+    /// Returns the secret, to be hashed.
+    pub fn secret(&self) -> &str {
+        match self {
+            Self::Operator { secret }
+            | Self::Member { secret, .. }
+            | Self::Join { secret, .. }
+            | Self::Observer { secret, .. } => secret,
+        }
+    }
+
+    /// Returns the team that the credential belongs to. None: the operator's.
+    pub fn team(&self) -> Option<&Name> {
+        match self {
+            Self::Operator { .. } => None,
+            Self::Member { team, .. } | Self::Join { team, .. } | Self::Observer { team, .. } => Some(team),
+        }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operator { .. } => f.write_str("operator"),
+            Self::Member { team, member, .. } => write!(f, "member {member}@{team}"),
+            Self::Join { team, id, .. } => write!(f, "join token {id} of {team}"),
+            Self::Observer { team, id, .. } => write!(f, "observer {id} of {team}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_reads_back_as_itself() {
+        let secret = "0123456789abcdef0123456789abcdef";
+        for text in
+            [format!("two:{secret}"), format!("twm:a.b:C-d:{secret}"), format!("twj:t:x1:{secret}"), format!("twv:t:x1:{secret}")]
+        {
+            let credential = Credential::parse(&text).expect(&text);
+            assert_eq!(credential.reveal(), text);
+            assert!(!format!("{credential:?}").contains(secret));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_credential_or_refused(text in "(two|twm|twj|twv|x)?:?.*") {
+            if let Err(refusal) = Credential::parse(&text) {
+                prop_assert_eq!(refusal.reason, Reason::CredentialInvalid);
+            }
+        }
+    }
+}

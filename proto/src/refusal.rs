@@ -1,0 +1,108 @@
+//! A refusal: a reason, a text that says what to do, and the field at fault; as it is made by the rules and as it
+//! travels in a `tonic::Status`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::reason::{DOMAIN, Reason};
+
+/// Why a call was refused, for a program and for a reader.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The row of the table.
+    pub reason: Reason,
+    /// What was wrong and what to do, in one or two sentences.
+    pub message: String,
+    /// The field of the request that is at fault, where it is one.
+    pub field: Option<String>,
+    /// When to try again, where that makes sense.
+    pub retry_after: Option<Duration>,
+    /// Facts for a program, such as the id of a pending request.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl Refusal {
+    /// Makes a refusal with a text that says what was wrong and what to do.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        let retry_after = reason.is_retryable().then_some(Duration::from_secs(1));
+        Self { reason, message: message.into(), field: None, retry_after, metadata: BTreeMap::new() }
+    }
+
+    /// Names the field at fault.
+    pub fn field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// Adds a fact for a program.
+    pub fn with(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.metadata.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Says when to try again.
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// Reads the refusal that a status carries. None: the status does not come from the rules of teamwire, for example
+    /// because the connection broke.
+    pub fn from_status(status: &Status) -> Option<Self> {
+        let details = status.get_error_details();
+        let info = details.error_info()?;
+        if info.domain != DOMAIN {
+            return None;
+        }
+        let mut reason: Reason = info.reason.parse().ok()?;
+        if reason == Reason::InvalidRequestId && status.code() == Code::NotFound {
+            reason = Reason::RequestNotFound;
+        }
+        let field = details.bad_request().and_then(|bad| bad.field_violations.first()).map(|v| v.field.clone());
+        Some(Self {
+            reason,
+            message: status.message().to_owned(),
+            field,
+            retry_after: details.retry_info().and_then(|info| info.retry_delay),
+            metadata: info.metadata.clone().into_iter().collect(),
+        })
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let metadata: std::collections::HashMap<_, _> = refusal.metadata.into_iter().collect();
+        let mut details = ErrorDetails::with_error_info(refusal.reason.as_str(), DOMAIN, metadata);
+        if let Some(field) = refusal.field {
+            details.add_bad_request_violation(field, refusal.message.clone());
+        }
+        if let Some(after) = refusal.retry_after {
+            details.set_retry_info(Some(after));
+        }
+        Status::with_error_details(refusal.reason.code(), refusal.message, details)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_survives_the_journey_in_a_status() {
+        for reason in Reason::ALL {
+            let refusal =
+                Refusal::new(*reason, "no; do this").field("recipient").with("closest", "backend").with("n", "1");
+            let status = Status::from(refusal.clone());
+            assert_eq!(status.code(), reason.code());
+            assert_eq!(Refusal::from_status(&status), Some(refusal));
+        }
+    }
+
+    #[test]
+    fn a_status_from_elsewhere_is_no_refusal() {
+        assert_eq!(Refusal::from_status(&Status::unavailable("tcp")), None);
+    }
+}

@@ -1,0 +1,3 @@
+//! The coordinator of teamwire.
+
+pub mod store;
