@@ -1,3 +1,4 @@
 //! The coordinator of teamwire.
 
+pub mod domain;
 pub mod store;

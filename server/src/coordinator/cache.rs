@@ -1,0 +1,85 @@
+//! Records that are likely still current.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use lru::LruCache;
+
+use crate::{
+    domain::{
+        record::{SessionRecord, Stored, TeamRecord},
+        tx::{Loaded, View},
+    },
+    store::{Key, Record, Space, Txn, Write},
+};
+
+/// How many records are kept; the least recently used one goes first.
+const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
+
+/// Keeps the records that nearly every call reads and few change: rosters and sessions.
+pub(super) struct Cache {
+    records: Mutex<LruCache<(Space, Key), Arc<Loaded>>>,
+}
+
+impl Cache {
+    pub(super) fn new() -> Self {
+        Self { records: Mutex::new(LruCache::new(RECORDS_MAX)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<(Space, Key), Arc<Loaded>>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds to the view what is here of the keys. Returns whether anything was.
+    pub(super) fn fill(&self, space: &Space, keys: &[Key], view: &mut View) -> bool {
+        let mut records = self.lock();
+        let mut any = false;
+        for key in keys.iter().filter(|key| is_kept(key)) {
+            if let Some(loaded) = records.get(&(space.clone(), key.clone())) {
+                view.records.insert(key.clone(), Arc::clone(loaded));
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Keeps a record as it was read. That there is none is not kept, or every guess at a name would fill the cache.
+    pub(super) fn put(&self, space: &Space, key: &Key, loaded: &Arc<Loaded>) {
+        if !is_kept(key) {
+            return;
+        }
+        let place = (space.clone(), key.clone());
+        match loaded.version() {
+            Some(_) => drop(self.lock().put(place, Arc::clone(loaded))),
+            None => drop(self.lock().pop(&place)),
+        }
+    }
+
+    /// Keeps what a transaction has put.
+    pub(super) fn apply(&self, space: &Space, txn: &Txn, version: u64) {
+        for write in &txn.writes {
+            match write {
+                Write::Put { key, data } => {
+                    let record = Record { version, data: data.clone() };
+                    self.put(space, key, &Loaded::new(Some(record)));
+                }
+                Write::Delete { key } => self.put(space, key, &Loaded::new(None)),
+                Write::DropSpace => {
+                    let mut records = self.lock();
+                    let gone: Vec<_> =
+                        records.iter().map(|(place, _)| place).filter(|place| place.0 == *space).cloned().collect();
+                    for place in gone {
+                        records.pop(&place);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_kept(key: &Key) -> bool {
+    key.kind == TeamRecord::KIND || key.kind == SessionRecord::KIND
+}

@@ -1,0 +1,293 @@
+//! Runs the rules against the store: read, decide, commit, and again when something changed in between.
+//!
+//! - [`calls`]: one function for each call that changes something. [`reads`]: those that only look.
+//! - [`cache`]: records that are likely still current. [`clock`]: the store's clock, without asking it.
+//!
+//! A rule may be decided on cached records: if they have changed, its commit fails and the rule runs again on what is
+//! there now. A refusal changes nothing and so would never be found out; therefore no refusal is given, and nothing is
+//! read out, before the rule has come to it on records that were read for this call.
+
+mod cache;
+pub mod calls;
+pub mod clock;
+pub mod reads;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+
+use teamwire_proto::{Reason, Refusal, name::Name};
+
+use crate::{
+    delivery::Hub,
+    domain::{
+        Context, Limits,
+        record::{Stored, TeamRecord},
+        secret::SecretHash,
+        tx::{Loaded, Stop, Tx, View},
+    },
+    store::{Check, Commit, Durability, Failed, Key, Outcome, Space, Store, StoreError, Txn},
+};
+use cache::Cache;
+use clock::Clock;
+
+/// How often a rule runs again before the coordinator gives up. Each time somebody else has succeeded.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// Decides calls. Keeps nothing that it cannot lose; any number of them may share a store.
+pub struct Coordinator {
+    store: Arc<dyn Store>,
+    limits: Arc<Limits>,
+    operator: SecretHash,
+    cache: Cache,
+    clock: Clock,
+    hub: Arc<Hub>,
+    durability: AtomicU8,
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coordinator").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// What came of a rule that was carried out.
+#[derive(Debug)]
+pub struct Done<T> {
+    /// What the rule returned.
+    pub value: T,
+    /// How durable its change is; for a repeated call, what the store last answered.
+    pub durability: Durability,
+}
+
+impl Coordinator {
+    /// Makes a coordinator over a store that answers.
+    pub async fn new(store: Arc<dyn Store>, limits: Limits, operator: SecretHash) -> Result<Self, StoreError> {
+        let now_ms = store.now_ms().await?;
+        Ok(Self {
+            store,
+            limits: Arc::new(limits),
+            operator,
+            cache: Cache::new(),
+            clock: Clock::starting_at(now_ms),
+            hub: Arc::new(Hub::new()),
+            durability: AtomicU8::new(0),
+        })
+    }
+
+    /// The bounds in force.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The open sessions of this coordinator.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Returns what the store's clock should say now.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    fn context(&self) -> Context {
+        Context {
+            now_ms: self.clock.now_ms(),
+            seed: rand::random(),
+            limits: Arc::clone(&self.limits),
+            operator: self.operator,
+        }
+    }
+
+    /// Runs a rule until it is carried out or refused. `preload`: records that it will want, to be read at once.
+    pub async fn decide<T>(
+        &self,
+        space: &Space,
+        preload: &[Key],
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
+    ) -> Result<Done<T>, Refusal> {
+        let ctx = self.context();
+        let mut view = View::default();
+        let mut from_cache = self.cache.fill(space, preload, &mut view);
+        let mut cache_allowed = true;
+        for attempt in 0..ATTEMPTS_MAX {
+            let mut tx = Tx::new(&ctx, &view);
+            match rule(&mut tx) {
+                Err(Stop::Missing(key)) => {
+                    if cache_allowed && self.cache.fill(space, std::slice::from_ref(&key), &mut view) {
+                        from_cache = true;
+                        continue;
+                    }
+                    let mut wanted = vec![key];
+                    let rest = preload.iter().filter(|key| !view.records.contains_key(key) && **key != wanted[0]);
+                    wanted.extend(rest.cloned().collect::<Vec<_>>());
+                    self.load(space, wanted, &mut view).await?;
+                }
+                Err(Stop::Corrupt(what)) => return Err(corrupt(space, &what)),
+                Err(Stop::Refused(refusal)) => {
+                    let unasked = tx.unasked_ledger_keys();
+                    if !unasked.is_empty() {
+                        self.look_up(space, unasked, &mut view).await?;
+                    } else if from_cache {
+                        (from_cache, cache_allowed) = (false, false);
+                        self.reload(space, &mut view).await?;
+                    } else {
+                        return Err(refusal);
+                    }
+                }
+                Ok(value) if tx.is_read_only() => {
+                    if !from_cache {
+                        return Ok(Done { value, durability: self.last_durability() });
+                    }
+                    (from_cache, cache_allowed) = (false, false);
+                    self.reload(space, &mut view).await?;
+                }
+                Ok(value) => {
+                    let txn = tx.into_txn();
+                    match self.store.commit(space, &txn).await.map_err(|error| unavailable(&error))? {
+                        Outcome::Committed(commit) => {
+                            self.committed(space, &txn, &commit);
+                            return Ok(Done { value, durability: commit.durability });
+                        }
+                        Outcome::Refused(failed) => self.learn(space, &txn, failed, &mut view)?,
+                    }
+                    back_off(attempt).await;
+                }
+            }
+        }
+        Err(Refusal::new(
+            Reason::StoreUnavailable,
+            "Too many callers change the same thing at once. Try again with the same idempotency key.",
+        ))
+    }
+
+    async fn load(&self, space: &Space, keys: Vec<Key>, view: &mut View) -> Result<(), Refusal> {
+        let records = self.store.read(space, &keys).await.map_err(|error| unavailable(&error))?;
+        for (key, record) in keys.into_iter().zip(records) {
+            let loaded = Loaded::new(record);
+            self.cache.put(space, &key, &loaded);
+            view.records.insert(key, loaded);
+        }
+        Ok(())
+    }
+
+    async fn reload(&self, space: &Space, view: &mut View) -> Result<(), Refusal> {
+        let keys = view.records.keys().cloned().collect();
+        self.load(space, keys, view).await
+    }
+
+    /// Asks the ledger, by a transaction that checks and writes nothing.
+    async fn look_up(&self, space: &Space, keys: Vec<String>, view: &mut View) -> Result<(), Refusal> {
+        for key in keys {
+            let txn = Txn { checks: vec![Check::Unseen { key: key.clone() }], writes: Vec::new() };
+            let outcome = self.store.commit(space, &txn).await.map_err(|error| unavailable(&error))?;
+            let known = match outcome {
+                Outcome::Refused(Failed::Seen { data }) => Some(data),
+                _ => None,
+            };
+            view.ledger.insert(key, known);
+        }
+        Ok(())
+    }
+
+    /// Takes over what a failed transaction has taught, or says why it is final.
+    fn learn(&self, space: &Space, txn: &Txn, failed: Failed, view: &mut View) -> Result<(), Refusal> {
+        match failed {
+            Failed::Version { key, current } => {
+                let loaded = Loaded::new(current);
+                self.cache.put(space, &key, &loaded);
+                view.records.insert(key, loaded);
+                Ok(())
+            }
+            Failed::Seen { data } => {
+                let key = txn.checks.iter().find_map(|check| match check {
+                    Check::Unseen { key } => Some(key.clone()),
+                    _ => None,
+                });
+                view.ledger.extend(key.map(|key| (key, Some(data))));
+                Ok(())
+            }
+            Failed::Lease { name } => {
+                Err(Refusal::new(Reason::StoreUnavailable, format!("{name} has just given a sign of life. Try again.")))
+            }
+            Failed::Full { stream } => {
+                let member = stream.strip_prefix("inbox/").unwrap_or(&stream);
+                Err(Refusal::new(
+                    Reason::InboxFull,
+                    format!(
+                        "The inbox of {member} is full ({} messages or {} bytes). Nothing was sent. Wait until it has worked \
+                         some of it off, then send again.",
+                        self.limits.inbox_entries_max, self.limits.inbox_bytes_max
+                    ),
+                )
+                .with("member", member)
+                .retry_after(Duration::from_secs(5)))
+            }
+        }
+    }
+
+    fn committed(&self, space: &Space, txn: &Txn, commit: &Commit) {
+        self.clock.observe(commit.at_ms);
+        self.durability.store(commit.durability as u8, Ordering::Relaxed);
+        self.cache.apply(space, txn, commit.version);
+        self.hub.committed(space, txn, commit);
+    }
+
+    fn last_durability(&self) -> Durability {
+        match self.durability.load(Ordering::Relaxed) {
+            0 => Durability::Applied,
+            1 => Durability::Fsynced,
+            _ => Durability::Replicated,
+        }
+    }
+}
+
+/// Waits a little before a rule runs again for the fourth time and more, the longer the more often.
+async fn back_off(attempt: u32) {
+    if attempt >= 3 {
+        let up_to = Duration::from_millis(u64::from(attempt.min(25)));
+        tokio::time::sleep(up_to.mul_f64(rand::random())).await;
+    }
+}
+
+/// Names the record of a team with its roster.
+pub fn team_key() -> Key {
+    Key::new(TeamRecord::KIND, "")
+}
+
+/// Names a record of a member.
+pub fn member_key<T: Stored>(name: &Name) -> Key {
+    Key::new(T::KIND, name.folded())
+}
+
+/// Says that the store did not answer.
+pub fn unavailable(error: &StoreError) -> Refusal {
+    match error {
+        StoreError::Unavailable(_) => Refusal::new(
+            Reason::StoreUnavailable,
+            format!("{error}. Whether the change was made is not known: try again with the same idempotency key."),
+        ),
+        StoreError::Refusing(_) => {
+            Refusal::new(Reason::StoreUnavailable, format!("{error}. Nothing was changed: try again later."))
+        }
+        StoreError::Corrupt(what) => {
+            tracing::error!(what, "the store holds what cannot be read");
+            Refusal::new(Reason::Internal, format!("{error}. Ask whoever runs the coordinator to look at its log."))
+        }
+    }
+}
+
+fn corrupt(space: &Space, what: &str) -> Refusal {
+    tracing::error!(?space, what, "a record cannot be read");
+    Refusal::new(Reason::Internal, "A record of this team cannot be read. Ask whoever runs the coordinator to look at its log.")
+}

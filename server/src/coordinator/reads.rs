@@ -1,0 +1,518 @@
+//! The calls that only look. What they may show is decided in `domain::query`.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use prost::Message as _;
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    id,
+    name::Name,
+    v1::{self, RequestKind, RequestState, history_entry::Event},
+};
+
+use super::{Coordinator, calls::space_of, member_key, team_key, unavailable};
+use crate::{
+    domain::{
+        identity::{self, Admit, Caller, Presented},
+        post::message_id_of,
+        query::{self, MemberFacts, ReceiptFacts},
+        record::{
+            CursorRecord, HISTORY, ListedTeam, PresenceRecord, REQUESTS, ReceiptRecord, SessionRecord, Stored,
+            TeamRecord, inbox,
+        },
+        session::{Leaving, receipt_id},
+        team,
+        tx::{Loaded, Stop},
+    },
+    store::{Entry, Key, Range, Space},
+};
+
+/// How many entries a list returns where the call does not say.
+const LIMIT_DEFAULT: u32 = 100;
+
+/// How many entries a list returns at most.
+const LIMIT_MAX: u32 = 1_000;
+
+/// How long a call waits for a decision at most, and by default.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How often a waiting call looks by itself, in case a hint was lost.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Checks the bound of a list.
+pub fn limit(given: u32, field: &str) -> Result<usize, Refusal> {
+    match given {
+        0 => Ok(LIMIT_DEFAULT as usize),
+        1..=LIMIT_MAX => Ok(given as usize),
+        _ => Err(Refusal::new(Reason::InvalidField, format!("{field} must be up to {LIMIT_MAX}.")).field(field)),
+    }
+}
+
+/// How far the latest session of a member has come.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFacts {
+    session: Option<Arc<SessionRecord>>,
+    cursor: Option<Arc<CursorRecord>>,
+}
+
+impl SessionFacts {
+    fn current(&self) -> Option<&CursorRecord> {
+        let epoch = self.session.as_deref()?.epoch;
+        self.cursor.as_deref().filter(|cursor| cursor.epoch == epoch)
+    }
+
+    /// Returns how often the message at a place was delivered, or may have been.
+    pub fn delivery_count(&self, sequence: u64) -> u32 {
+        let before = self.session.as_deref().map_or(0, |session| session.maybe_seen(sequence));
+        before + u32::from(self.current().is_some_and(|cursor| cursor.delivered >= sequence))
+    }
+
+    /// Returns what is known of a message that is about to leave the inbox.
+    pub fn leaving(&self, sequence: u64, id: &str) -> Leaving {
+        let delivered = self.current().and_then(|cursor| cursor.unacked.iter().find(|(unacked, _)| *unacked == sequence));
+        Leaving {
+            sequence,
+            message_id: id.to_owned(),
+            delivered_ms: delivered.map_or(0, |(_, at_ms)| *at_ms),
+            delivery_count: self.delivery_count(sequence),
+        }
+    }
+}
+
+impl Coordinator {
+    /// Finds out who calls, on records read for this call.
+    async fn caller(&self, who: &Presented, named: &str) -> Result<(Space, Arc<TeamRecord>, Caller), Refusal> {
+        let space = space_of(who, named)?;
+        let done = self.decide(&space, &[team_key()], |tx| identity::call(tx, who, named, Admit::Stopping)).await?;
+        let (team, caller) = done.value;
+        Ok((space, team, caller))
+    }
+
+    async fn fetch<T: Stored>(&self, space: &Space, ids: Vec<String>) -> Result<Vec<Option<Arc<T>>>, Refusal> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<Key> = ids.into_iter().map(|id| Key::new(T::KIND, id)).collect();
+        let records = self.store.read(space, &keys).await.map_err(|error| unavailable(&error))?;
+        records
+            .into_iter()
+            .map(|record| {
+                Loaded::new(record).get::<T>().map_err(|stop| match stop {
+                    Stop::Refused(refusal) => refusal,
+                    Stop::Missing(key) => super::corrupt(space, key.kind),
+                    Stop::Corrupt(what) => super::corrupt(space, &what),
+                })
+            })
+            .collect()
+    }
+
+    async fn entries(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, Refusal> {
+        self.store.range(space, stream, range).await.map_err(|error| unavailable(&error))
+    }
+
+    /// Returns the places and ids of messages in an inbox.
+    pub async fn inbox_entries(
+        &self,
+        space: &Space,
+        member: &Name,
+        range: Range,
+    ) -> Result<Vec<(u64, String)>, Refusal> {
+        let entries = self.entries(space, &inbox(member), range).await?;
+        entries
+            .into_iter()
+            .map(|entry| {
+                let id = message_id_of(&entry.data).ok_or_else(|| super::corrupt(space, "an inbox entry"))?;
+                Ok((entry.sequence, id))
+            })
+            .collect()
+    }
+
+    /// Returns messages by their ids. `None`: there is none.
+    pub async fn messages(&self, space: &Space, ids: Vec<String>) -> Result<Vec<Option<Arc<v1::Message>>>, Refusal> {
+        self.fetch(space, ids).await
+    }
+
+    /// Returns the latest session of a member, as the store has it.
+    pub async fn session_record(
+        &self,
+        space: &Space,
+        member: &Name,
+    ) -> Result<Option<Arc<SessionRecord>>, Refusal> {
+        let found = self.fetch(space, vec![member.folded().to_owned()]).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    pub(super) async fn session_facts(&self, space: &Space, member: &Name) -> Result<SessionFacts, Refusal> {
+        let keys = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let records = self.store.read(space, &keys).await.map_err(|error| unavailable(&error))?;
+        let mut records = records.into_iter().map(Loaded::new);
+        let broken = |_| super::corrupt(space, "a session");
+        let session = records.next().map_or(Ok(None), |record| record.get()).map_err(broken)?;
+        let cursor = records.next().map_or(Ok(None), |record| record.get()).map_err(broken)?;
+        Ok(SessionFacts { session, cursor })
+    }
+
+    /// See `TeamService.GetTeam`.
+    pub async fn get_team(&self, who: &Presented, named: &str) -> Result<v1::Team, Refusal> {
+        let space = space_of(who, named)?;
+        Ok(self.decide(&space, &[team_key()], |tx| team::get(tx, who, named)).await?.value)
+    }
+
+    /// See `TeamService.ListTeams`.
+    pub async fn list_teams(
+        &self,
+        who: &Presented,
+        request: &v1::ListTeamsRequest,
+    ) -> Result<v1::ListTeamsResponse, Refusal> {
+        let page = limit(request.page_size, "page_size")?;
+        if who.credential.team().is_some() {
+            let teams = vec![self.get_team(who, "").await?];
+            return Ok(v1::ListTeamsResponse { teams, next_page_token: String::new() });
+        }
+        let directory = Space::directory();
+        self.decide(&directory, &[], |tx| identity::operator(tx, who)).await?;
+        let listed = self.store.scan(&directory, ListedTeam::KIND, &request.page_token, page).await;
+        let listed = listed.map_err(|error| unavailable(&error))?;
+        let next = if listed.len() == page { listed.last().map(|(id, _)| id.clone()) } else { None };
+        let mut teams = Vec::with_capacity(listed.len());
+        for (id, _) in listed {
+            let name = Name::parse(&id, "name")?;
+            match self.fetch::<TeamRecord>(&Space::team(&name), vec![String::new()]).await?.pop().flatten() {
+                Some(team) => teams.push(query::show_team(&team)),
+                None => self.unlist_team(&name).await?,
+            }
+        }
+        Ok(v1::ListTeamsResponse { teams, next_page_token: next.unwrap_or_default() })
+    }
+
+    /// Returns the names of the teams in the directory.
+    pub async fn listed_spaces(&self, after: &str) -> Result<Vec<Space>, Refusal> {
+        let listed = self.store.scan(&Space::directory(), ListedTeam::KIND, after, LIMIT_MAX as usize).await;
+        let listed = listed.map_err(|error| unavailable(&error))?;
+        Ok(listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok()).map(|name| Space::team(&name)).collect())
+    }
+
+    /// See `TeamService.ListMembers`.
+    pub async fn list_members(&self, who: &Presented, named: &str) -> Result<Vec<v1::Member>, Refusal> {
+        let (space, team, _) = self.caller(who, named).await?;
+        let ids: Vec<String> = team.members.iter().map(|member| member.name.folded().to_owned()).collect();
+        let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
+        let leases = self.store.leases(&space).await.map_err(|error| unavailable(&error))?;
+        let extents = self.store.extents(&space, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let sessions = self.fetch::<SessionRecord>(&space, ids.clone()).await?;
+        let presences = self.fetch::<PresenceRecord>(&space, ids).await?;
+        let facts = sessions.into_iter().zip(presences).zip(extents).map(|((session, presence), extent)| MemberFacts {
+            session,
+            presence,
+            inbox_depth: extent.entries,
+            lease_until_ms: 0,
+            now_ms: leases.now_ms,
+        });
+        Ok(team
+            .members
+            .iter()
+            .zip(facts)
+            .map(|(member, facts)| {
+                let lease_until_ms = leases.until_ms.get(member.name.folded()).copied().unwrap_or(0);
+                query::show_member(&team, member, &MemberFacts { lease_until_ms, ..facts })
+            })
+            .collect())
+    }
+
+    /// See `MessageService.ListInbox`.
+    pub async fn list_inbox(
+        &self,
+        who: &Presented,
+        request: &v1::ListInboxRequest,
+    ) -> Result<v1::ListInboxResponse, Refusal> {
+        let limit = limit(request.limit, "limit")?;
+        let Credential::Member { member, .. } = &who.credential else {
+            return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox. Use a member's credential."));
+        };
+        let (space, _, _) = self.caller(who, "").await?;
+        let extents = self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
+        let entries = self.inbox_entries(&space, member, Range::after(request.after_sequence, limit)).await?;
+        let messages = self.messages(&space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
+        let facts = self.session_facts(&space, member).await?;
+        let deliveries = entries.iter().zip(messages).filter_map(|((sequence, _), message)| {
+            Some(v1::Delivery {
+                sequence: *sequence,
+                delivery_count: facts.delivery_count(*sequence),
+                message: Some(v1::Message::clone(&*message?)),
+            })
+        });
+        let total = extents.first().map_or(0, |extent| extent.entries);
+        Ok(v1::ListInboxResponse { deliveries: deliveries.collect(), total })
+    }
+
+    /// See `MessageService.GetMessage`.
+    pub async fn get_message(
+        &self,
+        who: &Presented,
+        request: &v1::GetMessageRequest,
+    ) -> Result<v1::GetMessageResponse, Refusal> {
+        let id = id::message_id(&request.message_id, "message_id")?.to_string();
+        let (space, _, caller) = self.caller(who, &request.team).await?;
+        let found = self.messages(&space, vec![id]).await?.pop().flatten();
+        let message = found.filter(|message| query::may_see_message(&caller, message)).ok_or_else(|| {
+            Refusal::new(
+                Reason::MessageNotFound,
+                "There is no such message that this credential can see. Look for its id with `teamwire history`.",
+            )
+            .field("message_id")
+        })?;
+        let mut lookup = ReceiptLookup::default();
+        let receipts = self.receipts(&space, &message, &mut lookup).await?;
+        Ok(v1::GetMessageResponse { message: Some(v1::Message::clone(&message)), receipts })
+    }
+
+    /// Finds out what became of a message at each recipient. `lookup` carries inboxes over from message to message.
+    async fn receipts(
+        &self,
+        space: &Space,
+        message: &v1::Message,
+        lookup: &mut ReceiptLookup,
+    ) -> Result<Vec<v1::Receipt>, Refusal> {
+        let names: Vec<Name> = message.recipients.iter().filter_map(|name| Name::parse(name, "member").ok()).collect();
+        let ids = names.iter().map(|name| receipt_id(&message.id, name)).collect();
+        let finished = self.fetch::<ReceiptRecord>(space, ids).await?;
+        let mut receipts = Vec::with_capacity(names.len());
+        for (name, finished) in names.iter().zip(finished) {
+            let mut facts = ReceiptFacts { finished, ..ReceiptFacts::default() };
+            if facts.finished.is_none() {
+                if !lookup.inboxes.contains_key(name) {
+                    // Sessions first: what they deliver meanwhile is not taken for undelivered.
+                    let entries = self.inbox_entries(space, name, Range::after(0, usize::MAX)).await?;
+                    let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
+                    let session = self.session_facts(space, name).await?;
+                    lookup.inboxes.insert(name.clone(), (places, session));
+                }
+                let (places, session) = &lookup.inboxes[name];
+                facts.queued_at = places.get(&message.id).copied();
+                facts.session.clone_from(&session.session);
+                facts.cursor.clone_from(&session.cursor);
+                if facts.queued_at.is_none() {
+                    // It may have left the inbox between the two looks.
+                    let id = receipt_id(&message.id, name);
+                    facts.finished = self.fetch::<ReceiptRecord>(space, vec![id]).await?.pop().flatten();
+                }
+            }
+            receipts.push(query::show_receipt(message, name.as_str(), &facts));
+        }
+        Ok(receipts)
+    }
+
+    async fn visible_request(
+        &self,
+        space: &Space,
+        caller: &Caller,
+        request_id: &str,
+    ) -> Result<v1::Request, Refusal> {
+        let found = self.fetch::<v1::Request>(space, vec![request_id.to_owned()]).await?.pop().flatten();
+        let request = found.filter(|request| query::may_see_request(caller, request));
+        request.map(|request| v1::Request::clone(&request)).ok_or_else(|| {
+            Refusal::new(
+                Reason::RequestNotFound,
+                "There is no such request that this credential can see. See `teamwire requests`.",
+            )
+            .field("request_id")
+        })
+    }
+
+    /// See `RequestService.GetRequest`.
+    pub async fn get_request(&self, who: &Presented, named: &str, request_id: &str) -> Result<v1::Request, Refusal> {
+        id::request_id(request_id, "request_id")?;
+        let (space, _, caller) = self.caller(who, named).await?;
+        self.visible_request(&space, &caller, request_id).await
+    }
+
+    /// See `RequestService.ListRequests`.
+    pub async fn list_requests(
+        &self,
+        who: &Presented,
+        request: &v1::ListRequestsRequest,
+    ) -> Result<Vec<v1::Request>, Refusal> {
+        let limit = limit(request.limit, "limit")?;
+        let (space, team, caller) = self.caller(who, &request.team).await?;
+        let member = match request.member.as_str() {
+            "" => None,
+            text => Some(team.resolve(text, "member")?.name.clone()),
+        };
+        let mut found = Vec::new();
+        let mut last = u64::MAX;
+        while found.len() < limit {
+            let range = Range { first: 1, last, limit: LIMIT_MAX as usize, newest_first: true };
+            let entries = self.entries(&space, REQUESTS, range).await?;
+            let Some(oldest) = entries.last().map(|entry| entry.sequence) else { break };
+            let ids = entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
+            for request_found in self.fetch::<v1::Request>(&space, ids).await?.into_iter().flatten() {
+                let wanted = query::may_see_request(&caller, &request_found)
+                    && matches!(request.kind(), kind if kind == RequestKind::Unspecified || kind == request_found.kind())
+                    && matches!(request.state(), s if s == RequestState::Unspecified || s == request_found.state())
+                    && member.as_ref().is_none_or(|name| request_found.member.eq_ignore_ascii_case(name.folded()));
+                if wanted && found.len() < limit {
+                    found.push(v1::Request::clone(&request_found));
+                }
+            }
+            if oldest <= 1 {
+                break;
+            }
+            last = oldest - 1;
+        }
+        Ok(found)
+    }
+
+    /// See `RequestService.WaitForDecision`.
+    pub async fn wait_for_decision(
+        &self,
+        who: &Presented,
+        request: &v1::WaitForDecisionRequest,
+    ) -> Result<v1::Request, Refusal> {
+        let timeout = match &request.timeout {
+            None => WAIT_DEFAULT,
+            Some(given) => Duration::try_from(*given).map_err(|_| {
+                Refusal::new(Reason::InvalidField, "timeout must not be negative.").field("timeout")
+            })?,
+        };
+        let deadline = tokio::time::Instant::now() + timeout.min(WAIT_MAX);
+        let space = space_of(who, &request.team)?;
+        let mut watch = self.hub.watch(&space);
+        loop {
+            watch.mark_unchanged();
+            let found = self.get_request(who, &request.team, &request.request_id).await?;
+            if found.state() != RequestState::Pending || tokio::time::Instant::now() >= deadline {
+                return Ok(found);
+            }
+            tokio::select! {
+                _ = watch.changed() => {}
+                () = tokio::time::sleep(POLL) => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    /// Returns a page of the history: the entries that pass, how far was looked, and whether there is more.
+    pub async fn history(
+        &self,
+        who: &Presented,
+        named: &str,
+        query: &HistoryQuery,
+    ) -> Result<HistoryPage, Refusal> {
+        let (space, team, caller) = self.caller(who, named).await?;
+        let filter = query.filter.clone().unwrap_or_default();
+        let member = match filter.member.as_str() {
+            "" => None,
+            text => Some(team.resolve(text, "filter.member")?.name.clone()),
+        };
+        let mut page = HistoryPage { entries: Vec::new(), looked_to: query.after, more: false };
+        let (mut first, mut last) = (query.after.saturating_add(1), u64::MAX);
+        let mut lookup = ReceiptLookup::default();
+        loop {
+            let range = Range { first, last, limit: query.limit.max(64), newest_first: query.newest };
+            let raw = self.entries(&space, HISTORY, range).await?;
+            let is_last = raw.len() < range.limit;
+            let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
+            for entry in self.join_history(&space, raw).await? {
+                if page.entries.len() == query.limit {
+                    page.more = true;
+                    break;
+                }
+                page.looked_to = page.looked_to.max(entry.sequence);
+                if query::may_see_entry(&caller, &entry) && query::passes(&filter, member.as_ref(), &entry) {
+                    page.entries.push(entry);
+                }
+            }
+            if is_last || page.more || (query.newest && edge <= first) {
+                break;
+            }
+            if query.newest {
+                last = edge - 1;
+            } else {
+                first = edge + 1;
+            }
+        }
+        if query.newest {
+            page.entries.reverse();
+        }
+        if filter.include_receipts {
+            for entry in &mut page.entries {
+                if let Some(Event::Message(message)) = &entry.event {
+                    entry.receipts = self.receipts(&space, message, &mut lookup).await?;
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    /// Puts messages and requests into the entries that name them.
+    async fn join_history(&self, space: &Space, raw: Vec<Entry>) -> Result<Vec<v1::HistoryEntry>, Refusal> {
+        let mut entries = Vec::with_capacity(raw.len());
+        for entry in raw {
+            let mut decoded = v1::HistoryEntry::decode(&*entry.data)
+                .map_err(|error| super::corrupt(space, &format!("history {}: {error}", entry.sequence)))?;
+            decoded.sequence = entry.sequence;
+            entries.push(decoded);
+        }
+        let mut message_ids = Vec::new();
+        let mut request_ids = Vec::new();
+        for entry in &entries {
+            match &entry.event {
+                Some(Event::Message(message)) => message_ids.push(message.id.clone()),
+                Some(Event::Decision(request)) => request_ids.push(request.id.clone()),
+                _ => {}
+            }
+        }
+        let messages = self.fetch::<v1::Message>(space, message_ids).await?;
+        let messages: HashMap<_, _> = messages.iter().flatten().map(|message| (&message.id, message)).collect();
+        let requests = self.fetch::<v1::Request>(space, request_ids).await?;
+        let requests: HashMap<_, _> = requests.iter().flatten().map(|request| (&request.id, request)).collect();
+        for entry in &mut entries {
+            match &mut entry.event {
+                Some(Event::Message(stub)) => {
+                    if let Some(message) = messages.get(&stub.id) {
+                        *stub = v1::Message::clone(message);
+                    }
+                }
+                Some(Event::Decision(stub)) => {
+                    if let Some(request) = requests.get(&stub.id) {
+                        *stub = v1::Request::clone(request);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// Which part of the history.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryQuery {
+    /// Which entries.
+    pub filter: Option<v1::HistoryFilter>,
+    /// Only entries above this sequence.
+    pub after: u64,
+    /// How many at most.
+    pub limit: usize,
+    /// The newest instead of the oldest.
+    pub newest: bool,
+}
+
+/// A part of the history.
+#[derive(Clone, Debug)]
+pub struct HistoryPage {
+    /// The oldest first.
+    pub entries: Vec<v1::HistoryEntry>,
+    /// The highest sequence that was looked at.
+    pub looked_to: u64,
+    /// There are more.
+    pub more: bool,
+}
+
+/// Inboxes that were read for receipts: where each message is, and how far the session has come.
+#[derive(Debug, Default)]
+struct ReceiptLookup {
+    inboxes: HashMap<Name, (HashMap<String, u64>, SessionFacts)>,
+}

@@ -1,0 +1,222 @@
+//! Open sessions: waking them, delivering to them, keeping their members alive, ending them.
+//!
+//! - [`Hub`]: who is to be woken when something was committed, here or by another coordinator.
+//! - [`session`]: the loop of one session.
+//! - [`lease`]: signs of life, gathered and written in batches. [`sweep`]: what is due when time passes.
+//!
+//! A wake-up says where to look, never what is there; it may be lost. The one exception is an arrival: an entry of an
+//! inbox that this very coordinator has just committed. A session takes it without reading the store if its sequence is
+//! the very next one, which no lost wake-up can forge.
+
+pub mod lease;
+pub mod session;
+pub mod sweep;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use teamwire_proto::{name::Name, v1};
+use tokio::sync::watch;
+
+use crate::{
+    domain::record::{Stored, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
+    store::{Commit, Hint, Space, Txn, Write},
+};
+use session::Shared;
+
+/// Knows the open sessions of this coordinator and whoever else waits for something in a team.
+#[derive(Default)]
+pub struct Hub {
+    spaces: Mutex<HashMap<Space, Here>>,
+    /// Teams whose roster this coordinator has just changed; the sweep looks at them soon.
+    changed: Mutex<Vec<Space>>,
+}
+
+/// Who waits in one space.
+struct Here {
+    /// By the member's folded name. Two of one member for a moment, while one supersedes the other.
+    sessions: HashMap<String, Vec<Arc<Shared>>>,
+    /// Counts up with everything that happens.
+    news: watch::Sender<u64>,
+}
+
+impl Default for Here {
+    fn default() -> Self {
+        Self { sessions: HashMap::new(), news: watch::Sender::new(0) }
+    }
+}
+
+impl Here {
+    fn is_idle(&self) -> bool {
+        self.sessions.is_empty() && self.news.receiver_count() == 0
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("spaces", &self.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// Makes a hub that nobody waits at.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Space, Here>> {
+        self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a session. It is removed when the guard is dropped.
+    pub(crate) fn enter(self: &Arc<Self>, shared: Arc<Shared>) -> Entered {
+        let mut spaces = self.lock();
+        let here = spaces.entry(shared.space.clone()).or_default();
+        here.sessions.entry(shared.member.folded().to_owned()).or_default().push(Arc::clone(&shared));
+        Entered { hub: Arc::clone(self), shared }
+    }
+
+    /// Returns the member's session with this id, or its newest one.
+    pub fn session(&self, space: &Space, member: &Name, session_id: Option<&str>) -> Option<Arc<Shared>> {
+        let spaces = self.lock();
+        let sessions = spaces.get(space)?.sessions.get(member.folded())?;
+        let found = match session_id {
+            Some(id) => sessions.iter().find(|session| session.session_id == id),
+            None => sessions.last(),
+        };
+        found.cloned()
+    }
+
+    /// Returns what changes whenever something happens in the space.
+    pub fn watch(&self, space: &Space) -> watch::Receiver<u64> {
+        let mut spaces = self.lock();
+        // Whoever watched a space that is now quiet has left its place; take the chance to clear it away.
+        if spaces.len() > 1_024 {
+            spaces.retain(|_, here| !here.is_idle());
+        }
+        spaces.entry(space.clone()).or_default().news.subscribe()
+    }
+
+    /// Returns how many sessions are open.
+    pub fn sessions_open(&self) -> usize {
+        self.lock().values().flat_map(|here| here.sessions.values()).map(Vec::len).sum()
+    }
+
+    /// Returns every open session.
+    pub fn sessions(&self) -> Vec<Arc<Shared>> {
+        self.lock().values().flat_map(|here| here.sessions.values()).flatten().cloned().collect()
+    }
+
+    /// Returns the teams whose roster was changed here since the last call.
+    pub(crate) fn take_changed(&self) -> Vec<Space> {
+        std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Passes on what this coordinator has committed: arrivals to the sessions that are here, and the hints.
+    pub(crate) fn committed(&self, space: &Space, txn: &Txn, commit: &Commit) {
+        let roster_changed = txn.writes.iter().any(
+            |write| matches!(write, Write::Put { key, .. } if key.kind == TeamRecord::KIND),
+        );
+        if roster_changed {
+            self.changed.lock().unwrap_or_else(PoisonError::into_inner).push(space.clone());
+        }
+        let mut spaces = self.lock();
+        let Some(here) = spaces.get_mut(space) else { return };
+        let message: Option<&Bytes> = txn.writes.iter().find_map(|write| match write {
+            Write::Put { key, data } if key.kind == v1::Message::KIND => Some(data),
+            _ => None,
+        });
+        let single = txn.writes.iter().filter(|w| matches!(w, Write::Put { key, .. } if key.kind == v1::Message::KIND));
+        // With several messages in one transaction it is not said which went where: those sessions look in the store.
+        let message = message.filter(|_| single.count() == 1);
+        let appends = txn.writes.iter().filter_map(|write| match write {
+            Write::Append { stream, .. } => Some(stream),
+            _ => None,
+        });
+        for (stream, sequence) in appends.zip(&commit.appended) {
+            let (Some(member), Some(sequence)) = (stream.strip_prefix("inbox/"), sequence) else { continue };
+            for session in here.sessions.get(member).into_iter().flatten() {
+                session.arrived(*sequence, message);
+            }
+        }
+        for write in &txn.writes {
+            match write {
+                // Arrivals have done what this hint would do.
+                Write::Hint { topic } if topic.starts_with("inbox") => {}
+                Write::Hint { topic } => here.wake(topic),
+                _ => {}
+            }
+        }
+        here.news.send_modify(|count| *count += 1);
+    }
+
+    /// Passes on a hint of the store.
+    pub fn hint(&self, hint: &Hint) {
+        let mut spaces = self.lock();
+        match hint {
+            Hint::Topic(space, topic) => {
+                if let Some(here) = spaces.get_mut(space) {
+                    here.wake(topic);
+                    here.news.send_modify(|count| *count += 1);
+                }
+            }
+            Hint::All => {
+                for here in spaces.values_mut() {
+                    here.wake(TOPIC_TEAM);
+                    here.wake(TOPIC_INBOXES);
+                    here.news.send_modify(|count| *count += 1);
+                }
+            }
+        }
+    }
+}
+
+impl Here {
+    fn wake(&self, topic: &str) {
+        match topic.split_once('/') {
+            Some(("inbox", member)) => self.each(member, Shared::look),
+            Some(("session", member)) => self.each(member, Shared::check),
+            _ if topic == TOPIC_INBOXES => self.all(Shared::look),
+            _ if topic == TOPIC_TEAM => self.all(Shared::check),
+            _ => {}
+        }
+    }
+
+    fn each(&self, member: &str, wake: fn(&Shared)) {
+        for session in self.sessions.get(member).into_iter().flatten() {
+            wake(session);
+        }
+    }
+
+    fn all(&self, wake: fn(&Shared)) {
+        for session in self.sessions.values().flatten() {
+            wake(session);
+        }
+    }
+}
+
+/// A session's place at the hub.
+pub(crate) struct Entered {
+    hub: Arc<Hub>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut spaces = self.hub.lock();
+        let Some(here) = spaces.get_mut(&self.shared.space) else { return };
+        if let Some(sessions) = here.sessions.get_mut(self.shared.member.folded()) {
+            sessions.retain(|session| !Arc::ptr_eq(session, &self.shared));
+            if sessions.is_empty() {
+                here.sessions.remove(self.shared.member.folded());
+            }
+        }
+        if here.is_idle() {
+            spaces.remove(&self.shared.space);
+        }
+    }
+}

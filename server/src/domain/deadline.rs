@@ -1,0 +1,117 @@
+//! What happens by itself when time passes: requests expire, members are lost, exits that do not come are reported.
+
+use teamwire_proto::{
+    name::Name,
+    v1::{self, MemberState, NoticeKind, RequestKind},
+};
+
+use super::{
+    membership::conclude_life,
+    post,
+    record::{Exit, Life, TeamRecord},
+    request::{self, member_event},
+    roster::Party,
+    tx::{Stop, Tx},
+};
+use crate::store::Leases;
+
+/// Carries out whatever is due in a team. `leases`: as they were just read. `may_lose`: whether members whose lease ran
+/// out long enough ago may be declared lost; false as long as this coordinator may have been the one that was away.
+pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<(), Stop> {
+    let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
+    let mut team = TeamRecord::clone(&team);
+    let mut changed = false;
+    let names: Vec<Name> = team.members.iter().map(|member| member.name.clone()).collect();
+    for name in &names {
+        changed |= expire_requests(tx, &mut team, name)?;
+        changed |= alarm(tx, &mut team, name);
+        if may_lose {
+            changed |= lose(tx, &mut team, name, leases)?;
+        }
+    }
+    if changed {
+        tx.put("", &team);
+    }
+    Ok(())
+}
+
+fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, Stop> {
+    let now_ms = tx.ctx.now_ms;
+    let Some(member) = team.member(name) else { return Ok(false) };
+    let is_due = |pending: &Option<super::record::Pending>| {
+        pending.as_ref().is_some_and(|pending| pending.expires_ms <= now_ms)
+    };
+    let due = [
+        (RequestKind::Shutdown, is_due(&member.pending_shutdown)),
+        (RequestKind::PlanApproval, is_due(&member.pending_plan)),
+    ];
+    for (kind, _) in due.iter().filter(|(_, is_due)| *is_due) {
+        request::expire(tx, team, name, *kind)?;
+    }
+    Ok(due.iter().any(|(_, is_due)| *is_due))
+}
+
+fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
+    let after_ms = ms(tx.ctx.limits.exit_alarm_after);
+    let now_ms = tx.ctx.now_ms;
+    let lead = team.lead.clone();
+    let Some(member) = team.member_mut(name) else { return false };
+    let overdue = now_ms >= member.since_ms + after_ms;
+    let Life::Stopping { alarmed, .. } = &mut member.life else { return false };
+    if *alarmed || !overdue {
+        return false;
+    }
+    *alarmed = true;
+    let notice = v1::Notice {
+        kind: NoticeKind::MemberNotExited.into(),
+        member: name.to_string(),
+        text: format!(
+            "{name} agreed to end or was made to, and has not reported its exit for {} s. Look after its process where it \
+             runs.",
+            after_ms / 1000
+        ),
+        ..v1::Notice::default()
+    };
+    post::notify(tx, team, &[&Party::Member(lead)], notice);
+    true
+}
+
+fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) -> Result<bool, Stop> {
+    let grace_ms = ms(tx.ctx.limits.lost_grace);
+    let until_ms = leases.until_ms.get(name.folded()).copied();
+    let Some(member) = team.member(name) else { return Ok(false) };
+    // A life without a lease is one whose lease was never written; its time counts from its last change.
+    let until_ms = until_ms.unwrap_or(member.since_ms + ms(tx.ctx.limits.lease_ttl));
+    if leases.now_ms < until_ms + grace_ms || !member.life.is_live() {
+        return Ok(false);
+    }
+    tx.check_lease_gone(name.folded());
+    if matches!(member.life, Life::Stopping { .. }) {
+        let exit = Exit { detail: "its exit was never reported, and its lease ran out".to_owned(), ..Exit::default() };
+        conclude_life(tx, team, name, exit)?;
+        return Ok(true);
+    }
+    let now_ms = tx.ctx.now_ms;
+    let lead = team.lead.clone();
+    let Some(member) = team.member_mut(name) else { return Ok(false) };
+    member.enter(Life::Lost, now_ms);
+    let (shown, incarnation) = (member.name.clone(), member.incarnation);
+    post::record(tx, member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."));
+    if lead != *name {
+        let notice = v1::Notice {
+            kind: NoticeKind::MemberLost.into(),
+            member: shown.to_string(),
+            text: format!(
+                "Nothing was heard of {shown} for some time; it counts as lost. Its inbox keeps filling. It is active again \
+                 as soon as it calls; its name can be joined again."
+            ),
+            ..v1::Notice::default()
+        };
+        post::notify(tx, team, &[&Party::Member(lead)], notice);
+    }
+    Ok(true)
+}
+
+fn ms(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

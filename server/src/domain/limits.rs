@@ -1,0 +1,63 @@
+//! The bounds of the rules. All in one place, with their defaults.
+
+use std::time::Duration;
+
+/// The bounds of the rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many bytes the content of a message may have. 64 KiB.
+    pub content_bytes_max: usize,
+    /// How many characters a summary may have. 200.
+    pub summary_chars_max: usize,
+    /// How many attachments a message may have. 16.
+    pub attachments_max: usize,
+    /// How many messages an inbox may hold. 1,000. Answers and the coordinator's notices may take it to twice that.
+    pub inbox_entries_max: u64,
+    /// How many bytes of messages an inbox may hold. 8 MiB. Answers and notices: twice that.
+    pub inbox_bytes_max: u64,
+    /// How many members a team may have, those that have exited included. 256.
+    pub members_max: usize,
+    /// How many sessions may see a message without an acknowledgement before it is given up. 5.
+    pub deliveries_max: usize,
+    /// How many messages may be unacknowledged in a session. 64.
+    pub unacked_messages_max: u64,
+    /// How many bytes of messages may be unacknowledged in a session. 1 MiB.
+    pub unacked_bytes_max: u64,
+    /// How long a member is taken to be alive after its last sign of life. 30 s.
+    pub lease_ttl: Duration,
+    /// How long after the end of its lease a member is declared lost. 15 s.
+    pub lost_grace: Duration,
+    /// How long after its approved shutdown a member that has not exited is reported to the lead. 30 s.
+    pub exit_alarm_after: Duration,
+    /// How long a shutdown request stays open by default. 10 min.
+    pub shutdown_deadline: Duration,
+    /// How long a plan stays open by default. 24 h.
+    pub plan_deadline: Duration,
+    /// How long a join token is good for by default. 15 min.
+    pub join_token_ttl: Duration,
+    /// How long an observer's credential is good for by default. 24 h.
+    pub observer_ttl: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            content_bytes_max: 64 * 1024,
+            summary_chars_max: 200,
+            attachments_max: 16,
+            inbox_entries_max: 1_000,
+            inbox_bytes_max: 8 * 1024 * 1024,
+            members_max: 256,
+            deliveries_max: 5,
+            unacked_messages_max: 64,
+            unacked_bytes_max: 1024 * 1024,
+            lease_ttl: Duration::from_secs(30),
+            lost_grace: Duration::from_secs(15),
+            exit_alarm_after: Duration::from_secs(30),
+            shutdown_deadline: Duration::from_secs(10 * 60),
+            plan_deadline: Duration::from_secs(24 * 60 * 60),
+            join_token_ttl: Duration::from_secs(15 * 60),
+            observer_ttl: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}

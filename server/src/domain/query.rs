@@ -1,0 +1,222 @@
+//! What may be seen, and how it is shown.
+
+use teamwire_proto::{
+    name::Name,
+    v1::{self, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
+};
+
+use super::{
+    Context,
+    identity::Caller,
+    post::timestamp,
+    record::{CursorRecord, Life, MemberRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
+};
+
+/// Returns the name of a state, for a reader.
+pub fn life_state(life: &Life) -> &'static str {
+    match life {
+        Life::Live => "live",
+        Life::Stopping { .. } => "stopping",
+        Life::Exited { .. } => "exited",
+        Life::Lost => "lost",
+    }
+}
+
+/// Shows a team.
+pub fn show_team(team: &TeamRecord) -> v1::Team {
+    v1::Team {
+        name: team.name.to_string(),
+        id: team.id.to_string(),
+        description: team.description.clone(),
+        lead: team.lead.to_string(),
+        created_at: Some(timestamp(team.created_ms)),
+        members: u32::try_from(team.members.len()).unwrap_or(u32::MAX),
+    }
+}
+
+/// What is known of a member besides the roster.
+#[derive(Clone, Debug, Default)]
+pub struct MemberFacts {
+    /// Its latest session.
+    pub session: Option<std::sync::Arc<SessionRecord>>,
+    /// What it does.
+    pub presence: Option<std::sync::Arc<PresenceRecord>>,
+    /// How many messages are unprocessed.
+    pub inbox_depth: u64,
+    /// When its lease runs out or ran out. Zero: none.
+    pub lease_until_ms: u64,
+    /// The store's clock.
+    pub now_ms: u64,
+}
+
+/// Shows a member.
+pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts) -> v1::Member {
+    let session = facts.session.as_deref().filter(|session| session.incarnation == member.incarnation);
+    let presence = facts.presence.as_deref().filter(|presence| presence.incarnation == member.incarnation);
+    let (state, since_ms) = match (&member.life, presence) {
+        (Life::Stopping { .. }, _) => (MemberState::Stopping, member.since_ms),
+        (Life::Exited { .. }, _) => (MemberState::Exited, member.since_ms),
+        (Life::Lost, _) => (MemberState::Lost, member.since_ms),
+        (Life::Live, Some(presence)) if presence.idle => (MemberState::Idle, presence.since_ms),
+        (Life::Live, Some(presence)) => (MemberState::Active, presence.since_ms.max(member.since_ms)),
+        (Life::Live, None) => match session {
+            Some(session) => (MemberState::Active, session.opened_ms.max(member.since_ms)),
+            None => (MemberState::Joined, member.since_ms),
+        },
+    };
+    let exit = match &member.life {
+        Life::Exited { exit, .. } => Some(exit.clone().into()),
+        _ => None,
+    };
+    let pending = |pending: &Option<super::record::Pending>| {
+        pending.as_ref().filter(|p| p.expires_ms > facts.now_ms).map_or_else(String::new, |p| p.id.clone())
+    };
+    let told = &member.attributes;
+    v1::Member {
+        name: member.name.to_string(),
+        role: if team.is_lead(&member.name) { Role::Lead } else { Role::Teammate }.into(),
+        state: state.into(),
+        incarnation: member.incarnation,
+        joined_at: Some(timestamp(member.joined_ms)),
+        state_since: Some(timestamp(since_ms)),
+        attributes: Some(v1::MemberAttributes {
+            agent_type: told.agent_type.clone(),
+            model: told.model.clone(),
+            host: told.host.clone(),
+            color: told.color.clone(),
+            labels: told.labels.clone().into_iter().collect(),
+            plan_mode_required: member.plan_mode_required,
+        }),
+        exit,
+        last_summary: presence.map_or_else(String::new, |presence| presence.summary.clone()),
+        pending_shutdown: pending(&member.pending_shutdown),
+        pending_plan: pending(&member.pending_plan),
+        plan_required: member.plan_required(),
+        inbox_depth: facts.inbox_depth,
+        connected: session.is_some_and(|session| session.ended.is_none())
+            && facts.lease_until_ms > facts.now_ms
+            && member.life.is_live(),
+        lease_ms: facts.lease_until_ms.saturating_sub(facts.now_ms),
+    }
+}
+
+/// Shows a member that has just begun its life, or of which nothing but the roster is at hand.
+pub fn show_new_member(team: &TeamRecord, member: &MemberRecord, ctx: &Context) -> v1::Member {
+    show_member(team, member, &MemberFacts { now_ms: ctx.now_ms, ..MemberFacts::default() })
+}
+
+fn is(name: &Name, text: &str) -> bool {
+    name.folded().eq_ignore_ascii_case(text)
+}
+
+fn is_sender(name: &Name, sender: Option<&v1::Sender>) -> bool {
+    sender.is_some_and(|sender| sender.kind() == SenderKind::Member && is(name, &sender.name))
+}
+
+/// Returns whether the member sent or received the message, or a notice is about it.
+fn concerns(name: &Name, message: &v1::Message) -> bool {
+    is_sender(name, message.sender.as_ref()) || message.recipients.iter().any(|recipient| is(name, recipient))
+}
+
+/// Returns whether the caller may see a message.
+pub fn may_see_message(caller: &Caller, message: &v1::Message) -> bool {
+    match caller {
+        Caller::Member { name, lead: false } => concerns(name, message),
+        _ => true,
+    }
+}
+
+/// Returns whether the caller may see a request.
+pub fn may_see_request(caller: &Caller, request: &v1::Request) -> bool {
+    match caller {
+        Caller::Member { name, lead: false } => {
+            is(name, &request.member) || is_sender(name, request.requester.as_ref())
+        }
+        _ => true,
+    }
+}
+
+/// Returns whether the caller may see an entry of the history that carries its message or request in full.
+pub fn may_see_entry(caller: &Caller, entry: &v1::HistoryEntry) -> bool {
+    let Caller::Member { name, lead: false } = caller else { return true };
+    match &entry.event {
+        Some(Event::Message(message)) => concerns(name, message),
+        Some(Event::Decision(request)) => may_see_request(caller, request),
+        Some(Event::DeadLetter(event)) => is(name, &event.recipient),
+        Some(Event::Member(_) | Event::Team(_)) => true,
+        None => false,
+    }
+}
+
+/// Returns whether an entry passes the filter. `member`: the filter's member, checked.
+pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::HistoryEntry) -> bool {
+    if filter.messages_only && !matches!(entry.event, Some(Event::Message(_))) {
+        return false;
+    }
+    let Some(name) = member else { return true };
+    match &entry.event {
+        Some(Event::Message(message)) => {
+            let about = matches!(&message.body, Some(Body::Notice(notice)) if is(name, &notice.member));
+            about || concerns(name, message)
+        }
+        Some(Event::Decision(request)) => {
+            is(name, &request.member)
+                || is_sender(name, request.requester.as_ref())
+                || is_sender(name, request.decided_by.as_ref())
+        }
+        Some(Event::Member(event)) => is(name, &event.member) || is_sender(name, event.forced_by.as_ref()),
+        Some(Event::Team(event)) => is(name, &event.member) || is_sender(name, event.actor.as_ref()),
+        Some(Event::DeadLetter(event)) => is(name, &event.recipient),
+        None => false,
+    }
+}
+
+/// What is known of a message at one recipient.
+#[derive(Clone, Debug, Default)]
+pub struct ReceiptFacts {
+    /// What was recorded when it left the inbox.
+    pub finished: Option<std::sync::Arc<ReceiptRecord>>,
+    /// Its place, when it is in the inbox.
+    pub queued_at: Option<u64>,
+    /// The recipient's latest session.
+    pub session: Option<std::sync::Arc<SessionRecord>>,
+    /// How far that session has come.
+    pub cursor: Option<std::sync::Arc<CursorRecord>>,
+}
+
+/// Shows what became of a message at one recipient.
+pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts) -> v1::Receipt {
+    let mut receipt =
+        v1::Receipt { recipient: recipient.to_owned(), queued_at: message.sent_at, ..v1::Receipt::default() };
+    if let Some(finished) = &facts.finished {
+        let state =
+            if finished.cause.is_empty() { ReceiptState::Processed } else { ReceiptState::DeadLettered };
+        receipt.set_state(state);
+        receipt.sequence = finished.sequence;
+        receipt.delivered_at = (finished.delivered_ms > 0).then(|| timestamp(finished.delivered_ms));
+        receipt.finished_at = Some(timestamp(finished.finished_ms));
+        receipt.delivery_count = finished.delivery_count;
+        receipt.dead_letter_cause = finished.cause.clone();
+        return receipt;
+    }
+    let Some(sequence) = facts.queued_at else {
+        // Only the coordinator's own notices are left out of a full inbox, and nobody waits for their receipt.
+        receipt.set_state(ReceiptState::DeadLettered);
+        receipt.dead_letter_cause = "inbox_full".to_owned();
+        receipt.finished_at = message.sent_at;
+        return receipt;
+    };
+    let before = facts.session.as_deref().map_or(0, |session| session.surely_seen(sequence));
+    let cursor = match (facts.session.as_deref(), facts.cursor.as_deref()) {
+        (Some(session), Some(cursor)) if cursor.epoch == session.epoch => Some(cursor),
+        _ => None,
+    };
+    let now = cursor.is_some_and(|cursor| cursor.delivered >= sequence);
+    receipt.sequence = sequence;
+    receipt.delivery_count = before + u32::from(now);
+    receipt.delivered_at = cursor
+        .and_then(|cursor| cursor.unacked.iter().find(|(unacked, _)| *unacked == sequence))
+        .map(|(_, at_ms)| timestamp(*at_ms));
+    receipt.set_state(if receipt.delivery_count > 0 { ReceiptState::Delivered } else { ReceiptState::Queued });
+    receipt
+}

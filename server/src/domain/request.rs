@@ -1,0 +1,407 @@
+//! The one state machine of shutdowns and plans: `pending -> approved | rejected | expired | cancelled`.
+//!
+//! A request is bound to the life of the member that it concerns: the one asked to end, or the author of the plan. When
+//! that life ends, so does the request. What is pending stands in the roster, at most one shutdown and one plan for each
+//! member, so that every change of a life sees it.
+
+use std::sync::Arc;
+
+use teamwire_proto::{
+    Reason, Refusal, id,
+    name::Name,
+    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind, RequestState, history_entry::Event},
+};
+
+use super::{
+    limits::Limits,
+    post::{self, Urgency, milliseconds, timestamp},
+    record::{Life, MemberRecord, Pending, REQUESTS, SessionEnd, TeamRecord},
+    roster::Party,
+    send::check_size,
+    session,
+    tx::{Stop, Tx},
+};
+
+/// An answer, checked.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The request.
+    pub request_id: String,
+    /// Yes or no.
+    pub approve: bool,
+    /// Why.
+    pub reason: String,
+}
+
+impl Answer {
+    /// Checks the fields of an answer.
+    pub fn check(request_id: &str, approve: Option<bool>, reason: &str, limits: &Limits) -> Result<Self, Refusal> {
+        id::request_id(request_id, "request_id")?;
+        let approve = approve.ok_or_else(|| {
+            Refusal::new(Reason::ApproveMissing, "approve is missing. Say true to approve or false to reject.")
+                .field("approve")
+        })?;
+        check_size(reason, "content", limits)?;
+        Ok(Self { request_id: request_id.to_owned(), approve, reason: reason.to_owned() })
+    }
+}
+
+/// What came of an answer.
+#[derive(Clone, Debug)]
+pub enum Decided {
+    /// It decides the request; this message tells the other side.
+    Now(v1::Message),
+    /// The same answer was given before.
+    Before {
+        /// The message that made the request.
+        message_id: String,
+        /// When it was decided.
+        at_ms: u64,
+    },
+}
+
+/// Asks a member to end.
+pub fn open_shutdown(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    sender: &Party,
+    to: &Name,
+    message: v1::Message,
+    deadline_ms: u64,
+) -> Result<v1::Message, Stop> {
+    let mut team = team.clone();
+    let now_ms = tx.ctx.now_ms;
+    let member = member_mut(&mut team, to)?;
+    if let Some(pending) = &member.pending_shutdown {
+        if pending.expires_ms > now_ms {
+            return Err(Refusal::new(
+                Reason::ShutdownPending,
+                format!(
+                    "A shutdown request for {to} is pending: {}. Wait for its answer with `teamwire requests {0} --wait`, or \
+                     stop {to} with --force.",
+                    pending.id
+                ),
+            )
+            .with("request_id", pending.id.clone())
+            .into());
+        }
+        expire(tx, &mut team, to, RequestKind::Shutdown)?;
+    }
+    let member = member_mut(&mut team, to)?;
+    let incarnation = member.incarnation;
+    let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
+    member.pending_shutdown = Some(pending.clone());
+    let message = v1::Message { target_incarnation: incarnation, ..message };
+    let message = open(tx, RequestKind::Shutdown, sender, (to, incarnation), pending, message, &[to]);
+    tx.put("", &team);
+    Ok(message)
+}
+
+/// Asks the lead to approve a plan.
+pub fn open_plan(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    author: &Name,
+    message: v1::Message,
+    deadline_ms: u64,
+) -> Result<v1::Message, Stop> {
+    let mut team = team.clone();
+    let now_ms = tx.ctx.now_ms;
+    cancel(tx, &mut team, author, RequestKind::PlanApproval, CancelCause::NewerPlan)?;
+    let lead = team.lead.clone();
+    let member = member_mut(&mut team, author)?;
+    let incarnation = member.incarnation;
+    let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
+    member.pending_plan = Some(pending.clone());
+    let sender = Party::Member(author.clone());
+    let message = open(tx, RequestKind::PlanApproval, &sender, (author, incarnation), pending, message, &[&lead]);
+    tx.put("", &team);
+    Ok(message)
+}
+
+fn open(
+    tx: &mut Tx<'_>,
+    kind: RequestKind,
+    requester: &Party,
+    (member, incarnation): (&Name, u64),
+    pending: Pending,
+    message: v1::Message,
+    to: &[&Name],
+) -> v1::Message {
+    use v1::message::Body;
+    let content = match &message.body {
+        Some(Body::ShutdownRequest(body)) => body.reason.clone(),
+        Some(Body::PlanApprovalRequest(body)) => body.plan.clone(),
+        _ => String::new(),
+    };
+    let expires_at = Some(timestamp(pending.expires_ms));
+    let message = v1::Message { request_id: pending.id.clone(), request_expires_at: expires_at, ..message };
+    let message = post::post(tx, message, to, Urgency::Ordinary);
+    let request = v1::Request {
+        id: pending.id.clone(),
+        kind: kind.into(),
+        state: RequestState::Pending.into(),
+        requester: Some(requester.into()),
+        member: member.to_string(),
+        incarnation,
+        content,
+        message_id: message.id.clone(),
+        created_at: Some(timestamp(tx.ctx.now_ms)),
+        expires_at,
+        ..v1::Request::default()
+    };
+    tx.put(&pending.id, &request);
+    tx.append(REQUESTS, pending.id.into(), 0, None);
+    message
+}
+
+/// Answers a shutdown request. An approval makes the member stopping and ends its session, in the same step.
+pub fn answer_shutdown(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    caller: &Party,
+    answer: &Answer,
+    compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
+) -> Result<Decided, Stop> {
+    let request = find(tx, &answer.request_id)?;
+    expect_kind(&request, RequestKind::Shutdown)?;
+    let asked = Party::Member(Name::parse(&request.member, "member")?);
+    if *caller != asked {
+        return Err(Refusal::new(
+            Reason::NotRequestTarget,
+            format!("This request was sent to {}; only {0} can answer it.", request.member),
+        )
+        .field("request_id")
+        .into());
+    }
+    if let Some(before) = settled(tx, &request, answer)? {
+        return Ok(before);
+    }
+    let Party::Member(name) = asked else { return Err(Stop::Corrupt("a request without a member".to_owned())) };
+    let mut team = team.clone();
+    let now_ms = tx.ctx.now_ms;
+    let member = member_mut(&mut team, &name)?;
+    member.pending_shutdown = None;
+    let incarnation = member.incarnation;
+    if answer.approve {
+        member.enter(Life::Stopping { request_id: Some(request.id.clone()), alarmed: false }, now_ms);
+    }
+    let message = decide(tx, &team, &request, caller, answer, compose);
+    if answer.approve {
+        post::record(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
+        session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
+    }
+    tx.put("", &team);
+    Ok(Decided::Now(message))
+}
+
+/// Answers a plan. An approval lets its author work, in the same step.
+pub fn answer_plan(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    caller: &Party,
+    to: &Name,
+    answer: &Answer,
+    compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
+) -> Result<Decided, Stop> {
+    let request = find(tx, &answer.request_id)?;
+    expect_kind(&request, RequestKind::PlanApproval)?;
+    let author = Name::parse(&request.member, "member")?;
+    if *to != author {
+        return Err(Refusal::new(
+            Reason::RecipientMismatch,
+            format!("This plan is {author}'s, not {to}'s. Name {author} as the recipient."),
+        )
+        .field("recipient")
+        .into());
+    }
+    if let Some(before) = settled(tx, &request, answer)? {
+        return Ok(before);
+    }
+    let mut team = team.clone();
+    let member = member_mut(&mut team, &author)?;
+    member.pending_plan = None;
+    member.plan_approved |= answer.approve;
+    let message = decide(tx, &team, &request, caller, answer, compose);
+    tx.put("", &team);
+    Ok(Decided::Now(message))
+}
+
+/// Says why a request can no longer be decided this way, or that it was decided so before.
+fn settled(tx: &Tx<'_>, request: &v1::Request, answer: &Answer) -> Result<Option<Decided>, Refusal> {
+    let approved = match request.state() {
+        RequestState::Approved => true,
+        RequestState::Rejected => false,
+        RequestState::Cancelled => {
+            return Err(Refusal::new(
+                Reason::RequestCancelled,
+                format!("The request was cancelled: {}. Nothing is left to answer.", cause_text(request.cancel_cause())),
+            )
+            .field("request_id"));
+        }
+        RequestState::Pending if !is_overdue(tx, request) => return Ok(None),
+        RequestState::Pending | RequestState::Expired | RequestState::Unspecified => {
+            return Err(Refusal::new(
+                Reason::RequestExpired,
+                "The request has expired without an answer. If it still matters, it must be made again.",
+            )
+            .field("request_id"));
+        }
+    };
+    if approved == answer.approve {
+        return Ok(Some(Decided::Before {
+            message_id: request.message_id.clone(),
+            at_ms: request.decided_at.as_ref().map_or(0, milliseconds),
+        }));
+    }
+    let was = if approved { "approved" } else { "rejected" };
+    Err(Refusal::new(Reason::AlreadyDecided, format!("The request was {was} before; a decision is final."))
+        .field("request_id")
+        .with("state", was))
+}
+
+fn is_overdue(tx: &Tx<'_>, request: &v1::Request) -> bool {
+    request.expires_at.as_ref().is_some_and(|at| milliseconds(at) <= tx.ctx.now_ms)
+}
+
+fn decide(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    request: &v1::Request,
+    caller: &Party,
+    answer: &Answer,
+    compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
+) -> v1::Message {
+    let state = if answer.approve { RequestState::Approved } else { RequestState::Rejected };
+    let decided = v1::Request {
+        decided_by: Some(caller.into()),
+        reason: answer.reason.clone(),
+        ..leave_pending(tx, request, state)
+    };
+    let message = v1::Message { request_id: request.id.clone(), ..compose(tx) };
+    let to = requester(team, request);
+    let to: Vec<&Name> = to.iter().collect();
+    let message = post::post(tx, message, &to, Urgency::Answer);
+    conclude(tx, &decided);
+    message
+}
+
+fn leave_pending(tx: &Tx<'_>, request: &v1::Request, state: RequestState) -> v1::Request {
+    v1::Request { state: state.into(), decided_at: Some(timestamp(tx.ctx.now_ms)), ..request.clone() }
+}
+
+fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
+    tx.put(&request.id, request);
+    post::record(tx, Event::Decision(v1::Request { id: request.id.clone(), ..v1::Request::default() }));
+    tx.hint(REQUESTS);
+}
+
+/// Returns the member that made the request. None: the operator did, who has no inbox.
+fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
+    let sender = request.requester.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member)?;
+    let name = Name::parse(&sender.name, "requester").ok()?;
+    team.member(&name).map(|member| member.name.clone())
+}
+
+/// Lets the member's pending request of a kind expire, and tells the requester. The caller puts the team.
+pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<(), Stop> {
+    let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
+    let request = find(tx, &pending.id)?;
+    conclude(tx, &leave_pending(tx, &request, RequestState::Expired));
+    let text = match kind {
+        RequestKind::PlanApproval => "Your plan was not answered in time. Submit it again if it still matters.".to_owned(),
+        _ => format!("{member} has not answered its shutdown request in time. Ask again, or stop it with --force."),
+    };
+    tell_requester(tx, team, &request, NoticeKind::RequestExpired, text);
+    Ok(())
+}
+
+/// Cancels the member's pending request of a kind, and tells the requester. The caller puts the team.
+pub fn cancel(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    member: &Name,
+    kind: RequestKind,
+    cause: CancelCause,
+) -> Result<(), Stop> {
+    let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
+    let request = find(tx, &pending.id)?;
+    let cancelled =
+        v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, &request, RequestState::Cancelled) };
+    conclude(tx, &cancelled);
+    // An author that submits anew, or has gone, needs no word about the old plan.
+    if kind == RequestKind::Shutdown {
+        let text = format!("The shutdown request for {member} was cancelled: {}.", cause_text(cause));
+        tell_requester(tx, team, &request, NoticeKind::RequestCancelled, text);
+    }
+    Ok(())
+}
+
+fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kind: NoticeKind, text: String) {
+    let to = requester(team, request).map(Party::Member);
+    let notice = v1::Notice {
+        kind: kind.into(),
+        member: request.member.clone(),
+        request_id: request.id.clone(),
+        text,
+        ..v1::Notice::default()
+    };
+    post::notify(tx, team, to.as_ref().as_slice(), notice);
+}
+
+fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<Option<Pending>, Stop> {
+    let member = member_mut(team, member)?;
+    Ok(match kind {
+        RequestKind::PlanApproval => member.pending_plan.take(),
+        _ => member.pending_shutdown.take(),
+    })
+}
+
+fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut MemberRecord, Stop> {
+    team.member_mut(name).ok_or_else(|| Stop::Corrupt(format!("{name} has a request but is not in the roster")))
+}
+
+/// Returns a request of this team.
+pub fn find(tx: &mut Tx<'_>, request_id: &str) -> Result<Arc<v1::Request>, Stop> {
+    tx.read::<v1::Request>(request_id)?.ok_or_else(|| {
+        Refusal::new(
+            Reason::RequestNotFound,
+            "There is no such request in your team. Copy the request_id out of the request, or see `teamwire requests`.",
+        )
+        .field("request_id")
+        .into()
+    })
+}
+
+fn expect_kind(request: &v1::Request, kind: RequestKind) -> Result<(), Refusal> {
+    if request.kind() == kind {
+        return Ok(());
+    }
+    let (is, answer_with) = match request.kind() {
+        RequestKind::PlanApproval => ("a plan", "plan_approval_response"),
+        _ => ("a shutdown request", "shutdown_response"),
+    };
+    Err(Refusal::new(Reason::RequestKindMismatch, format!("This request is {is}: answer it with {answer_with}."))
+        .field("request_id"))
+}
+
+fn cause_text(cause: CancelCause) -> &'static str {
+    match cause {
+        CancelCause::TargetReplaced => "a new process has taken the member's name, and the request was for the earlier one",
+        CancelCause::TargetExited => "the member has exited",
+        CancelCause::Forced => "the member was stopped by force",
+        CancelCause::NewerPlan => "its author has submitted a newer plan",
+        CancelCause::Unspecified => "no cause was recorded",
+    }
+}
+
+/// Makes the history's entry for a change of a member's state.
+pub fn member_event(name: &Name, state: MemberState, incarnation: u64, detail: &str) -> Event {
+    Event::Member(v1::MemberEvent {
+        member: name.to_string(),
+        state: state.into(),
+        incarnation,
+        detail: detail.to_owned(),
+        ..v1::MemberEvent::default()
+    })
+}

@@ -1,0 +1,116 @@
+//! Finding and addressing the members of a team.
+
+use teamwire_proto::{
+    Reason, Refusal,
+    name::{Address, Name},
+    v1,
+};
+
+use super::record::{Life, MemberRecord, TeamRecord};
+
+/// Who acts: the sender of a message, the author of an entry in the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// A member.
+    Member(Name),
+    /// The operator.
+    Operator,
+    /// The coordinator itself.
+    Coordinator,
+}
+
+impl From<&Party> for v1::Sender {
+    fn from(party: &Party) -> Self {
+        let (kind, name) = match party {
+            Party::Member(name) => (v1::SenderKind::Member, name.as_str()),
+            Party::Operator => (v1::SenderKind::Operator, "operator"),
+            Party::Coordinator => (v1::SenderKind::Coordinator, "coordinator"),
+        };
+        Self { kind: kind.into(), name: name.to_owned() }
+    }
+}
+
+impl TeamRecord {
+    /// Returns the member with this name.
+    pub fn member(&self, name: &Name) -> Option<&MemberRecord> {
+        self.members.iter().find(|member| member.name == *name)
+    }
+
+    /// Returns the member with this name, to be changed.
+    pub fn member_mut(&mut self, name: &Name) -> Option<&mut MemberRecord> {
+        self.members.iter_mut().find(|member| member.name == *name)
+    }
+
+    /// Returns whether the member leads.
+    pub fn is_lead(&self, name: &Name) -> bool {
+        self.lead == *name
+    }
+
+    /// Returns the member that an address means: `name`, `name@team` with this team, or the lead's alias.
+    pub fn resolve(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
+        let address = Address::parse(text, field)?;
+        if let Some(team) = &address.team
+            && *team != self.name
+        {
+            return Err(Refusal::new(
+                Reason::TeamMismatch,
+                format!("You are in team {}, not in {team}. Leave out \"@{team}\", or name a member of your own team.", self.name),
+            )
+            .field(field));
+        }
+        let name = if address.is_lead_alias() { &self.lead } else { &address.member };
+        self.member(name).ok_or_else(|| self.not_found(name, field))
+    }
+
+    /// Returns the member that an address means, provided that it can still receive.
+    pub fn resolve_receiver(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
+        let member = self.resolve(text, field)?;
+        let why = match &member.life {
+            Life::Live | Life::Lost => return Ok(member),
+            Life::Stopping { .. } => "is stopping and takes no more messages",
+            Life::Exited { .. } => "has exited",
+        };
+        Err(Refusal::new(
+            Reason::AgentExited,
+            format!("{} {why}. Send to another member, or start {0} again first: nothing was queued.", member.name),
+        )
+        .field(field))
+    }
+
+    fn not_found(&self, name: &Name, field: &str) -> Refusal {
+        let closest = self
+            .members
+            .iter()
+            .map(|member| (strsim::jaro_winkler(member.name.folded(), name.folded()), &member.name))
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        let mut refusal = match closest {
+            Some((likeness, closest)) if likeness > 0.7 => Refusal::new(
+                Reason::AgentNotFound,
+                format!("There is no member \"{name}\" in team {}. Did you mean \"{closest}\"?", self.name),
+            )
+            .with("closest", closest.as_str()),
+            _ => {
+                let known: Vec<_> = self.members.iter().take(20).map(|member| member.name.as_str()).collect();
+                Refusal::new(
+                    Reason::AgentNotFound,
+                    format!("There is no member \"{name}\" in team {}. Its members are: {}.", self.name, known.join(", ")),
+                )
+            }
+        };
+        refusal = refusal.field(field);
+        refusal
+    }
+}
+
+impl MemberRecord {
+    /// Returns whether work on tasks is refused until a plan is approved.
+    pub fn plan_required(&self) -> bool {
+        self.plan_mode_required && !self.plan_approved
+    }
+
+    /// Changes where the life stands.
+    pub fn enter(&mut self, life: Life, now_ms: u64) {
+        self.life = life;
+        self.since_ms = now_ms;
+    }
+}

@@ -1,0 +1,399 @@
+//! The six messages: what each must contain, who may send it, and where it goes.
+
+use bytes::Bytes;
+use prost::Message as _;
+use teamwire_proto::{
+    Reason, Refusal, id,
+    name::Name,
+    v1::{self, message::Body, send_request},
+};
+
+use super::{
+    identity::{self, Admit, Caller, Presented},
+    limits::Limits,
+    post::{self, Urgency, timestamp},
+    record::{Life, TeamRecord},
+    request::{self, Answer},
+    roster::Party,
+    tx::{Stop, Tx},
+};
+
+/// Sends one message of any kind.
+pub fn send(tx: &mut Tx<'_>, who: &Presented, request: &v1::SendRequest) -> Result<v1::SendResponse, Stop> {
+    let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
+    let sender = caller.party()?;
+    let fingerprint = fingerprint(request);
+    let key = id::idempotency_key(&request.idempotency_key)?.map(|key| ledger_key(&sender, key));
+    if let Some(key) = &key
+        && let Some(reply) = replay(tx, key, &fingerprint)?
+    {
+        return Ok(reply);
+    }
+    let sending = Sending { team: &team, caller: &caller, sender: &sender, request };
+    let reply = sending.dispatch(tx)?;
+    if let Some(key) = key
+        && !reply.replayed
+    {
+        remember(tx, &key, &fingerprint, &reply);
+    }
+    Ok(reply)
+}
+
+/// One send on its way.
+struct Sending<'a> {
+    team: &'a TeamRecord,
+    caller: &'a Caller,
+    sender: &'a Party,
+    request: &'a v1::SendRequest,
+}
+
+impl Sending<'_> {
+    fn dispatch(&self, tx: &mut Tx<'_>) -> Result<v1::SendResponse, Stop> {
+        use send_request::Body as Ask;
+        let body = self.request.body.as_ref().ok_or_else(|| {
+            Refusal::new(
+                Reason::InvalidType,
+                "The message has no type. Use message, broadcast, shutdown_request, shutdown_response, \
+                 plan_approval_request or plan_approval_response.",
+            )
+            .field("type")
+        })?;
+        if !matches!(body, Ask::ShutdownResponse(_)) {
+            self.refuse_stopping()?;
+        }
+        check_envelope(self.request, &tx.ctx.limits)?;
+        match body {
+            Ask::Message(ask) => self.message(tx, ask),
+            Ask::Broadcast(ask) => self.broadcast(tx, ask),
+            Ask::ShutdownRequest(ask) => self.shutdown_request(tx, ask),
+            Ask::ShutdownResponse(ask) => self.shutdown_response(tx, ask),
+            Ask::PlanApprovalRequest(ask) => self.plan_approval_request(tx, ask),
+            Ask::PlanApprovalResponse(ask) => self.plan_approval_response(tx, ask),
+        }
+    }
+
+    /// A member that has approved its shutdown may repeat that answer, and nothing else.
+    fn refuse_stopping(&self) -> Result<(), Refusal> {
+        let Caller::Member { name, .. } = self.caller else { return Ok(()) };
+        match self.team.member(name).map(|member| &member.life) {
+            Some(Life::Stopping { .. }) => Err(Refusal::new(
+                Reason::MemberStopped,
+                format!("{name} has approved its shutdown and can send nothing more. End this process."),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn message(&self, tx: &mut Tx<'_>, ask: &v1::DirectMessage) -> Result<v1::SendResponse, Stop> {
+        let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
+        self.refuse_self(&to.name)?;
+        let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
+        content(&ask.content, "content", Required::Yes, &tx.ctx.limits)?;
+        let body = Body::Message(v1::DirectMessage {
+            recipient: to.name.to_string(),
+            summary,
+            content: ask.content.clone(),
+        });
+        let warnings = match to.life {
+            Life::Lost => vec![format!(
+                "{} was not heard of for some time and counts as lost. The message waits in its inbox.",
+                to.name
+            )],
+            _ => Vec::new(),
+        };
+        let message = self.post(tx, body, &[&to.name], Urgency::Ordinary);
+        Ok(reply(&message, warnings))
+    }
+
+    fn broadcast(&self, tx: &mut Tx<'_>, ask: &v1::Broadcast) -> Result<v1::SendResponse, Stop> {
+        let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
+        content(&ask.content, "content", Required::Yes, &tx.ctx.limits)?;
+        let to: Vec<&Name> = self
+            .team
+            .members
+            .iter()
+            .filter(|member| matches!(member.life, Life::Live | Life::Lost))
+            .map(|member| &member.name)
+            .filter(|name| *self.sender != Party::Member((*name).clone()))
+            .collect();
+        let body = Body::Broadcast(v1::Broadcast { summary, content: ask.content.clone() });
+        let warnings = match to.as_slice() {
+            [] => vec!["The team has no other member that is alive: nobody will read this.".to_owned()],
+            _ => Vec::new(),
+        };
+        let message = self.post(tx, body, &to, Urgency::Ordinary);
+        Ok(reply(&message, warnings))
+    }
+
+    fn shutdown_request(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownRequest) -> Result<v1::SendResponse, Stop> {
+        self.caller.lead_only("ask a member to shut down")?;
+        let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
+        self.refuse_self(&to.name)?;
+        content(&ask.reason, "content", Required::No, &tx.ctx.limits)?;
+        let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.shutdown_deadline)?;
+        let body = Body::ShutdownRequest(v1::ShutdownRequest {
+            recipient: to.name.to_string(),
+            reason: ask.reason.clone(),
+            deadline_seconds: ask.deadline_seconds,
+        });
+        let message = self.compose(tx, body);
+        let message = request::open_shutdown(tx, self.team, self.sender, &to.name, message, deadline_ms)?;
+        Ok(reply(&message, Vec::new()))
+    }
+
+    fn shutdown_response(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownResponse) -> Result<v1::SendResponse, Stop> {
+        let answer = Answer::check(&ask.request_id, ask.approve, &ask.reason, &tx.ctx.limits)?;
+        let body = Body::ShutdownResponse(v1::ShutdownResponse { approve: Some(answer.approve), ..ask.clone() });
+        let decided = request::answer_shutdown(tx, self.team, self.sender, &answer, |tx| self.compose(tx, body))?;
+        Ok(answered(decided, &answer, "Say why you go on working, so that the lead knows when to ask again."))
+    }
+
+    fn plan_approval_request(
+        &self,
+        tx: &mut Tx<'_>,
+        ask: &v1::PlanApprovalRequest,
+    ) -> Result<v1::SendResponse, Stop> {
+        let Caller::Member { name, lead: false } = self.caller else {
+            return Err(Refusal::new(
+                Reason::SelfRecipient,
+                "A plan goes to the team's lead, and that is you. Only a teammate submits plans.",
+            )
+            .into());
+        };
+        content(&ask.plan, "content", Required::Yes, &tx.ctx.limits)?;
+        let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
+        let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.plan_deadline)?;
+        let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest {
+            plan: ask.plan.clone(),
+            summary,
+            deadline_seconds: ask.deadline_seconds,
+        });
+        let message = self.compose(tx, body);
+        let message = request::open_plan(tx, self.team, name, message, deadline_ms)?;
+        Ok(reply(&message, Vec::new()))
+    }
+
+    fn plan_approval_response(
+        &self,
+        tx: &mut Tx<'_>,
+        ask: &v1::PlanApprovalResponse,
+    ) -> Result<v1::SendResponse, Stop> {
+        self.caller.lead_only("answer a plan")?;
+        let answer = Answer::check(&ask.request_id, ask.approve, &ask.feedback, &tx.ctx.limits)?;
+        let to = self.team.resolve(&ask.recipient, "recipient")?;
+        let body = Body::PlanApprovalResponse(v1::PlanApprovalResponse {
+            recipient: to.name.to_string(),
+            approve: Some(answer.approve),
+            ..ask.clone()
+        });
+        let decided =
+            request::answer_plan(tx, self.team, self.sender, &to.name, &answer, |tx| self.compose(tx, body))?;
+        Ok(answered(decided, &answer, "Say what to change, so that the author can submit a better plan."))
+    }
+
+    fn refuse_self(&self, to: &Name) -> Result<(), Refusal> {
+        if *self.sender == Party::Member(to.clone()) {
+            return Err(Refusal::new(
+                Reason::SelfRecipient,
+                format!("You are {to}. Name another member, or use a broadcast to reach all others."),
+            )
+            .field("recipient"));
+        }
+        Ok(())
+    }
+
+    fn compose(&self, tx: &mut Tx<'_>, body: Body) -> v1::Message {
+        v1::Message {
+            in_reply_to: self.request.in_reply_to.clone(),
+            attachments: self.request.attachments.clone(),
+            ..post::compose(tx, self.team, self.sender, body)
+        }
+    }
+
+    fn post(&self, tx: &mut Tx<'_>, body: Body, to: &[&Name], urgency: Urgency) -> v1::Message {
+        let message = self.compose(tx, body);
+        post::post(tx, message, to, urgency)
+    }
+}
+
+fn reply(message: &v1::Message, warnings: Vec<String>) -> v1::SendResponse {
+    v1::SendResponse {
+        message_id: message.id.clone(),
+        request_id: message.request_id.clone(),
+        recipients: message.recipients.clone(),
+        sent_at: message.sent_at,
+        warnings,
+        ..v1::SendResponse::default()
+    }
+}
+
+fn answered(decided: request::Decided, answer: &Answer, advice: &str) -> v1::SendResponse {
+    match decided {
+        request::Decided::Now(message) => {
+            let unexplained = !answer.approve && answer.reason.is_empty();
+            let warnings = if unexplained { vec![format!("Rejected without a reason. {advice}")] } else { Vec::new() };
+            reply(&message, warnings)
+        }
+        request::Decided::Before { message_id, at_ms } => v1::SendResponse {
+            message_id,
+            request_id: answer.request_id.clone(),
+            sent_at: Some(timestamp(at_ms)),
+            replayed: true,
+            ..v1::SendResponse::default()
+        },
+    }
+}
+
+/// Whether a text may be left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Required {
+    Yes,
+    No,
+}
+
+fn content(text: &str, field: &str, required: Required, limits: &Limits) -> Result<(), Refusal> {
+    if text.is_empty() && required == Required::Yes {
+        return Err(Refusal::new(Reason::MissingContent, "The content is empty. Say what the recipient needs to know.")
+            .field(field));
+    }
+    check_size(text, field, limits)
+}
+
+pub(super) fn check_size(text: &str, field: &str, limits: &Limits) -> Result<(), Refusal> {
+    let max = limits.content_bytes_max;
+    if text.len() > max {
+        return Err(Refusal::new(
+            Reason::ContentTooLarge,
+            format!(
+                "The content has {} bytes; the most is {max}. Put it somewhere both can reach, and send its address as an \
+                 attachment.",
+                text.len()
+            ),
+        )
+        .field(field)
+        .with("bytes_max", max.to_string()));
+    }
+    Ok(())
+}
+
+fn summary(text: &str, required: Required, limits: &Limits) -> Result<String, Refusal> {
+    let trimmed = text.trim_matches(' ');
+    if trimmed.is_empty() && required == Required::Yes {
+        return Err(Refusal::new(
+            Reason::MissingSummary,
+            "A summary is required: one line, best 5 to 10 words, shown as a preview.",
+        )
+        .field("summary"));
+    }
+    check_line(trimmed, "summary", Reason::InvalidSummary, limits)?;
+    Ok(trimmed.to_owned())
+}
+
+/// Checks that a text is a single line within the bound of summaries.
+pub(super) fn check_line(text: &str, field: &str, reason: Reason, limits: &Limits) -> Result<(), Refusal> {
+    let max = limits.summary_chars_max;
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if text.chars().any(breaks) || text.chars().count() > max {
+        return Err(Refusal::new(
+            reason,
+            format!("{field} must be a single line of up to {max} characters, without control characters."),
+        )
+        .field(field));
+    }
+    Ok(())
+}
+
+fn deadline_ms(seconds: u32, default: std::time::Duration) -> Result<u64, Refusal> {
+    match seconds {
+        0 => Ok(u64::try_from(default.as_millis()).unwrap_or(u64::MAX)),
+        1..=2_592_000 => Ok(u64::from(seconds) * 1000),
+        _ => Err(Refusal::new(Reason::InvalidField, "deadline_seconds must be between 1 and 2,592,000 (30 days).")
+            .field("deadline_seconds")),
+    }
+}
+
+fn check_envelope(request: &v1::SendRequest, limits: &Limits) -> Result<(), Refusal> {
+    if !request.in_reply_to.is_empty() {
+        id::message_id(&request.in_reply_to, "in_reply_to")?;
+    }
+    let invalid = |what: String| Refusal::new(Reason::InvalidAttachment, what).field("attachments");
+    if request.attachments.len() > limits.attachments_max {
+        return Err(invalid(format!("A message takes up to {} attachments.", limits.attachments_max)));
+    }
+    for (n, attachment) in request.attachments.iter().enumerate() {
+        let uri = &attachment.uri;
+        let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+        let is_absolute = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+        if !is_absolute || uri.len() > 2_048 || uri.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err(invalid(format!(
+                "attachments[{n}].uri must be an absolute URI of up to 2,048 characters, such as https://host/path."
+            )));
+        }
+        if attachment.media_type.len() > 255 || attachment.media_type.chars().any(char::is_control) {
+            return Err(invalid(format!("attachments[{n}].media_type must be up to 255 characters, such as text/plain.")));
+        }
+        let sha = &attachment.sha256;
+        if !sha.is_empty() && (sha.len() != 64 || !sha.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))) {
+            return Err(invalid(format!("attachments[{n}].sha256 must be 64 lower-case hexadecimal digits.")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns where the ledger keeps a caller's key. No member can be named `operator`.
+fn ledger_key(sender: &Party, key: &str) -> String {
+    match sender {
+        Party::Member(name) => format!("send/{}/{key}", name.folded()),
+        Party::Operator | Party::Coordinator => format!("send/operator/{key}"),
+    }
+}
+
+/// Tells payloads apart: the request without its key and without the redundant name of the team.
+fn fingerprint(request: &v1::SendRequest) -> [u8; 16] {
+    let bare = v1::SendRequest { idempotency_key: String::new(), team: String::new(), ..request.clone() };
+    shorten(blake3::hash(&bare.encode_to_vec()))
+}
+
+/// Shortens a hash to what the ledger keeps.
+pub(super) fn shorten(hash: blake3::Hash) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.as_bytes()[..16]);
+    short
+}
+
+/// Returns the reply that was given before under the key.
+pub(super) fn recall<T: prost::Message + Default>(
+    tx: &mut Tx<'_>,
+    key: &str,
+    fingerprint: &[u8; 16],
+) -> Result<Option<T>, Stop> {
+    let Some(data) = tx.recall(key) else { return Ok(None) };
+    let Some((before, reply)) = data.split_at_checked(16) else {
+        return Err(Stop::Corrupt(format!("ledger entry {key} is cut short")));
+    };
+    if before != fingerprint {
+        return Err(Refusal::new(
+            Reason::IdempotencyKeyReused,
+            "The idempotency key was used with another payload. Use a new key for a new call.",
+        )
+        .field("idempotency_key")
+        .into());
+    }
+    T::decode(reply).map(Some).map_err(|error| Stop::Corrupt(format!("ledger entry {key}: {error}")))
+}
+
+/// Keeps the reply under the key.
+pub(super) fn keep<T: prost::Message>(tx: &mut Tx<'_>, key: &str, fingerprint: &[u8; 16], reply: &T) {
+    let data: Bytes = [fingerprint.as_slice(), &reply.encode_to_vec()].concat().into();
+    tx.remember(key, data);
+}
+
+fn replay(tx: &mut Tx<'_>, key: &str, fingerprint: &[u8; 16]) -> Result<Option<v1::SendResponse>, Stop> {
+    let reply = recall::<v1::SendResponse>(tx, key, fingerprint)?;
+    Ok(reply.map(|reply| v1::SendResponse { replayed: true, ..reply }))
+}
+
+fn remember(tx: &mut Tx<'_>, key: &str, fingerprint: &[u8; 16], reply: &v1::SendResponse) {
+    keep(tx, key, fingerprint, &v1::SendResponse { warnings: Vec::new(), ..reply.clone() });
+}

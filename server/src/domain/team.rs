@@ -1,0 +1,144 @@
+//! Teams: creating and deleting them.
+
+use std::collections::BTreeMap;
+
+use prost::Message as _;
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    id,
+    name::Name,
+    v1::{self, MemberState, TeamEventKind, history_entry::Event},
+};
+use uuid::Uuid;
+
+use super::{
+    identity::{self, Admit, Caller, Presented},
+    membership::{NewLife, attributes, new_credential},
+    post,
+    query::{life_state, show_new_member, show_team},
+    record::{TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
+    request::member_event,
+    roster::Party,
+    send::{keep, recall, shorten},
+    tx::{Stop, Tx},
+};
+
+/// How many characters a team's description may have.
+const DESCRIPTION_CHARS_MAX: usize = 1_000;
+
+/// The lead's name where none is given.
+const LEAD_NAME: &str = "lead";
+
+/// Creates a team, with its lead.
+pub fn create(
+    tx: &mut Tx<'_>,
+    who: &Presented,
+    request: &v1::CreateTeamRequest,
+) -> Result<v1::CreateTeamResponse, Stop> {
+    identity::operator(tx, who)?;
+    let name = Name::parse(&request.name, "name")?;
+    let lead = if request.lead_name.is_empty() { LEAD_NAME } else { &request.lead_name };
+    let lead = Name::parse_member(lead, "lead_name")?;
+    if request.description.chars().count() > DESCRIPTION_CHARS_MAX {
+        return Err(Refusal::new(Reason::InvalidField, "description takes up to 1,000 characters.")
+            .field("description")
+            .into());
+    }
+    let told = request.lead_attributes.clone().unwrap_or_default();
+    let told = attributes(&told)?;
+
+    let key = id::idempotency_key(&request.idempotency_key)?;
+    let ledger_key = key.map(|key| format!("create/operator/{key}"));
+    let bare = v1::CreateTeamRequest { idempotency_key: String::new(), ..request.clone() };
+    let fingerprint = shorten(blake3::hash(&bare.encode_to_vec()));
+    let secret = new_credential(tx, who, key);
+    let credential = Credential::Member { team: name.clone(), member: lead.clone(), secret: secret.clone() }.reveal();
+    if let Some(ledger_key) = &ledger_key
+        && let Some(reply) = recall::<v1::CreateTeamResponse>(tx, ledger_key, &fingerprint)?
+    {
+        return Ok(v1::CreateTeamResponse { credential, ..reply });
+    }
+    if let Some(existing) = tx.read::<TeamRecord>("")? {
+        return Err(Refusal::new(
+            Reason::TeamExists,
+            format!("Team {} exists. Choose another name, or delete it first with `teamwire team delete`.", existing.name),
+        )
+        .field("name")
+        .into());
+    }
+
+    let now_ms = tx.ctx.now_ms;
+    let life = NewLife { name: lead.clone(), secret: &secret, attributes: told, plan_mode_required: false };
+    let member = life.begin(None, now_ms);
+    let team = TeamRecord {
+        name: name.clone(),
+        id: uuid_of(tx),
+        description: request.description.clone(),
+        created_ms: now_ms,
+        lead: lead.clone(),
+        members: vec![member.clone()],
+    };
+    tx.put("", &team);
+    tx.lease(lead.folded(), tx.ctx.limits.lease_ttl);
+    post::record(tx, event(TeamEventKind::Created, &Party::Operator, ""));
+    post::record(tx, member_event(&lead, MemberState::Joined, 1, ""));
+    let reply = v1::CreateTeamResponse {
+        team: Some(show_team(&team)),
+        lead: Some(show_new_member(&team, &member, tx.ctx)),
+        credential: String::new(),
+    };
+    if let Some(ledger_key) = &ledger_key {
+        keep(tx, ledger_key, &fingerprint, &reply);
+    }
+    Ok(v1::CreateTeamResponse { credential, ..reply })
+}
+
+fn uuid_of(tx: &mut Tx<'_>) -> Uuid {
+    tx.new_message_id()
+}
+
+/// Makes the history's entry for something that happened to the team.
+pub fn event(kind: TeamEventKind, actor: &Party, member: &str) -> Event {
+    Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
+}
+
+/// Deletes a team with everything that belongs to it.
+pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Stop> {
+    let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
+    caller.lead_only("delete the team")?;
+    let own = match &caller {
+        Caller::Member { name, .. } => Some(name),
+        _ => None,
+    };
+    let blocking: BTreeMap<String, String> = team
+        .members
+        .iter()
+        .filter(|member| member.life.is_live() && Some(&member.name) != own)
+        .map(|member| (member.name.to_string(), life_state(&member.life).to_owned()))
+        .collect();
+    if !blocking.is_empty() {
+        let list: Vec<_> = blocking.iter().map(|(name, state)| format!("{name} ({state})")).collect();
+        let mut refusal = Refusal::new(
+            Reason::TeamHasActiveMembers,
+            format!(
+                "Team {} still has live members: {}. Ask each to end with `teamwire shutdown NAME --wait`, or stop it with \
+                 `--force`, then delete again.",
+                team.name,
+                list.join(", ")
+            ),
+        );
+        refusal.metadata = blocking;
+        return Err(refusal.into());
+    }
+    tx.drop_space();
+    tx.hint(TOPIC_TEAM);
+    tx.hint(TOPIC_INBOXES);
+    Ok(team.name.clone())
+}
+
+/// Returns the team.
+pub fn get(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<v1::Team, Stop> {
+    let (team, _) = identity::call(tx, who, named, Admit::Stopping)?;
+    Ok(show_team(&team))
+}

@@ -1,0 +1,236 @@
+//! The transaction that a rule builds, and the view of the records that it reads.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use teamwire_proto::{Refusal, id};
+use uuid::Uuid;
+
+use super::{Context, record::Stored};
+use crate::store::{Bound, Check, Key, Record, Txn, Write};
+
+/// Why a rule did not come to its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// The record is not in the view. Load it and run the rule again.
+    Missing(Key),
+    /// The answer is no.
+    Refused(Refusal),
+    /// A record cannot be decoded.
+    Corrupt(String),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// A record in a view, decoded at most once however many calls share it.
+pub struct Loaded {
+    record: Option<Record>,
+    decoded: OnceLock<Result<Arc<dyn Any + Send + Sync>, String>>,
+}
+
+impl Loaded {
+    /// Wraps a record as it was read. `None`: there is none.
+    pub fn new(record: Option<Record>) -> Arc<Self> {
+        Arc::new(Self { record, decoded: OnceLock::new() })
+    }
+
+    /// Returns the version. `None`: there is no such record.
+    pub fn version(&self) -> Option<u64> {
+        self.record.as_ref().map(|record| record.version)
+    }
+
+    /// Decodes the record.
+    pub fn get<T: Stored>(&self) -> Result<Option<Arc<T>>, Stop> {
+        let Some(record) = &self.record else { return Ok(None) };
+        let decoded = self.decoded.get_or_init(|| {
+            T::decode(&record.data).map(|value| Arc::new(value) as _).map_err(|error| format!("{}: {error}", T::KIND))
+        });
+        let value = decoded.clone().map_err(Stop::Corrupt)?;
+        value.downcast().map(Some).map_err(|_| Stop::Corrupt(format!("{} was decoded as another kind", T::KIND)))
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Loaded({:?})", self.version())
+    }
+}
+
+/// What is known of a space when a rule runs.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The records that are loaded.
+    pub records: HashMap<Key, Arc<Loaded>>,
+    /// What the ledger holds, as far as it was asked. `None`: it does not know the key.
+    pub ledger: HashMap<String, Option<Bytes>>,
+}
+
+/// A transaction in the making.
+#[derive(Debug)]
+pub struct Tx<'a> {
+    /// The clock, the bounds and the seed.
+    pub ctx: &'a Context,
+    view: &'a View,
+    read: BTreeMap<Key, Option<u64>>,
+    ledger: Vec<String>,
+    leases: Vec<Check>,
+    writes: Vec<Write>,
+    drawn: u64,
+}
+
+impl<'a> Tx<'a> {
+    /// Begins a transaction over a view.
+    pub fn new(ctx: &'a Context, view: &'a View) -> Self {
+        Self {
+            ctx,
+            view,
+            read: BTreeMap::new(),
+            ledger: Vec::new(),
+            leases: Vec::new(),
+            writes: Vec::new(),
+            drawn: 0,
+        }
+    }
+
+    /// Returns the record `id` of the kind of `T`. The commit will check that it has not changed.
+    pub fn read<T: Stored>(&mut self, id: &str) -> Result<Option<Arc<T>>, Stop> {
+        let key = Key::new(T::KIND, id);
+        let loaded = self.view.records.get(&key).ok_or_else(|| Stop::Missing(key.clone()))?;
+        let value = loaded.get()?;
+        self.read.insert(key, loaded.version());
+        Ok(value)
+    }
+
+    /// Returns the record without a check at the commit: for what may as well be a moment old.
+    pub fn peek<T: Stored>(&self, id: &str) -> Result<Option<Arc<T>>, Stop> {
+        let key = Key::new(T::KIND, id);
+        let loaded = self.view.records.get(&key).ok_or_else(|| Stop::Missing(key))?;
+        loaded.get()
+    }
+
+    /// Returns what the ledger remembers under the key. The commit will check that it is not there when this returned
+    /// `None`.
+    pub fn recall(&mut self, key: &str) -> Option<Bytes> {
+        if !self.ledger.iter().any(|known| known == key) {
+            self.ledger.push(key.to_owned());
+        }
+        self.view.ledger.get(key).cloned().flatten()
+    }
+
+    /// Returns the ledger keys that the rule asked for and that nobody has looked up yet.
+    pub fn unasked_ledger_keys(&self) -> Vec<String> {
+        self.ledger.iter().filter(|key| !self.view.ledger.contains_key(*key)).cloned().collect()
+    }
+
+    /// Returns the records that the rule has read.
+    pub fn read_keys(&self) -> impl Iterator<Item = &Key> {
+        self.read.keys()
+    }
+
+    /// Puts a record.
+    pub fn put<T: Stored>(&mut self, id: &str, value: &T) {
+        self.writes.push(Write::Put { key: Key::new(T::KIND, id), data: value.encode() });
+    }
+
+    /// Deletes a record.
+    pub fn delete<T: Stored>(&mut self, id: &str) {
+        self.writes.push(Write::Delete { key: Key::new(T::KIND, id) });
+    }
+
+    /// Appends to a stream.
+    pub fn append(&mut self, stream: impl Into<String>, data: Bytes, weight: u64, bound: Option<Bound>) {
+        self.writes.push(Write::Append { stream: stream.into(), data, weight, bound });
+    }
+
+    /// Removes entries of a stream.
+    pub fn remove(&mut self, stream: impl Into<String>, sequences: Vec<u64>) {
+        if !sequences.is_empty() {
+            self.writes.push(Write::Remove { stream: stream.into(), sequences });
+        }
+    }
+
+    /// Remembers a key in the ledger.
+    pub fn remember(&mut self, key: &str, data: Bytes) {
+        self.writes.push(Write::Remember { key: key.to_owned(), data });
+    }
+
+    /// Renews a lease.
+    pub fn lease(&mut self, name: &str, ttl: Duration) {
+        self.writes.push(Write::Lease { name: name.to_owned(), ttl });
+    }
+
+    /// Ends a lease.
+    pub fn end_lease(&mut self, name: &str) {
+        self.writes.push(Write::EndLease { name: name.to_owned() });
+    }
+
+    /// Commits only if the lease has run out or was never set.
+    pub fn check_lease_gone(&mut self, name: &str) {
+        self.leases.push(Check::Lease { name: name.to_owned(), alive: false });
+    }
+
+    /// Wakes whoever waits for the topic.
+    pub fn hint(&mut self, topic: impl Into<String>) {
+        let hint = Write::Hint { topic: topic.into() };
+        if !self.writes.contains(&hint) {
+            self.writes.push(hint);
+        }
+    }
+
+    /// Removes everything of the team.
+    pub fn drop_space(&mut self) {
+        self.writes.push(Write::DropSpace);
+    }
+
+    /// Draws a message's id: a UUID of version 7.
+    pub fn new_message_id(&mut self) -> Uuid {
+        let random = self.draw();
+        let mut bytes = [0; 10];
+        bytes.copy_from_slice(&random[..10]);
+        uuid::Builder::from_unix_timestamp_millis(self.ctx.now_ms, &bytes).into_uuid()
+    }
+
+    /// Draws a request's id.
+    pub fn new_request_id(&mut self) -> String {
+        let random = self.draw();
+        let chars =
+            random[..id::REQUEST_ID_CHARS].iter().map(|b| id::REQUEST_ID_ALPHABET[usize::from(b % 32)] as char);
+        id::REQUEST_ID_PREFIX.chars().chain(chars).collect()
+    }
+
+    /// Draws 160 random bits as hexadecimal digits.
+    pub fn new_secret(&mut self) -> String {
+        hex::encode(&self.draw()[..20])
+    }
+
+    fn draw(&mut self) -> [u8; 32] {
+        self.drawn += 1;
+        *blake3::keyed_hash(&self.ctx.seed, &self.drawn.to_le_bytes()).as_bytes()
+    }
+
+    /// Returns whether the rule has nothing to change.
+    pub fn is_read_only(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Ends the making. The ledger is checked first, so that a repeated call is recognised as such whatever else has
+    /// changed since.
+    pub fn into_txn(self) -> Txn {
+        let seen = self.ledger.into_iter().map(|key| Check::Unseen { key });
+        let versions = self.read.into_iter().map(|(key, version)| Check::Version { key, version });
+        // Hints go last, and after the removal of a space.
+        let (hints, writes): (Vec<_>, Vec<_>) =
+            self.writes.into_iter().partition(|write| matches!(write, Write::Hint { .. }));
+        Txn { checks: seen.chain(versions).chain(self.leases).collect(), writes: writes.into_iter().chain(hints).collect() }
+    }
+}
