@@ -12,6 +12,10 @@
 //!
 //! Architecture invariant: no rule of the product is in a store; no other module knows which store it runs on.
 
+#[cfg(test)]
+mod conformance;
+pub mod embedded;
+
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use async_trait::async_trait;
@@ -21,6 +25,9 @@ use tokio::sync::broadcast;
 
 /// How long a ledger keeps a key at least.
 pub const LEDGER_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How many hints a receiver of [`Store::hints`] may fall behind. What it missed then counts as [`Hint::All`].
+pub const HINTS_MAX: usize = 4096;
 
 /// A part of the store that shares nothing with any other part: one team, or the directory of teams.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
