@@ -15,6 +15,9 @@
 #[cfg(test)]
 mod conformance;
 pub mod embedded;
+pub mod redis;
+#[cfg(test)]
+mod test_redis;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
