@@ -373,6 +373,9 @@ pub(super) async fn weight_is_bounded_and_freed_by_removal(bench: Bench) {
     assert_eq!(bench.extent(&space, "s").await, Extent { next: 4, entries: 2, weight: 6 });
     bench.refused(&space, vec![], vec![heavy(5)]).await;
     bench.commit(&space, vec![heavy(4)]).await;
+    let heaviest = || weighed("t", "", 1 << 40, bound(1_000, u64::MAX, WhenFull::Refuse));
+    bench.commit(&space, (0..1_000).map(|_| heaviest()).collect()).await;
+    assert_eq!(bench.extent(&space, "t").await, Extent { next: 1_001, entries: 1_000, weight: 1_000 << 40 });
 }
 
 pub(super) async fn bounds_see_what_the_same_transaction_did_before(bench: Bench) {

@@ -209,7 +209,7 @@ pub enum Write {
         stream: String,
         /// What it holds.
         data: Bytes,
-        /// What it counts for against the bound's weight.
+        /// What it counts for against the bound's weight, up to 2^40.
         weight: u64,
         /// `None`: no bound.
         bound: Option<Bound>,

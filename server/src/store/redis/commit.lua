@@ -5,122 +5,125 @@
 -- args: the channel of hints, how many checks, the checks, the writes; transaction.rs has them one by one.
 -- Answers {1, version, now, removed, sequence or 0 of each append}, or {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
-
-local function number(value) return string.format('%.0f', value) end
+local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
 
 -- Calls a command with a list of any length, of which Lua cannot pass much more than a thousand at once.
 local function call_with(command, key, list)
+  if #list <= 1000 then return redis.call(command, key, unpack(list)) end
   local answers = {}
   for i = 1, #list, 1000 do
     local answer = redis.call(command, key, unpack(list, i, math.min(i + 999, #list)))
-    for _, value in ipairs(command == 'HMGET' and answer or {}) do answers[#answers + 1] = value end
+    for k = 1, command == 'HMGET' and #answer or 0 do answers[i + k - 1] = answer[k] end
   end
   return answers
 end
 
 local function commit(keys, args)
-  local call, at = redis.call, 2
-  local function take() at = at + 1; return args[at] end
-  local function key() return keys[tonumber(take())] end
-  local meta, base, fields = keys[1], string.sub(keys[1], 1, -2), {'v', 'c'}
-  for i = 2, #keys do fields[i + 1] = string.sub(keys[i], #base + 1) end
-  local known, streams = call_with('HMGET', meta, fields), {}
+  local call, sub, match, floor, max = redis.call, string.sub, string.match, math.floor, math.max
+  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'c', 'e'}, {}
+  for i = 2, #keys do fields[i + 2] = sub(keys[i], #base + 1) end
+  local known, time = call_with('HMGET', meta, fields), call('TIME')
   for i = 2, #keys do
-    local is_stream, state, type = string.byte(fields[i + 1]) == 115, known[i + 1], call('TYPE', keys[i]).ok
-    local next, entries, weight = string.match(is_stream and state or '1 0 0', '^(%d+) (%d+) (%d+)$')
-    local expected = is_stream and (state and 'stream' or 'none') or 'hash'
-    if not next or (type ~= expected and (is_stream or type ~= 'none')) then
-      return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not what the coordinator keeps there')
+    if sub(fields[i + 2], 1, 1) == 's' then
+      local state, entries = known[i + 2], call('XLEN', keys[i])
+      local next, weight = match(state or '1 0', '^(%d+) (%d+)$')
+      if not next or entries == 0 and weight ~= '0' or entries > 0 and not state then
+        return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not as the coordinator left it')
+      end
+      next = next + 0
+      streams[i] = {first = next, next = next, entries = entries, weight = weight + 0, changed = false}
+    else
+      call('HLEN', keys[i]) -- fails where it is no hash
     end
-    streams[i] = {first = next + 0, next = next + 0, entries = entries + 0, weight = weight + 0, own = {}, gone = {}}
   end
-  local time = call('TIME')
   local now_us = time[1] * 1000000 + time[2]
-  local now = math.max(tonumber(known[2] or 0), math.floor(now_us / 1000))
+  local now = max(known[2] or 0, floor(now_us / 1000))
   -- Later than any that was ever given, even where a server lost the last of them.
-  local version = number(math.max((known[1] or 0) + 1, now_us))
-  local day = math.floor(now / DAY_MS)
+  local version = string.format('%.0f', max((known[1] or 0) + 1, now_us))
+  local day = floor(now / DAY_MS)
+  local ledger, at, count = base .. 'd:' .. day, 3, #args
 
   for check = 0, args[2] - 1 do
-    local op = take()
+    local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'v' then
-      local hash, id, wanted = key(), take(), take()
-      local found = call('HGET', hash, 'v' .. id) or ''
-      if found ~= wanted then return {0, 'v', check, found, call('HGET', hash, 'd' .. id)} end
-    elseif op == 'u' then
-      local id = take()
-      for d = day - 1, day + 1 do -- tomorrow's too, should the clock have been set back
-        local seen = call('HGET', base .. 'd:' .. d, id)
-        if seen then return {0, 'u', seen} end
-      end
-    else
-      local hash, name, alive = key(), take(), take()
-      if ((call('HGET', hash, name) or 0) + 0 > now) ~= (alive == '1') then return {0, 'l', check} end
+      local found = call('HGET', keys[a + 0], 'v' .. b) or ''
+      if found ~= c then return {0, op, check, found, call('HGET', keys[a + 0], 'd' .. b)} end
+    elseif op == 'u' then -- the clock never goes back, so nothing lies under tomorrow
+      local seen = call('HGET', ledger, a) or call('HGET', base .. 'd:' .. day - 1, a)
+      if seen then return {0, op, seen} end
+    elseif ((call('HGET', keys[a + 0], b) or 0) + 0 > now) ~= (c == '1') then
+      return {0, op, check}
     end
+    at = at + 1 + ARGUMENTS[op]
   end
 
-  local todo, answer, kept, dropped = {}, {1, version, now, 0}, false, false
-  local function later(...) todo[#todo + 1] = {...} end
-  local function keep(...) kept = true; later(...) end
-  while at < #args do
-    local op = take()
-    if op == 'P' then keep('HSET', key(), take(), version, take(), take())
-    elseif op == 'D' then later('HDEL', key(), take(), take())
-    elseif op == 'L' then keep('HSET', key(), take(), number(now + take()))
-    elseif op == 'E' then later('HDEL', key(), take())
-    elseif op == 'H' then later('PUBLISH', args[1], take())
-    elseif op == 'M' then
-      local ledger = base .. 'd:' .. day
-      keep('HSET', ledger, take(), take())
-      if call('EXISTS', ledger) == 0 then later('PEXPIREAT', ledger, number((day + 2) * DAY_MS + 3600000)) end
-    elseif op == 'A' then
-      local i, data, weight, entries_max, weight_max, refuse = take() + 0, take(), take(), take(), take(), take()
-      local s = streams[i]
-      if entries_max ~= '' and (s.entries + 1 > entries_max + 0 or s.weight + weight > weight_max + 0) then
-        if refuse == '1' then return {0, 'f', i} end
+  local first, answer, removals = at, {1, version, now, 0}, {}
+  while at <= count do
+    local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
+    if op == 'A' then -- a stream, b data, c weight, d most entries
+      local s = streams[a + 0]
+      if d ~= '' and (s.entries + 1 > d + 0 or s.weight + c > args[at + 5] + 0) then
+        if args[at + 6] == '1' then return {0, 'f', a + 0} end
         answer[#answer + 1] = 0
       else
-        keep('XADD', keys[i], number(s.next) .. '-0', 'd', data, 'w', weight)
-        answer[#answer + 1], s.own[s.next], s.changed = s.next, weight, true
-        s.next, s.entries, s.weight = s.next + 1, s.entries + 1, s.weight + weight
+        answer[#answer + 1], s[s.next], s.changed = s.next, c, true
+        s.next, s.entries, s.weight = s.next + 1, s.entries + 1, s.weight + c
       end
-    elseif op == 'R' then
-      local i, first, last = take() + 0, take(), take()
-      local s, found = streams[i], call('XRANGE', keys[i], first, last)
-      for own = math.max(first, s.first), math.min(last, s.next - 1) do
-        found[#found + 1] = {number(own) .. '-0', {'d', '', 'w', s.own[own]}}
-      end
-      local ids = {}
+    elseif op == 'R' then -- a stream, b first, c last
+      local s, found, ids = streams[a + 0], call('XRANGE', keys[a + 0], b, c), {}
+      for own = max(b, s.first), math.min(c, s.next - 1) do found[#found + 1] = {own .. '-0', {'d', '', 'w', s[own]}} end
       for _, entry in ipairs(found) do
-        if not s.gone[entry[1]] then
-          ids[#ids + 1], s.gone[entry[1]] = entry[1], true
+        local id = entry[1]
+        if not s[id] then
+          ids[#ids + 1], s[id], s.changed = id, true, true
           s.entries, s.weight = s.entries - 1, s.weight - entry[2][4]
         end
       end
-      if #ids > 0 then
-        keep('XDEL', keys[i], unpack(ids))
-        answer[4], s.changed = answer[4] + #ids, true
-      end
-    else
-      dropped = true
-      for _, field in ipairs(call('HKEYS', meta)) do later('UNLINK', base .. field) end
-      for _, name in ipairs(keys) do later('UNLINK', name) end
-      for d = day - 3, day + 1 do later('UNLINK', base .. 'd:' .. d) end
+      removals[#removals + 1], answer[4] = ids, answer[4] + #ids
     end
+    at = at + 1 + ARGUMENTS[op]
   end
 
-  for _, command in ipairs(todo) do call(unpack(command)) end
-  if kept and not dropped then
-    local set = {'v', version, 'c', number(now)}
-    for i = 2, #keys do
-      local s, is_stream = streams[i], string.byte(fields[i + 1]) == 115
-      if s.changed or (not is_stream and not known[i + 1]) then
-        set[#set + 1] = fields[i + 1]
-        set[#set + 1] = is_stream and number(s.next) .. ' ' .. number(s.entries) .. ' ' .. number(s.weight) or '1'
+  at = first
+  local appended, removed, expires, kept, dropped = 4, 0, known[3] or '', false, false
+  while at <= count do
+    local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
+    if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
+    elseif op == 'D' then call('HDEL', keys[a + 0], b, c)
+    elseif op == 'L' then call('HSET', keys[a + 0], b, now + c)
+    elseif op == 'E' then call('HDEL', keys[a + 0], b)
+    elseif op == 'H' then call('PUBLISH', args[1], a)
+    elseif op == 'A' then
+      appended = appended + 1
+      if answer[appended] ~= 0 then call('XADD', keys[a + 0], answer[appended], 'd', b, 'w', c) end
+    elseif op == 'R' then
+      removed = removed + 1
+      if removals[removed][1] then call('XDEL', keys[a + 0], unpack(removals[removed])) end
+    elseif op == 'M' then
+      call('HSET', ledger, a, b)
+      if expires ~= day .. '' then
+        expires = day .. ''
+        call('PEXPIREAT', ledger, (day + 2) * DAY_MS + 60 * 60 * 1000)
       end
+    else
+      for _, field in ipairs(call('HKEYS', meta)) do call('UNLINK', base .. field) end
+      for _, key in ipairs(keys) do call('UNLINK', key) end
+      for past = day - 3, day do call('UNLINK', base .. 'd:' .. past) end
+      dropped = true
     end
-    call_with('HSET', meta, set)
+    kept = kept or op == 'P' or op == 'L' or op == 'M'
+    at = at + 1 + ARGUMENTS[op]
   end
+
+  local set = {'v', version, 'c', now, 'e', expires}
+  for i = 2, #keys do
+    local s = streams[i]
+    if s and s.changed or not s and not known[i + 2] then
+      set[#set + 1], set[#set + 2] = fields[i + 2], s and string.format('%.0f %.0f', s.next, s.weight) or ''
+    end
+    kept = kept or s and s.changed
+  end
+  if kept and not dropped then call_with('HSET', meta, set) end
   return answer
 end
 

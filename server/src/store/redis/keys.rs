@@ -1,8 +1,9 @@
 //! The names of keys, fields and messages.
 //!
 //! Every key of a space begins with `<prefix>:{<space>}:`, so that a cluster keeps a space in one slot. Then comes:
-//! - `m`: the meta hash: the last version `v`, the clock `c`, for each stream `s:<stream>` its next sequence, entries
-//!   and weight, and for each other hash its name, by which the function finds what to drop;
+//! - `m`: the meta hash: the last version `v`, the clock `c`, the day of the ledger that has its expiry `e`, for each
+//!   stream `s:<stream>` its next sequence and its weight, and for each other hash its name, by which the function finds
+//!   what to drop;
 //! - `k:<kind>`: the records of a kind: `v<id>` the version, `d<id>` the data;
 //! - `s:<stream>`: a Redis stream whose ids are `<sequence>-0`, with the fields `d` data and `w` weight;
 //! - `l`: the leases: name -> milliseconds since 1970;

@@ -146,12 +146,16 @@ impl Store for RedisStore {
         if streams.is_empty() {
             return Ok(Vec::new());
         }
-        let mut ask = redis::cmd("HMGET");
-        ask.arg(self.keys.meta(space));
+        let mut questions = Pipeline::new();
+        questions.atomic();
+        let fields: Vec<String> = streams.iter().map(|stream| Keys::extent_field(stream)).collect();
+        questions.cmd("HMGET").arg(self.keys.meta(space)).arg(fields);
         for stream in streams {
-            ask.arg(Keys::extent_field(stream));
+            questions.cmd("XLEN").arg(self.keys.stream(space, stream));
         }
-        array(self.ask_one(ask).await?)?.into_iter().map(extent).collect()
+        let mut answers = self.link.read(&questions).await?.into_iter();
+        let counters = array(answers.next().ok_or_else(unreadable)?)?;
+        counters.into_iter().zip(answers).map(|(counters, entries)| extent(counters, entries)).collect()
     }
 
     async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
@@ -234,16 +238,18 @@ fn entry(value: Value) -> Result<Entry, StoreError> {
     Ok(Entry { sequence, data: Bytes::from(data(content)?) })
 }
 
-fn extent(value: Value) -> Result<Extent, StoreError> {
-    if value == Value::Nil {
-        return Ok(Extent { next: 1, entries: 0, weight: 0 });
+fn extent(counters: Value, entries: Value) -> Result<Extent, StoreError> {
+    let entries = match entries {
+        Value::Int(entries) => u64::try_from(entries).map_err(|_| unreadable())?,
+        _ => return Err(unreadable()),
+    };
+    if counters == Value::Nil && entries == 0 {
+        return Ok(Extent { next: 1, entries, weight: 0 });
     }
-    let text = text(value)?;
-    let numbers: Vec<u64> = text.split(' ').map_while(|number| number.parse().ok()).collect();
-    match numbers[..] {
-        [next, entries, weight] => Ok(Extent { next, entries, weight }),
-        _ => Err(unreadable()),
-    }
+    let counters = text(counters)?;
+    let (next, weight) = counters.split_once(' ').ok_or_else(unreadable)?;
+    let parse = |number: &str| number.parse().map_err(|_| unreadable());
+    Ok(Extent { next: parse(next)?, entries, weight: parse(weight)? })
 }
 
 fn time_ms(value: Value) -> Result<u64, StoreError> {

@@ -28,6 +28,9 @@ use crate::store::{Check, Commit, Durability, Failed, Outcome, Record, Space, St
 /// Lua counts in floating point, which is exact up to here. Nothing that is counted gets there.
 const EXACT_MAX: u64 = 1 << 53;
 
+/// What one entry may weigh, so that thousands of the heaviest are still counted exactly.
+const WEIGHT_MAX: u64 = 1 << 40;
+
 /// How many entries one removal may name, since the function reads what it removes.
 const RUN_MAX: u64 = 64;
 
@@ -164,7 +167,7 @@ impl<'t> Call<'t> {
                 self.op("A");
                 self.key(names, space, Named::Stream(stream));
                 self.bytes(data);
-                self.number(*weight);
+                self.number((*weight).min(WEIGHT_MAX));
                 match bound {
                     Some(bound) => {
                         self.number(bound.entries_max);
