@@ -12,6 +12,16 @@
 //!
 //! Architecture invariant: no rule of the product is in a store; no other module knows which store it runs on.
 
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod differential;
+pub mod embedded;
+mod open;
+pub mod redis;
+#[cfg(test)]
+mod test_redis;
+
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use async_trait::async_trait;
@@ -19,8 +29,13 @@ use bytes::Bytes;
 use teamwire_proto::name::Name;
 use tokio::sync::broadcast;
 
+pub use self::open::open;
+
 /// How long a ledger keeps a key at least.
 pub const LEDGER_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How many hints a receiver of [`Store::hints`] may fall behind. What it missed then counts as [`Hint::All`].
+pub const HINTS_MAX: usize = 4096;
 
 /// A part of the store that shares nothing with any other part: one team, or the directory of teams.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -194,7 +209,7 @@ pub enum Write {
         stream: String,
         /// What it holds.
         data: Bytes,
-        /// What it counts for against the bound's weight.
+        /// What it counts for against the bound's weight, up to 2^40.
         weight: u64,
         /// `None`: no bound.
         bound: Option<Bound>,
@@ -321,7 +336,9 @@ pub enum StoreError {
     /// The store cannot be reached, or did not answer in time. A commit may have been carried out.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
-    /// The store takes no writes just now. A commit was not carried out.
+    /// The store takes no writes just now, for lack of room or because it is not the one to write to. A commit was not
+    /// carried out. Where memory is what lacks, a transaction still succeeds if it neither appends nor remembers, and
+    /// either removes or ends something or puts nothing.
     #[error("the store takes no writes: {0}")]
     Refusing(String),
     /// What the store holds cannot be read. Needs a person.
@@ -360,6 +377,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Carries out a transaction, or nothing of it.
     async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError>;
 
-    /// Subscribes to the hints of every commit made from now on, by this coordinator or another.
+    /// Subscribes to the hints of every commit made from now on, by this coordinator or another. A receiver that falls
+    /// more than [`HINTS_MAX`] behind is told so, and should then take it for [`Hint::All`].
     fn hints(&self) -> broadcast::Receiver<Hint>;
 }

@@ -1,0 +1,267 @@
+//! Both stores, given the same random transactions and questions, answer the same.
+//!
+//! Versions are compared by their place in the order of their first appearance, since each store makes its own; clocks
+//! and durability are left out. The seed is fixed, and `TEAMWIRE_SEED` sets another; `PROPTEST_CASES` sets how many
+//! cases are tried.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use proptest::{
+    collection::vec,
+    option,
+    prelude::*,
+    sample::select,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+
+use super::{
+    Bound, Check, Failed, Key, Outcome, Range, Record, Space, Store, Txn, WhenFull, Write, conformance::space,
+    embedded::EmbeddedStore, redis::RedisStore, test_redis::TestRedis,
+};
+
+const KINDS: [&str; 2] = ["member", "task"];
+const IDS: [&str; 4] = ["a", "b", "a/b", "~"];
+const STREAMS: [&str; 3] = ["s", "inbox/x", "t"];
+const SPACES: usize = 2;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit { space: usize, checks: Vec<Wanted>, writes: Vec<Write>, drop: bool },
+    Read { space: usize, keys: Vec<Key> },
+    Scan { space: usize, kind: &'static str, after: &'static str, limit: usize },
+    Range { space: usize, stream: &'static str, range: Range },
+}
+
+#[derive(Clone, Debug)]
+enum Wanted {
+    Check(Check),
+    /// The version that the record has.
+    Current(Key),
+    /// A version that appeared before.
+    Old(Key, usize),
+}
+
+/// What a store answered, with ordinals for versions.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Committed { version: Option<u64>, appended: Vec<Option<u64>>, removed: u64 },
+    Refused(Failed),
+    Records(Vec<Option<Record>>),
+    Scanned(Vec<(String, Record)>),
+    Entries(Vec<super::Entry>),
+    Rest(Vec<super::Extent>, Vec<String>),
+}
+
+fn keys() -> impl Strategy<Value = Key> {
+    (select(&KINDS[..]), select(&IDS[..])).prop_map(|(kind, id)| Key::new(kind, id))
+}
+
+fn names() -> impl Strategy<Value = String> {
+    select(&IDS[..]).prop_map(str::to_owned)
+}
+
+fn streams() -> impl Strategy<Value = String> {
+    select(&STREAMS[..]).prop_map(str::to_owned)
+}
+
+fn data() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..12).prop_map(Bytes::from)
+}
+
+fn bounds() -> impl Strategy<Value = Bound> {
+    let when_full = select(&[WhenFull::Refuse, WhenFull::Skip, WhenFull::Skip][..]);
+    let weight_max = prop_oneof![0..20_u64, Just(u64::MAX)];
+    (0..8_u64, weight_max, when_full).prop_map(|(entries_max, weight_max, when_full)| Bound {
+        entries_max,
+        weight_max,
+        when_full,
+    })
+}
+
+fn checks() -> impl Strategy<Value = Wanted> {
+    prop_oneof![
+        1 => keys().prop_map(|key| Wanted::Check(Check::Version { key, version: None })),
+        4 => keys().prop_map(Wanted::Current),
+        1 => (keys(), any::<usize>()).prop_map(|(key, pick)| Wanted::Old(key, pick)),
+        1 => names().prop_map(|key| Wanted::Check(Check::Unseen { key })),
+        1 => (names(), any::<bool>()).prop_map(|(name, alive)| Wanted::Check(Check::Lease { name, alive })),
+    ]
+}
+
+fn writes() -> impl Strategy<Value = Write> {
+    prop_oneof![
+        4 => (keys(), data()).prop_map(|(key, data)| Write::Put { key, data }),
+        2 => keys().prop_map(|key| Write::Delete { key }),
+        6 => (streams(), data(), 0..6_u64, option::of(bounds()))
+            .prop_map(|(stream, data, weight, bound)| Write::Append { stream, data, weight, bound }),
+        4 => (streams(), vec(prop_oneof![8 => 0..12_u64, 1 => Just(u64::MAX)], 0..6))
+            .prop_map(|(stream, sequences)| Write::Remove { stream, sequences }),
+        1 => (names(), data()).prop_map(|(key, data)| Write::Remember { key, data }),
+        1 => names().prop_map(|name| Write::Lease { name, ttl: Duration::from_secs(3_600) }),
+        1 => names().prop_map(|name| Write::EndLease { name }),
+        1 => names().prop_map(|topic| Write::Hint { topic }),
+    ]
+}
+
+fn ranges() -> impl Strategy<Value = Range> {
+    (0..12_u64, prop_oneof![0..12_u64, Just(u64::MAX)], 0..6_usize, any::<bool>())
+        .prop_map(|(first, last, limit, newest_first)| Range { first, last, limit, newest_first })
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let spaces = 0..SPACES;
+    prop_oneof![
+        6 => (spaces.clone(), vec(checks(), 0..3), vec(writes(), 0..6), prop::bool::weighted(0.05))
+            .prop_map(|(space, checks, writes, drop)| Step::Commit { space, checks, writes, drop }),
+        1 => (spaces.clone(), vec(keys(), 0..6)).prop_map(|(space, keys)| Step::Read { space, keys }),
+        1 => (spaces.clone(), select(&KINDS[..]), select(&["", "a", "aa", "~"][..]), 0..4_usize)
+            .prop_map(|(space, kind, after, limit)| Step::Scan { space, kind, after, limit }),
+        1 => (spaces, select(&STREAMS[..]), ranges())
+            .prop_map(|(space, stream, range)| Step::Range { space, stream, range }),
+    ]
+}
+
+/// A store, and the versions it gave in the order of their appearance.
+struct Side {
+    store: Arc<dyn Store>,
+    seen: Vec<u64>,
+    ordinals: HashMap<u64, u64>,
+}
+
+impl Side {
+    fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, seen: Vec::new(), ordinals: HashMap::new() }
+    }
+
+    fn ordinal(&mut self, version: u64) -> u64 {
+        *self.ordinals.entry(version).or_insert_with(|| {
+            self.seen.push(version);
+            self.seen.len() as u64
+        })
+    }
+
+    fn renamed(&mut self, record: Record) -> Record {
+        Record { version: self.ordinal(record.version), data: record.data }
+    }
+
+    async fn check(&self, space: &Space, wanted: &Wanted) -> Check {
+        match wanted {
+            Wanted::Check(check) => check.clone(),
+            Wanted::Current(key) => {
+                let read = self.store.read(space, std::slice::from_ref(key)).await.unwrap().remove(0);
+                Check::Version { key: key.clone(), version: read.map(|record| record.version) }
+            }
+            Wanted::Old(key, pick) => {
+                let version = (!self.seen.is_empty()).then(|| self.seen[pick % self.seen.len()]);
+                Check::Version { key: key.clone(), version }
+            }
+        }
+    }
+
+    async fn answer(&mut self, spaces: &[Space], step: &Step) -> Answer {
+        match step {
+            Step::Commit { space, checks, writes, drop } => self.commit(&spaces[*space], checks, writes, *drop).await,
+            Step::Read { space, keys } => {
+                let records = self.store.read(&spaces[*space], keys).await.unwrap();
+                let renamed = records.into_iter().map(|record| record.map(|record| self.renamed(record)));
+                Answer::Records(renamed.collect())
+            }
+            Step::Scan { space, kind, after, limit } => {
+                let scanned = self.store.scan(&spaces[*space], kind, after, *limit).await.unwrap();
+                Answer::Scanned(scanned.into_iter().map(|(id, record)| (id, self.renamed(record))).collect())
+            }
+            Step::Range { space, stream, range } => {
+                Answer::Entries(self.store.range(&spaces[*space], stream, *range).await.unwrap())
+            }
+        }
+    }
+
+    async fn commit(&mut self, space: &Space, wanted: &[Wanted], writes: &[Write], drop: bool) -> Answer {
+        let mut txn = Txn::default();
+        for wanted in wanted {
+            txn.checks.push(self.check(space, wanted).await);
+        }
+        for write in writes {
+            if let Write::Remember { key, .. } = write {
+                txn.checks.push(Check::Unseen { key: key.clone() });
+            }
+            txn.writes.push(write.clone());
+        }
+        if drop {
+            txn.writes.push(Write::DropSpace);
+        }
+        match self.store.commit(space, &txn).await.unwrap() {
+            Outcome::Committed(commit) => Answer::Committed {
+                // It is the version of something only where something was put.
+                version: writes
+                    .iter()
+                    .any(|write| matches!(write, Write::Put { .. }))
+                    .then(|| self.ordinal(commit.version)),
+                appended: commit.appended,
+                removed: commit.removed,
+            },
+            Outcome::Refused(Failed::Version { key, current }) => {
+                Answer::Refused(Failed::Version { key, current: current.map(|record| self.renamed(record)) })
+            }
+            Outcome::Refused(failed) => Answer::Refused(failed),
+        }
+    }
+
+    /// Everything that a space holds.
+    async fn everything(&mut self, spaces: &[Space], space: usize) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for kind in KINDS {
+            answers.push(self.answer(spaces, &Step::Scan { space, kind, after: "", limit: 100 }).await);
+        }
+        for stream in STREAMS {
+            answers.push(self.answer(spaces, &Step::Range { space, stream, range: Range::after(0, 1_000) }).await);
+        }
+        let extents = self.store.extents(&spaces[space], &STREAMS.map(str::to_owned)).await.unwrap();
+        let leases = self.store.leases(&spaces[space]).await.unwrap().until_ms;
+        answers.push(Answer::Rest(extents, leases.into_keys().collect()));
+        answers
+    }
+}
+
+async fn compare(sides: &mut [Side; 2], case: usize, steps: &[Step]) -> Result<(), TestCaseError> {
+    let spaces: Vec<Space> = (0..SPACES).map(|index| space(&format!("case{case}-{index}"))).collect();
+    let [left, right] = sides;
+    for (at, step) in steps.iter().enumerate() {
+        let (answer, other) = (left.answer(&spaces, step).await, right.answer(&spaces, step).await);
+        prop_assert_eq!(answer, other, "step {}: {:?}", at, step);
+    }
+    for index in 0..SPACES {
+        let (all, other) = (left.everything(&spaces, index).await, right.everything(&spaces, index).await);
+        prop_assert_eq!(all, other, "in the end, space {}", index);
+        // So that memory does not grow with the number of cases.
+        let drop = Step::Commit { space: index, checks: vec![], writes: vec![], drop: true };
+        prop_assert_eq!(left.answer(&spaces, &drop).await, right.answer(&spaces, &drop).await);
+    }
+    Ok(())
+}
+
+#[test]
+fn both_stores_answer_alike() {
+    let Some(server) = TestRedis::start() else { return };
+    let seed = std::env::var("TEAMWIRE_SEED").map_or(7, |seed| seed.parse::<u64>().unwrap());
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let redis = runtime.block_on(RedisStore::connect(&server.url(), "test")).unwrap();
+    let embedded = EmbeddedStore::in_memory().unwrap();
+    let case = std::cell::Cell::new(0);
+    let result = runner.run(&vec(steps(), 1..40), |steps| {
+        case.set(case.get() + 1);
+        let mut sides = [Side::new(embedded.clone()), Side::new(redis.clone())];
+        runtime.block_on(compare(&mut sides, case.get(), &steps))
+    });
+    if let Err(error) = result {
+        panic!("with TEAMWIRE_SEED={seed}: {error}");
+    }
+}

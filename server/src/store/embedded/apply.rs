@@ -1,0 +1,100 @@
+//! Carries out what was planned.
+
+use std::ops::ControlFlow;
+
+use redb::ReadableTable;
+
+use super::{
+    plan::Plan,
+    tables::{self, DAY_MS, Open, Result, Tables},
+};
+use crate::store::{Space, Txn, Write};
+
+/// Does every write of a transaction, in order.
+pub(super) fn apply(
+    tables: &mut Tables<'_>,
+    space: &Space,
+    txn: &Txn,
+    plan: &Plan<'_>,
+    version: u64,
+    now_ms: u64,
+) -> Result<()> {
+    let mut appended = plan.appended.iter();
+    let mut removed = plan.removed.iter();
+    for (stream, extent) in &plan.extents {
+        tables.streams.insert(tables::named(space, stream).as_slice(), tables::extent_value(extent).as_slice())?;
+    }
+    for write in &txn.writes {
+        match write {
+            Write::Put { key, data } => {
+                let value = tables::numbered(version, data);
+                tables.records.insert(tables::record(space, key.kind, &key.id).as_slice(), value.as_slice())?;
+            }
+            Write::Delete { key } => {
+                tables.records.remove(tables::record(space, key.kind, &key.id).as_slice())?;
+            }
+            Write::Append { stream, data, weight, .. } => {
+                if let Some(sequence) = appended.next().copied().flatten() {
+                    let value = tables::numbered(*weight, data);
+                    tables.entries.insert(tables::entry(space, stream, sequence).as_slice(), value.as_slice())?;
+                }
+            }
+            Write::Remove { stream, .. } => {
+                for &sequence in removed.next().into_iter().flatten() {
+                    tables.entries.remove(tables::entry(space, stream, sequence).as_slice())?;
+                }
+            }
+            Write::Remember { key, data } => {
+                tables.ledger.insert(tables::seen(now_ms / DAY_MS, space, key).as_slice(), data.as_ref())?;
+            }
+            Write::Lease { name, ttl } => {
+                let until_ms = now_ms.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+                let value = until_ms.to_be_bytes();
+                tables.leases.insert(tables::named(space, name).as_slice(), value.as_slice())?;
+            }
+            Write::EndLease { name } => {
+                tables.leases.remove(tables::named(space, name).as_slice())?;
+            }
+            Write::DropSpace => drop_space(tables, space)?,
+            Write::Hint { .. } => (),
+        }
+    }
+    Ok(())
+}
+
+fn drop_space(tables: &mut Tables<'_>, space: &Space) -> Result<()> {
+    let prefix = tables::prefix(space);
+    for table in [&mut tables.records, &mut tables.streams, &mut tables.entries, &mut tables.leases] {
+        clear(table, &prefix)?;
+    }
+    let mut day = 0;
+    while let Some(found) = first_day_from(&tables.ledger, day)? {
+        clear(&mut tables.ledger, &tables::seen(found, space, ""))?;
+        day = found + 1;
+    }
+    Ok(())
+}
+
+fn clear(table: &mut Open<'_>, prefix: &[u8]) -> Result<()> {
+    let end = tables::end_of(prefix);
+    Ok(table.retain_in(prefix..end.as_slice(), |_, _| false)?)
+}
+
+fn first_day_from(ledger: &Open<'_>, day: u64) -> Result<Option<u64>> {
+    let from = day.to_be_bytes();
+    match ledger.range(from.as_slice()..)?.next() {
+        Some(entry) => Ok(Some(tables::split_number(entry?.0.value())?.0)),
+        None => Ok(None),
+    }
+}
+
+/// Removes up to `limit` of the ledger's keys whose life is over. Breaks when none are left.
+pub(super) fn forget(ledger: &mut Open<'_>, now_ms: u64, limit: usize) -> Result<ControlFlow<()>> {
+    let yesterday = (now_ms / DAY_MS).saturating_sub(1).to_be_bytes();
+    let mut forgotten = 0;
+    for entry in ledger.extract_from_if(..yesterday.as_slice(), |_, _| true)?.take(limit) {
+        entry?;
+        forgotten += 1;
+    }
+    Ok(if forgotten < limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+}

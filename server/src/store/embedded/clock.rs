@@ -1,0 +1,88 @@
+//! The clock of the embedded store: the machine's, made to run forwards only.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// How far ahead the wall clock must be to be followed. The monotonic clock stands still while a machine sleeps.
+const JUMP_MS_MIN: u64 = 10_000;
+
+/// A clock in milliseconds since 1970 that never goes backwards and never stands still.
+#[derive(Debug)]
+pub(super) struct Clock(Mutex<Reading>);
+
+#[derive(Debug)]
+struct Reading {
+    ms: u64,
+    taken: Instant,
+}
+
+impl Clock {
+    /// Starts a clock at the wall clock's time, or at `floor_ms` when that is later.
+    pub(super) fn starting_at_least(floor_ms: u64) -> Self {
+        Self(Mutex::new(Reading { ms: wall_ms().max(floor_ms), taken: Instant::now() }))
+    }
+
+    /// Returns the time.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.advance(Instant::now(), wall_ms())
+    }
+
+    fn advance(&self, instant: Instant, wall_ms: u64) -> u64 {
+        let mut reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed_ms = millis(instant.saturating_duration_since(reading.taken));
+        if elapsed_ms > 0 {
+            // Whole milliseconds only, so that the rest counts next time.
+            reading.ms += elapsed_ms;
+            reading.taken += Duration::from_millis(elapsed_ms);
+        }
+        if wall_ms >= reading.ms.saturating_add(JUMP_MS_MIN) {
+            reading.ms = wall_ms;
+            reading.taken = instant;
+        }
+        reading.ms
+    }
+}
+
+fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(ms: u64, taken: Instant) -> Clock {
+        Clock(Mutex::new(Reading { ms, taken }))
+    }
+
+    #[test]
+    fn a_wall_clock_set_back_does_not_stop_it() {
+        let start = Instant::now();
+        let clock = clock(50_000, start);
+        assert_eq!(clock.advance(start + Duration::from_millis(7), 10), 50_007);
+    }
+
+    #[test]
+    fn a_wall_clock_that_went_on_while_the_machine_slept_is_followed() {
+        let start = Instant::now();
+        let clock = clock(50_000, start);
+        assert_eq!(clock.advance(start + Duration::from_millis(5), 50_000 + JUMP_MS_MIN + 5), 60_005);
+        assert_eq!(clock.advance(start + Duration::from_millis(6), 0), 60_006);
+    }
+
+    #[test]
+    fn fractions_of_a_millisecond_are_not_lost() {
+        let start = Instant::now();
+        let clock = clock(0, start);
+        for half in 1..=10 {
+            clock.advance(start + Duration::from_micros(500) * half, 0);
+        }
+        assert_eq!(clock.advance(start + Duration::from_micros(5_000), 0), 5);
+    }
+}

@@ -1,0 +1,232 @@
+//! The open file: how it is opened, and what becomes of it when the disk fails.
+
+use std::{
+    any::Any,
+    fmt,
+    fs::{File, OpenOptions},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{
+        PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use redb::{
+    Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction, backends,
+};
+
+use super::tables::{CLOCK_MS, FACTS, FORMAT, FORMAT_KNOWN, Result, Tables, VERSION};
+use crate::store::StoreError;
+
+/// How much of the file is kept in memory.
+const CACHE_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Opens the database; again whenever the disk failed under it, since redb gives up on a file that did.
+pub(super) type Opener = Box<dyn Fn() -> std::result::Result<Database, DatabaseError> + Send + Sync>;
+
+/// The file of a store.
+pub(super) struct Vault {
+    name: String,
+    opener: Opener,
+    state: RwLock<State>,
+}
+
+enum State {
+    Open(Database),
+    /// Closed after a failure that may pass, such as a full disk.
+    Closed(String),
+    /// Closed for good: by [`Vault::close`], or by a failure after which this process must not go on.
+    Ended(StoreError),
+}
+
+/// What the file says that the writer goes on from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// The last version that was given to a record.
+    pub(super) version: u64,
+    /// The clock at the last commit.
+    pub(super) clock_ms: u64,
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vault").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Vault {
+    /// Opens what `opener` opens, called `name` in errors.
+    pub(super) fn open(name: String, opener: Opener) -> std::result::Result<(Self, Facts), StoreError> {
+        let vault = Self { name, opener, state: RwLock::new(State::Closed(String::new())) };
+        let facts = vault.reopen()?;
+        Ok((vault, facts))
+    }
+
+    /// Closes the database and opens it again.
+    pub(super) fn reopen(&self) -> std::result::Result<Facts, StoreError> {
+        // The old one must be gone before the file can be locked again.
+        self.set(State::Closed(format!("{} is being opened", self.name)));
+        let opened = contained(|| {
+            let database = (self.opener)()?;
+            let facts = prepare(&database)?;
+            Ok((database, facts))
+        });
+        match opened {
+            Ok((database, facts)) => {
+                self.set(State::Open(database));
+                Ok(facts)
+            }
+            Err(error) => {
+                let error = self.explain(error);
+                self.set(State::Closed(error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the file until the process ends. Every later call answers `error`.
+    pub(super) fn end(&self, error: StoreError) {
+        self.set(State::Ended(error));
+    }
+
+    /// Closes the file.
+    pub(super) fn close(&self) {
+        self.end(StoreError::Unavailable(format!("{} was closed", self.name)));
+    }
+
+    /// Reads from one instant.
+    pub(super) fn read<R>(
+        &self,
+        read: impl FnOnce(&ReadTransaction) -> Result<R>,
+    ) -> std::result::Result<R, StoreError> {
+        let txn = match &*self.state() {
+            State::Open(database) => database.begin_read(),
+            State::Closed(reason) => return Err(StoreError::Unavailable(reason.clone())),
+            State::Ended(error) => return Err(error.clone()),
+        };
+        contained(|| read(&txn?)).map_err(|error| self.explain(error))
+    }
+
+    /// Begins the one write transaction. `None`: the file is closed, and may be tried again.
+    pub(super) fn begin_write(&self) -> std::result::Result<Option<Result<WriteTransaction>>, StoreError> {
+        match &*self.state() {
+            State::Open(database) => Ok(Some(database.begin_write().map_err(redb::Error::from))),
+            State::Closed(_) => Ok(None),
+            State::Ended(error) => Err(error.clone()),
+        }
+    }
+
+    /// Says what went wrong in the words of the store.
+    pub(super) fn explain(&self, error: redb::Error) -> StoreError {
+        let name = &self.name;
+        match error {
+            redb::Error::DatabaseAlreadyOpen => StoreError::Unavailable(format!("another coordinator has {name} open")),
+            redb::Error::Corrupted(reason) => StoreError::Corrupt(format!("{name} is damaged: {reason}")),
+            redb::Error::UpgradeRequired(format) => {
+                StoreError::Corrupt(format!("{name} is in the file format {format}, which is too old"))
+            }
+            redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                StoreError::Corrupt(format!("{name} is not a store, or is damaged: {error}"))
+            }
+            redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                StoreError::Corrupt(format!("{name} is cut short: {error}"))
+            }
+            error => StoreError::Unavailable(format!("{name}: {error}")),
+        }
+    }
+
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: State) {
+        let old = {
+            let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            if matches!(*current, State::Ended(_)) {
+                return;
+            }
+            std::mem::replace(&mut *current, state)
+        };
+        // Closing a database takes a commit, which no reader should wait for.
+        drop(old);
+    }
+}
+
+/// Runs what reads a file that may be damaged in ways that make redb panic.
+fn contained<R>(run: impl FnOnce() -> Result<R>) -> Result<R> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(message(&*panic).to_owned())))
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text,
+        _ => "no reason given",
+    }
+}
+
+/// Makes the tables of a new file, and reads where an old one ended.
+fn prepare(database: &Database) -> Result<Facts> {
+    let txn = database.begin_write()?;
+    let tables = Tables::open(&txn)?;
+    let fact = |name| -> Result<Option<u64>> { Ok(tables.facts.get(name)?.map(|number| number.value())) };
+    let facts = Facts { version: fact(VERSION)?.unwrap_or(0), clock_ms: fact(CLOCK_MS)?.unwrap_or(0) };
+    match fact(FORMAT)? {
+        Some(FORMAT_KNOWN) => {
+            drop(tables);
+            txn.abort()?;
+        }
+        Some(newer) => return Err(redb::Error::Corrupted(format!("its layout is {newer}, not {FORMAT_KNOWN}"))),
+        None => {
+            drop(tables);
+            txn.open_table(FACTS)?.insert(FORMAT, FORMAT_KNOWN)?;
+            txn.commit()?;
+        }
+    }
+    Ok(facts)
+}
+
+/// Returns what opens the file at `path`.
+pub(super) fn on_disk(path: &Path) -> Opener {
+    let path = path.to_owned();
+    Box::new(move || builder(&path).create_file(create(&path)?))
+}
+
+/// Returns what opens a database without a file, once.
+pub(super) fn in_memory() -> Opener {
+    let opened = AtomicBool::new(false);
+    Box::new(move || {
+        if opened.swap(true, Ordering::Relaxed) {
+            return Err(io::Error::other("what was only in memory cannot be opened again").into());
+        }
+        Builder::new().create_with_backend(backends::InMemoryBackend::new())
+    })
+}
+
+fn builder(path: &Path) -> Builder {
+    let path: PathBuf = path.to_owned();
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES_MAX).set_repair_callback(move |repair| {
+        if repair.progress() == 0.0 {
+            tracing::info!(path = %path.display(), "checking the store, which was not closed cleanly");
+        }
+    });
+    builder
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    // Otherwise a file made just now could be lost whole, with everything that was flushed to it.
+    #[cfg(unix)]
+    if let Some(directory) = path.parent() {
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(file)
+}

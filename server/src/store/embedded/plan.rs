@@ -1,0 +1,166 @@
+//! Decides whether a transaction can be carried out, and what exactly it will do, without changing anything.
+//!
+//! Transactions of one batch share a write transaction of the file, which can only be given up as a whole. So nothing
+//! of a transaction may be written before it is certain that all of it will be.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use redb::ReadableTable;
+
+use super::tables::{self, DAY_MS, Result, Tables};
+use crate::store::{Bound, Check, Extent, Failed, Record, Space, Txn, WhenFull, Write};
+
+/// What a transaction that passed its checks will do to the streams.
+#[derive(Default)]
+pub(super) struct Plan<'t> {
+    /// The sequence of each append; `None` where it is left out.
+    pub(super) appended: Vec<Option<u64>>,
+    /// The entries that each removal finds.
+    pub(super) removed: Vec<Vec<u64>>,
+    /// The streams that it touches, as they will be.
+    pub(super) extents: HashMap<&'t str, Extent>,
+}
+
+/// Checks a transaction against the tables as earlier transactions of the batch left them.
+pub(super) fn plan<'t>(
+    tables: &Tables<'_>,
+    space: &Space,
+    txn: &'t Txn,
+    now_ms: u64,
+) -> Result<std::result::Result<Plan<'t>, Failed>> {
+    for check in &txn.checks {
+        if let Some(failed) = failure(tables, space, check, now_ms)? {
+            return Ok(Err(failed));
+        }
+    }
+    Planner { tables, space, plan: Plan::default(), fresh: HashMap::new(), gone: HashSet::new() }.run(&txn.writes)
+}
+
+fn failure(tables: &Tables<'_>, space: &Space, check: &Check, now_ms: u64) -> Result<Option<Failed>> {
+    Ok(match check {
+        Check::Version { key, version } => {
+            let current = tables.records.get(tables::record(space, key.kind, &key.id).as_slice())?;
+            let current = match &current {
+                Some(value) => Some(tables::split_number(value.value())?),
+                None => None,
+            };
+            let holds = current.map(|(version, _)| version) == *version;
+            (!holds).then(|| Failed::Version {
+                key: key.clone(),
+                current: current.map(|(version, data)| Record { version, data: Bytes::copy_from_slice(data) }),
+            })
+        }
+        Check::Unseen { key } => {
+            // The clock never goes back, so no key lies under a later day.
+            let today = now_ms / DAY_MS;
+            let mut seen = None;
+            for day in [today, today.saturating_sub(1)] {
+                if let Some(value) = tables.ledger.get(tables::seen(day, space, key).as_slice())? {
+                    seen = Some(Failed::Seen { data: Bytes::copy_from_slice(value.value()) });
+                    break;
+                }
+            }
+            seen
+        }
+        Check::Lease { name, alive } => {
+            let until_ms = match tables.leases.get(tables::named(space, name).as_slice())? {
+                Some(value) => tables::split_number(value.value())?.0,
+                None => 0,
+            };
+            ((until_ms > now_ms) != *alive).then(|| Failed::Lease { name: name.clone() })
+        }
+    })
+}
+
+struct Planner<'t, 'a, 'txn> {
+    tables: &'a Tables<'txn>,
+    space: &'a Space,
+    plan: Plan<'t>,
+    /// The weights of the entries that this transaction itself appends.
+    fresh: HashMap<(&'t str, u64), u64>,
+    gone: HashSet<(&'t str, u64)>,
+}
+
+impl<'t> Planner<'t, '_, '_> {
+    fn run(mut self, writes: &'t [Write]) -> Result<std::result::Result<Plan<'t>, Failed>> {
+        for write in writes {
+            match write {
+                Write::Append { stream, weight, bound, .. } => {
+                    let appended = match self.append(stream, *weight, bound.as_ref())? {
+                        Ok(appended) => appended,
+                        Err(failed) => return Ok(Err(failed)),
+                    };
+                    self.plan.appended.push(appended);
+                }
+                Write::Remove { stream, sequences } => {
+                    let removed = self.remove(stream, sequences)?;
+                    self.plan.removed.push(removed);
+                }
+                _ => (),
+            }
+        }
+        Ok(Ok(self.plan))
+    }
+
+    fn append(
+        &mut self,
+        stream: &'t str,
+        weight: u64,
+        bound: Option<&Bound>,
+    ) -> Result<std::result::Result<Option<u64>, Failed>> {
+        let mut extent = self.extent(stream)?;
+        if let Some(bound) = bound {
+            let full = extent.entries >= bound.entries_max || extent.weight.saturating_add(weight) > bound.weight_max;
+            if full {
+                return Ok(match bound.when_full {
+                    WhenFull::Refuse => Err(Failed::Full { stream: stream.to_owned() }),
+                    WhenFull::Skip => Ok(None),
+                });
+            }
+        }
+        let sequence = extent.next;
+        extent.next += 1;
+        extent.entries += 1;
+        extent.weight = extent.weight.saturating_add(weight);
+        self.plan.extents.insert(stream, extent);
+        self.fresh.insert((stream, sequence), weight);
+        Ok(Ok(Some(sequence)))
+    }
+
+    fn remove(&mut self, stream: &'t str, sequences: &[u64]) -> Result<Vec<u64>> {
+        let mut removed = Vec::with_capacity(sequences.len());
+        let mut freed = 0_u64;
+        for &sequence in sequences {
+            let Some(weight) = self.weight(stream, sequence)? else { continue };
+            if self.gone.insert((stream, sequence)) {
+                removed.push(sequence);
+                freed = freed.saturating_add(weight);
+            }
+        }
+        if !removed.is_empty() {
+            let mut extent = self.extent(stream)?;
+            extent.entries = extent.entries.saturating_sub(removed.len() as u64);
+            extent.weight = extent.weight.saturating_sub(freed);
+            self.plan.extents.insert(stream, extent);
+        }
+        Ok(removed)
+    }
+
+    fn extent(&self, stream: &'t str) -> Result<Extent> {
+        match self.plan.extents.get(stream) {
+            Some(extent) => Ok(*extent),
+            None => tables::extent(&self.tables.streams, self.space, stream),
+        }
+    }
+
+    fn weight(&self, stream: &'t str, sequence: u64) -> Result<Option<u64>> {
+        if let Some(weight) = self.fresh.get(&(stream, sequence)) {
+            return Ok(Some(*weight));
+        }
+        match self.tables.entries.get(tables::entry(self.space, stream, sequence).as_slice())? {
+            Some(value) => Ok(Some(tables::split_number(value.value())?.0)),
+            None => Ok(None),
+        }
+    }
+}

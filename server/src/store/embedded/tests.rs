@@ -1,0 +1,348 @@
+//! The embedded store: every promise of a store, in memory and on disk, and what only a file can get wrong.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    io::{Seek, SeekFrom, Write as _},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use futures::FutureExt;
+use redb::{ReadableTable, StorageBackend, backends::FileBackend};
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::{
+    Check, Write,
+    conformance::{Bench, append, for_each_promise, put, remember, space, weighed},
+};
+
+fn bench(store: Arc<EmbeddedStore>, keeps: impl Send + Sync + 'static) -> Bench {
+    let raw = store.clone();
+    Bench {
+        store: store.clone(),
+        second: store,
+        raw_keys: Box::new(move |space| std::future::ready(raw_keys(&raw, &space)).boxed()),
+        _keeps: Box::new(keeps),
+    }
+}
+
+fn raw_keys(store: &EmbeddedStore, space: &Space) -> Vec<String> {
+    let (prefix, mut keys) = (tables::prefix(space), Vec::new());
+    let list = |txn: &ReadTransaction| {
+        for table in [RECORDS, STREAMS, ENTRIES, LEASES, tables::LEDGER] {
+            for found in txn.open_table(table)?.iter()? {
+                let key = found?.0.value().to_vec();
+                if key.starts_with(&prefix) || key.get(8..).is_some_and(|key| key.starts_with(&prefix)) {
+                    keys.push(format!("{table}: {}", key.escape_ascii()));
+                }
+            }
+        }
+        Ok(())
+    };
+    store.vault.read(list).unwrap();
+    keys
+}
+
+mod in_memory {
+    use super::*;
+
+    async fn open() -> Option<Bench> {
+        Some(bench(EmbeddedStore::in_memory().unwrap(), ()))
+    }
+
+    for_each_promise!(open);
+}
+
+mod on_disk {
+    use super::*;
+
+    async fn open() -> Option<Bench> {
+        let directory = tempfile::tempdir().unwrap();
+        Some(bench(EmbeddedStore::open(&directory.path().join("store")).unwrap(), directory))
+    }
+
+    for_each_promise!(open);
+}
+
+async fn commit(store: &EmbeddedStore, writes: Vec<Write>) -> Result<crate::store::Commit, StoreError> {
+    match store.commit(&space("a"), &Txn { checks: vec![], writes }).await? {
+        Outcome::Committed(commit) => Ok(commit),
+        Outcome::Refused(failed) => panic!("refused: {failed:?}"),
+    }
+}
+
+async fn sequences(store: &EmbeddedStore) -> Vec<u64> {
+    let found = store.range(&space("a"), "s", Range::after(0, 10_000)).await.unwrap();
+    found.into_iter().map(|entry| entry.sequence).collect()
+}
+
+fn file() -> (TempDir, std::path::PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    (directory, path)
+}
+
+#[tokio::test]
+async fn opening_it_again_finds_everything() {
+    let (_directory, path) = file();
+    let key = Key::new("member", "x");
+    let store = EmbeddedStore::open(&path).unwrap();
+    let writes = vec![put(&key, "kept"), append("s", "1"), append("s", "2"), remember("k", "seen")];
+    let first = commit(&store, writes).await.unwrap();
+    assert_eq!(first.durability, Durability::Fsynced);
+    let lease = Write::Lease { name: "l".to_owned(), ttl: std::time::Duration::from_secs(60) };
+    let second =
+        commit(&store, vec![Write::Remove { stream: "s".to_owned(), sequences: vec![1] }, lease]).await.unwrap();
+    drop(store);
+
+    let store = EmbeddedStore::open(&path).unwrap();
+    let read = store.read(&space("a"), std::slice::from_ref(&key)).await.unwrap().remove(0).unwrap();
+    assert_eq!((read.version, &read.data[..]), (first.version, &b"kept"[..]));
+    assert_eq!(sequences(&store).await, [2]);
+    assert_eq!(store.leases(&space("a")).await.unwrap().until_ms["l"], second.at_ms + 60_000);
+    let txn = Txn { checks: vec![Check::Unseen { key: "k".to_owned() }], writes: vec![] };
+    assert!(matches!(store.commit(&space("a"), &txn).await.unwrap(), Outcome::Refused(_)));
+    let third = commit(&store, vec![put(&key, "again"), append("s", "3")]).await.unwrap();
+    assert!(third.version > second.version && third.at_ms >= second.at_ms);
+    assert_eq!(third.appended, [Some(3)]);
+}
+
+#[tokio::test]
+async fn versions_go_on_after_everything_was_dropped() {
+    let (_directory, path) = file();
+    let mut last = 0;
+    for _ in 0..3 {
+        let store = EmbeddedStore::open(&path).unwrap();
+        let version = commit(&store, vec![put(&Key::new("member", "x"), "")]).await.unwrap().version;
+        assert!(version > last);
+        last = commit(&store, vec![Write::DropSpace]).await.unwrap().version;
+    }
+}
+
+#[tokio::test]
+async fn a_second_coordinator_is_told_that_the_file_is_open() {
+    let (_directory, path) = file();
+    let _first = EmbeddedStore::open(&path).unwrap();
+    let error = EmbeddedStore::open(&path).unwrap_err();
+    assert!(error.to_string().contains("another coordinator has"), "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_else_may_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_directory, path) = file();
+    let _store = EmbeddedStore::open(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_named() {
+    let (directory, _) = file();
+    let error = EmbeddedStore::open(&directory.path().join("missing/store")).unwrap_err();
+    assert!(matches!(&error, StoreError::Unavailable(reason) if reason.contains("missing/store")), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_not_a_store_is_left_alone() {
+    let (_directory, path) = file();
+    let text = "not a store at all\n".repeat(1_000);
+    fs::write(&path, &text).unwrap();
+    let error = EmbeddedStore::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[tokio::test]
+async fn keys_of_past_days_are_forgotten() {
+    let store = EmbeddedStore::in_memory().unwrap();
+    let now_ms = store.clock.now_ms();
+    let txn = store.vault.begin_write().unwrap().unwrap().unwrap();
+    let old = tables::seen(now_ms / tables::DAY_MS - 2, &space("a"), "old");
+    let yesterday = tables::seen(now_ms / tables::DAY_MS - 1, &space("a"), "yesterday");
+    for key in [&old, &yesterday] {
+        txn.open_table(tables::LEDGER).unwrap().insert(key.as_slice(), b"".as_slice()).unwrap();
+    }
+    txn.commit().unwrap();
+    commit(&store, vec![append("s", "")]).await.unwrap();
+    let keys = raw_keys(&store, &space("a"));
+    assert!(keys.iter().any(|key| key.ends_with("yesterday")), "{keys:?}");
+    assert!(!keys.iter().any(|key| key.ends_with("old")), "{keys:?}");
+}
+
+/// A copy of a file as a machine that lost its power might leave it: made while the store is open.
+async fn copy_of_open_store(commits: usize) -> (TempDir, std::path::PathBuf, Vec<u8>) {
+    let (directory, path) = file();
+    let store = EmbeddedStore::open(&path).unwrap();
+    for _ in 0..commits {
+        commit(&store, vec![append("s", "some data that is there to be torn"), put(&Key::new("m", "x"), "y")])
+            .await
+            .unwrap();
+    }
+    let copy = fs::read(&path).unwrap();
+    let torn = directory.path().join("torn");
+    (directory, torn, copy)
+}
+
+#[tokio::test]
+async fn a_store_that_was_killed_opens_at_its_last_commit() {
+    let (_directory, path, copy) = copy_of_open_store(40).await;
+    fs::write(&path, copy).unwrap();
+    let store = EmbeddedStore::open(&path).unwrap();
+    assert_eq!(sequences(&store).await, (1..=40).collect::<Vec<_>>());
+    commit(&store, vec![append("s", "")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_truncated_file_opens_whole_or_says_what_is_wrong() {
+    let (_directory, path, copy) = copy_of_open_store(40).await;
+    let mut opened = 0;
+    let lengths = (0..copy.len()).step_by(copy.len() / 40).chain([1, 8, 63, 64, 320, 512, 4095, copy.len() - 1]);
+    for length in lengths {
+        fs::write(&path, &copy[..length]).unwrap();
+        match EmbeddedStore::open(&path) {
+            Ok(store) => {
+                opened += 1;
+                let found = sequences(&store).await;
+                // An empty file is a new one; what opens otherwise has all of some commit.
+                assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
+                assert!(length == 0 || !found.is_empty(), "{length} bytes");
+            }
+            Err(StoreError::Corrupt(reason)) => assert!(reason.contains("torn"), "{length} bytes: {reason}"),
+            Err(error) => panic!("{length} bytes: {error}"),
+        }
+    }
+    assert!(opened >= 1);
+}
+
+#[tokio::test]
+async fn a_torn_last_commit_is_rolled_back_or_reported() {
+    let (_directory, path, copy) = copy_of_open_store(40).await;
+    for offset in (0..copy.len()).step_by(4096) {
+        fs::write(&path, &copy).unwrap();
+        let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::Start(offset as u64)).unwrap();
+        file.write_all(&[0xa5; 512]).unwrap();
+        match EmbeddedStore::open(&path) {
+            Ok(store) => {
+                let found = sequences(&store).await;
+                assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
+                assert!(found.len() >= 39, "page at {offset}: {} entries", found.len());
+            }
+            Err(StoreError::Corrupt(reason)) => assert!(reason.contains("torn"), "page at {offset}: {reason}"),
+            Err(error) => panic!("page at {offset}: {error}"),
+        }
+    }
+}
+
+/// A disk that can be full, or broken.
+#[derive(Debug)]
+struct Disk {
+    file: FileBackend,
+    faults: Arc<Faults>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    full: AtomicBool,
+    broken: AtomicBool,
+}
+
+impl Faults {
+    fn check(&self) -> std::io::Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.file.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.faults.check()?;
+        self.file.set_len(len)
+    }
+    fn sync_data(&self) -> std::io::Result<()> {
+        if self.faults.broken.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("the flush failed"));
+        }
+        self.file.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.faults.check()?;
+        self.file.write(offset, data)
+    }
+}
+
+fn on_faulty_disk(path: &Path) -> (Arc<EmbeddedStore>, Arc<Faults>) {
+    let faults = Arc::new(Faults::default());
+    let (path, given) = (path.to_owned(), faults.clone());
+    let opener: Opener = Box::new(move || {
+        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let disk = Disk { file: FileBackend::new(file)?, faults: given.clone() };
+        redb::Builder::new().create_with_backend(disk)
+    });
+    (EmbeddedStore::start("the store".to_owned(), opener, Durability::Fsynced).unwrap(), faults)
+}
+
+#[tokio::test]
+async fn it_refuses_while_the_disk_is_full_and_goes_on_after() {
+    let (_directory, path) = file();
+    let (store, faults) = on_faulty_disk(&path);
+    commit(&store, vec![append("s", "before")]).await.unwrap();
+    faults.full.store(true, Ordering::Relaxed);
+    let error = commit(&store, vec![append("s", "full")]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refusing(_) | StoreError::Unavailable(_)), "{error}");
+    let error = commit(&store, vec![append("s", "still full")]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Refusing(_)), "{error}");
+    faults.full.store(false, Ordering::Relaxed);
+    let commit = loop {
+        match commit(&store, vec![append("s", "after")]).await {
+            Ok(commit) => break commit,
+            Err(StoreError::Refusing(_)) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(commit.appended, [Some(2)]);
+    assert_eq!(sequences(&store).await, [1, 2]);
+}
+
+#[tokio::test]
+async fn after_a_failed_flush_it_answers_nothing_until_it_is_restarted() {
+    let (_directory, path) = file();
+    let (store, faults) = on_faulty_disk(&path);
+    commit(&store, vec![append("s", "before")]).await.unwrap();
+    faults.broken.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        let error = commit(&store, vec![append("s", "lost")]).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unavailable(reason) if reason.contains("restarted")), "{error}");
+    }
+    faults.broken.store(false, Ordering::Relaxed);
+    assert!(store.range(&space("a"), "s", Range::after(0, 1)).await.is_err());
+    drop(store);
+    let store = EmbeddedStore::open(&path).unwrap();
+    assert_eq!(sequences(&store).await.first(), Some(&1));
+}
+
+#[tokio::test]
+async fn a_transaction_sees_the_earlier_ones_of_its_batch() {
+    let store = EmbeddedStore::in_memory().unwrap();
+    let bound = crate::store::Bound { entries_max: 10, weight_max: 100, when_full: crate::store::WhenFull::Refuse };
+    let commits = (0..64).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let txn = Txn { checks: vec![], writes: vec![weighed("s", "", 1, Some(bound))] };
+            matches!(store.commit(&space("a"), &txn).await.unwrap(), Outcome::Committed(_))
+        })
+    });
+    let committed = futures::future::join_all(commits.collect::<Vec<_>>()).await;
+    assert_eq!(committed.into_iter().filter(|committed| *committed.as_ref().unwrap()).count(), 10);
+}

@@ -1,0 +1,132 @@
+-- Carries out one transaction of a space: looks at everything first, then writes. Nothing may fail in the second half,
+-- since Redis keeps what a function wrote before it failed.
+--
+-- keys: the space's meta hash, then every record hash, stream and lease hash that the transaction names.
+-- args: the channel of hints, how many checks, the checks, the writes; transaction.rs has them one by one.
+-- Answers {1, version, now, removed, sequence or 0 of each append}, or {0, what failed, ...}.
+local DAY_MS = 24 * 60 * 60 * 1000
+local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
+
+-- Calls a command with a list of any length, of which Lua cannot pass much more than a thousand at once.
+local function call_with(command, key, list)
+  if #list <= 1000 then return redis.call(command, key, unpack(list)) end
+  local answers = {}
+  for i = 1, #list, 1000 do
+    local answer = redis.call(command, key, unpack(list, i, math.min(i + 999, #list)))
+    for k = 1, command == 'HMGET' and #answer or 0 do answers[i + k - 1] = answer[k] end
+  end
+  return answers
+end
+
+local function commit(keys, args)
+  local call, sub, match, floor, max = redis.call, string.sub, string.match, math.floor, math.max
+  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'c', 'e'}, {}
+  for i = 2, #keys do fields[i + 2] = sub(keys[i], #base + 1) end
+  local known, time = call_with('HMGET', meta, fields), call('TIME')
+  for i = 2, #keys do
+    if sub(fields[i + 2], 1, 1) == 's' then
+      local state, entries = known[i + 2], call('XLEN', keys[i])
+      local next, weight = match(state or '1 0', '^(%d+) (%d+)$')
+      if not next or entries == 0 and weight ~= '0' or entries > 0 and not state then
+        return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not as the coordinator left it')
+      end
+      next = next + 0
+      streams[i] = {first = next, next = next, entries = entries, weight = weight + 0, changed = false}
+    else
+      call('HLEN', keys[i]) -- fails where it is no hash
+    end
+  end
+  local now_us = time[1] * 1000000 + time[2]
+  local now = max(known[2] or 0, floor(now_us / 1000))
+  -- Later than any that was ever given, even where a server lost the last of them.
+  local version = string.format('%.0f', max((known[1] or 0) + 1, now_us))
+  local day = floor(now / DAY_MS)
+  local ledger, at, count = base .. 'd:' .. day, 3, #args
+
+  for check = 0, args[2] - 1 do
+    local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
+    if op == 'v' then
+      local found = call('HGET', keys[a + 0], 'v' .. b) or ''
+      if found ~= c then return {0, op, check, found, call('HGET', keys[a + 0], 'd' .. b)} end
+    elseif op == 'u' then -- the clock never goes back, so nothing lies under tomorrow
+      local seen = call('HGET', ledger, a) or call('HGET', base .. 'd:' .. day - 1, a)
+      if seen then return {0, op, seen} end
+    elseif ((call('HGET', keys[a + 0], b) or 0) + 0 > now) ~= (c == '1') then
+      return {0, op, check}
+    end
+    at = at + 1 + ARGUMENTS[op]
+  end
+
+  local first, answer, removals = at, {1, version, now, 0}, {}
+  while at <= count do
+    local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
+    if op == 'A' then -- a stream, b data, c weight, d most entries
+      local s = streams[a + 0]
+      if d ~= '' and (s.entries + 1 > d + 0 or s.weight + c > args[at + 5] + 0) then
+        if args[at + 6] == '1' then return {0, 'f', a + 0} end
+        answer[#answer + 1] = 0
+      else
+        answer[#answer + 1], s[s.next], s.changed = s.next, c, true
+        s.next, s.entries, s.weight = s.next + 1, s.entries + 1, s.weight + c
+      end
+    elseif op == 'R' then -- a stream, b first, c last
+      local s, found, ids = streams[a + 0], call('XRANGE', keys[a + 0], b, c), {}
+      for own = max(b, s.first), math.min(c, s.next - 1) do found[#found + 1] = {own .. '-0', {'d', '', 'w', s[own]}} end
+      for _, entry in ipairs(found) do
+        local id = entry[1]
+        if not s[id] then
+          ids[#ids + 1], s[id], s.changed = id, true, true
+          s.entries, s.weight = s.entries - 1, s.weight - entry[2][4]
+        end
+      end
+      removals[#removals + 1], answer[4] = ids, answer[4] + #ids
+    end
+    at = at + 1 + ARGUMENTS[op]
+  end
+
+  at = first
+  local appended, removed, expires, kept, dropped = 4, 0, known[3] or '', false, false
+  while at <= count do
+    local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
+    if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
+    elseif op == 'D' then call('HDEL', keys[a + 0], b, c)
+    elseif op == 'L' then call('HSET', keys[a + 0], b, now + c)
+    elseif op == 'E' then call('HDEL', keys[a + 0], b)
+    elseif op == 'H' then call('PUBLISH', args[1], a)
+    elseif op == 'A' then
+      appended = appended + 1
+      if answer[appended] ~= 0 then call('XADD', keys[a + 0], answer[appended], 'd', b, 'w', c) end
+    elseif op == 'R' then
+      removed = removed + 1
+      if removals[removed][1] then call('XDEL', keys[a + 0], unpack(removals[removed])) end
+    elseif op == 'M' then
+      call('HSET', ledger, a, b)
+      if expires ~= day .. '' then
+        expires = day .. ''
+        call('PEXPIREAT', ledger, (day + 2) * DAY_MS + 60 * 60 * 1000)
+      end
+    else
+      for _, field in ipairs(call('HKEYS', meta)) do call('UNLINK', base .. field) end
+      for _, key in ipairs(keys) do call('UNLINK', key) end
+      for past = day - 3, day do call('UNLINK', base .. 'd:' .. past) end
+      dropped = true
+    end
+    kept = kept or op == 'P' or op == 'L' or op == 'M'
+    at = at + 1 + ARGUMENTS[op]
+  end
+
+  local set = {'v', version, 'c', now, 'e', expires}
+  for i = 2, #keys do
+    local s = streams[i]
+    if s and s.changed or not s and not known[i + 2] then
+      set[#set + 1], set[#set + 2] = fields[i + 2], s and string.format('%.0f %.0f', s.next, s.weight) or ''
+    end
+    kept = kept or s and s.changed
+  end
+  if kept and not dropped then call_with('HSET', meta, set) end
+  return answer
+end
+
+redis.register_function{function_name = NAME .. '_commit', callback = commit}
+-- For what only frees, which may run while memory is full.
+redis.register_function{function_name = NAME .. '_free', callback = commit, flags = {'allow-oom'}}

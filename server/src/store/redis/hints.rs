@@ -1,0 +1,70 @@
+//! The subscription to the hints of all coordinators.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use redis::aio::PubSub;
+use tokio::{
+    sync::broadcast,
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+
+use super::{keys::Keys, link::Link};
+use crate::store::Hint;
+
+/// How often a quiet subscription is asked whether it is alive.
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// How long it may take to answer.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait after a subscription failed.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// Passes hints on for as long as it runs. When the subscription is lost it is made again, and since hints were lost
+/// with it, everyone is told to look.
+pub(super) async fn listen(link: Arc<Link>, channel: String, hints: broadcast::Sender<Hint>, first: PubSub) {
+    let mut subscription = first;
+    loop {
+        pass_on(subscription, &link, &hints).await;
+        tracing::warn!(server = link.address(), "hints from the store stopped; subscribing again");
+        subscription = loop {
+            // Finds out early that the connection for calls is lost as well, so that no caller has to.
+            let _ = link.check().await;
+            match link.subscribe(&channel).await {
+                Ok(subscription) => break subscription,
+                Err(_) => sleep(RETRY_AFTER).await,
+            }
+        };
+        tracing::info!(server = link.address(), "hints from the store come again");
+        // Nobody listens.
+        let _ = hints.send(Hint::All);
+    }
+}
+
+async fn pass_on(subscription: PubSub, link: &Link, hints: &broadcast::Sender<Hint>) {
+    let (mut sink, mut messages) = subscription.split();
+    let mut ticks = interval(PING_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            message = messages.next() => match message {
+                Some(message) => {
+                    if let Some(hint) = Keys::hint(message.get_payload_bytes()) {
+                        // Nobody listens.
+                        let _ = hints.send(hint);
+                    }
+                }
+                None => return,
+            },
+            _ = ticks.tick() => {
+                let _ = link.check().await;
+                // Messages wait for the answer, which comes after them on the same connection.
+                let alive = timeout(PING_TIMEOUT, sink.ping::<redis::Value>()).await;
+                if !matches!(alive, Ok(Ok(_))) {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The names of keys, fields and messages.
+//!
+//! Every key of a space begins with `<prefix>:{<space>}:`, so that a cluster keeps a space in one slot. Then comes:
+//! - `m`: the meta hash: the last version `v`, the clock `c`, the day of the ledger that has its expiry `e`, for each
+//!   stream `s:<stream>` its next sequence and its weight, and for each other hash its name, by which the function finds
+//!   what to drop;
+//! - `k:<kind>`: the records of a kind: `v<id>` the version, `d<id>` the data;
+//! - `s:<stream>`: a Redis stream whose ids are `<sequence>-0`, with the fields `d` data and `w` weight;
+//! - `l`: the leases: name -> milliseconds since 1970;
+//! - `d:<day>`: the ledger of a day since 1970, which expires by itself.
+
+use crate::store::{Hint, Space};
+
+/// Names whatever a store keeps in Redis.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: String,
+    channel: String,
+}
+
+impl Keys {
+    /// Returns the names that begin with `prefix`. `None` where it could not be told from the rest of a key.
+    pub(super) fn new(prefix: &str) -> Option<Self> {
+        let fits = !prefix.is_empty()
+            && prefix.len() <= 100
+            && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}'));
+        fits.then(|| Self { prefix: prefix.to_owned(), channel: format!("{prefix}:hints") })
+    }
+
+    /// Returns the channel on which hints are published.
+    pub(super) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    pub(super) fn meta(&self, space: &Space) -> String {
+        self.key(space, "m", "")
+    }
+
+    pub(super) fn records(&self, space: &Space, kind: &str) -> String {
+        self.key(space, "k:", kind)
+    }
+
+    pub(super) fn stream(&self, space: &Space, stream: &str) -> String {
+        self.key(space, "s:", stream)
+    }
+
+    pub(super) fn leases(&self, space: &Space) -> String {
+        self.key(space, "l", "")
+    }
+
+    fn key(&self, space: &Space, sort: &str, name: &str) -> String {
+        format!("{}:{{{}}}:{sort}{name}", self.prefix, space.as_str())
+    }
+
+    /// Returns the field of the meta hash that describes a stream.
+    pub(super) fn extent_field(stream: &str) -> String {
+        format!("s:{stream}")
+    }
+
+    pub(super) fn version_field(id: &str) -> String {
+        format!("v{id}")
+    }
+
+    pub(super) fn data_field(id: &str) -> String {
+        format!("d{id}")
+    }
+
+    /// Returns what is published for a hint.
+    pub(super) fn message(space: &Space, topic: &str) -> String {
+        format!("{}/{topic}", space.as_str())
+    }
+
+    /// Reads what was published. `None` where no coordinator published it.
+    pub(super) fn hint(message: &[u8]) -> Option<Hint> {
+        let (space, topic) = std::str::from_utf8(message).ok()?.split_once('/')?;
+        Some(Hint::Topic(Space::from_stored(space), topic.to_owned()))
+    }
+}

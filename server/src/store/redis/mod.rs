@@ -1,0 +1,258 @@
+//! The store in a Redis server, for any number of coordinators.
+//!
+//! A transaction is one call of a function that runs inside Redis, which looks at everything before it writes anything;
+//! see `commit.lua`. All calls share one connection, on which they wait for nobody, and hints have another. Lost
+//! connections are made again; meanwhile calls answer [`StoreError::Unavailable`] at once.
+//!
+//! Time is the server's. A commit is [`Durability::Fsynced`](super::Durability::Fsynced) where the server appends to
+//! its log with `appendfsync always`. Versions come from the server's time, so that none is given twice even when a
+//! server lost what it had answered. Where the server's memory is full, transactions that only free still succeed.
+
+mod hints;
+mod keys;
+mod link;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redis::{Pipeline, Value};
+use tokio::{sync::broadcast, task::JoinHandle};
+
+use self::{
+    keys::Keys,
+    link::Link,
+    transaction::{Call, only_frees},
+};
+use super::{Entry, Extent, HINTS_MAX, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn};
+
+/// The store in a Redis server. See the [module](self).
+#[derive(Debug)]
+pub struct RedisStore {
+    link: Arc<Link>,
+    keys: Keys,
+    hints: broadcast::Sender<Hint>,
+    listener: JoinHandle<()>,
+}
+
+impl RedisStore {
+    /// Connects to the server of a `redis://` URL, version 7.0 or newer. `prefix` is what all keys begin with: up to 100
+    /// visible ASCII characters without braces. Must be called within a Tokio runtime, which the store then lives in.
+    pub async fn connect(url: &str, prefix: &str) -> Result<Arc<Self>, StoreError> {
+        let keys = Keys::new(prefix).ok_or_else(|| {
+            StoreError::Unavailable(
+                "the prefix of the store's keys is not 1 to 100 visible ASCII characters".to_owned(),
+            )
+        })?;
+        let link = Arc::new(Link::new(url)?);
+        link.connected().await?;
+        // Before anyone can ask for hints, so that none is missed.
+        let subscription = link.subscribe(keys.channel()).await?;
+        let (hints, _) = broadcast::channel(HINTS_MAX);
+        let listening = hints::listen(link.clone(), keys.channel().to_owned(), hints.clone(), subscription);
+        let listener = tokio::spawn(listening);
+        Ok(Arc::new(Self { link, keys, hints, listener }))
+    }
+
+    async fn ask_one(&self, command: redis::Cmd) -> Result<Value, StoreError> {
+        let mut question = Pipeline::with_capacity(1);
+        question.add_command(command);
+        self.link.read(&question).await?.pop().ok_or_else(unreadable)
+    }
+}
+
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        // One question for each kind; where each key's answer is: the question, and the place in it.
+        let mut kinds: Vec<(&'static str, Vec<String>)> = Vec::new();
+        let mut places = Vec::with_capacity(keys.len());
+        for key in keys {
+            let question = kinds.iter().position(|(kind, _)| *kind == key.kind).unwrap_or_else(|| {
+                kinds.push((key.kind, Vec::new()));
+                kinds.len() - 1
+            });
+            let fields = &mut kinds[question].1;
+            places.push((question, fields.len()));
+            fields.extend([Keys::version_field(&key.id), Keys::data_field(&key.id)]);
+        }
+        if kinds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut questions = Pipeline::new();
+        if kinds.len() > 1 {
+            // All of one instant.
+            questions.atomic();
+        }
+        for (kind, fields) in &kinds {
+            questions.cmd("HMGET").arg(self.keys.records(space, kind)).arg(fields);
+        }
+        let mut answers = Vec::with_capacity(kinds.len());
+        for answer in self.link.read(&questions).await? {
+            answers.push(array(answer)?);
+        }
+        let take = |(question, place): (usize, usize)| {
+            let mut field = |place: usize| {
+                let value = answers.get_mut(question).and_then(|answer| answer.get_mut(place));
+                value.map(std::mem::take).ok_or_else(unreadable)
+            };
+            record(field(place)?, field(place + 1)?)
+        };
+        places.into_iter().map(take).collect()
+    }
+
+    async fn scan(
+        &self,
+        space: &Space,
+        kind: &'static str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Record)>, StoreError> {
+        let mut all = redis::cmd("HGETALL");
+        all.arg(self.keys.records(space, kind));
+        let mut found: BTreeMap<String, (Value, Value)> = BTreeMap::new();
+        for (field, value) in pairs(self.ask_one(all).await?)? {
+            let Some((sort, id)) = field.split_at_checked(1) else { return Err(unreadable()) };
+            if id <= after {
+                continue;
+            }
+            let halves = found.entry(id.to_owned()).or_default();
+            *(if sort == "v" { &mut halves.0 } else { &mut halves.1 }) = value;
+        }
+        let found = found.into_iter().take(limit);
+        found.map(|(id, (version, data))| Ok((id, record(version, data)?.ok_or_else(unreadable)?))).collect()
+    }
+
+    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        if range.first > range.last || range.limit == 0 {
+            return Ok(Vec::new());
+        }
+        let mut ask = redis::cmd(if range.newest_first { "XREVRANGE" } else { "XRANGE" });
+        let (from, to) = if range.newest_first { (range.last, range.first) } else { (range.first, range.last) };
+        ask.arg(self.keys.stream(space, stream)).arg(from).arg(to).arg("COUNT").arg(range.limit);
+        array(self.ask_one(ask).await?)?.into_iter().map(entry).collect()
+    }
+
+    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+        if streams.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut questions = Pipeline::new();
+        questions.atomic();
+        let fields: Vec<String> = streams.iter().map(|stream| Keys::extent_field(stream)).collect();
+        questions.cmd("HMGET").arg(self.keys.meta(space)).arg(fields);
+        for stream in streams {
+            questions.cmd("XLEN").arg(self.keys.stream(space, stream));
+        }
+        let mut answers = self.link.read(&questions).await?.into_iter();
+        let counters = array(answers.next().ok_or_else(unreadable)?)?;
+        counters.into_iter().zip(answers).map(|(counters, entries)| extent(counters, entries)).collect()
+    }
+
+    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
+        let mut questions = Pipeline::new();
+        questions.atomic();
+        questions.cmd("HGETALL").arg(self.keys.leases(space));
+        questions.cmd("HGET").arg(self.keys.meta(space)).arg("c");
+        questions.cmd("TIME");
+        let answers: [Value; 3] = self.link.read(&questions).await?.try_into().map_err(|_| unreadable())?;
+        let [leases, clock, time] = answers;
+        let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? };
+        let mut until_ms = BTreeMap::new();
+        for (name, until) in pairs(leases)? {
+            until_ms.insert(name, number(until)?);
+        }
+        Ok(Leases { now_ms: clock_ms.max(time_ms(time)?), until_ms })
+    }
+
+    async fn now_ms(&self) -> Result<u64, StoreError> {
+        time_ms(self.ask_one(redis::cmd("TIME")).await?)
+    }
+
+    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+        let call = Call::new(&self.keys, space, txn);
+        let (answer, durability) = self.link.call(only_frees(txn), |function| call.command(function)).await?;
+        call.outcome(txn, answer, durability)
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+}
+
+fn unreadable() -> StoreError {
+    StoreError::Corrupt("a key of the coordinator holds what it never put there".to_owned())
+}
+
+fn array(value: Value) -> Result<Vec<Value>, StoreError> {
+    match value {
+        Value::Array(values) => Ok(values),
+        _ => Err(unreadable()),
+    }
+}
+
+fn data(value: Value) -> Result<Vec<u8>, StoreError> {
+    match value {
+        Value::BulkString(data) => Ok(data),
+        _ => Err(unreadable()),
+    }
+}
+
+fn text(value: Value) -> Result<String, StoreError> {
+    String::from_utf8(data(value)?).map_err(|_| unreadable())
+}
+
+fn number(value: Value) -> Result<u64, StoreError> {
+    text(value)?.parse().map_err(|_| unreadable())
+}
+
+fn pairs(value: Value) -> Result<Vec<(String, Value)>, StoreError> {
+    let mut values = array(value)?.into_iter();
+    let mut pairs = Vec::with_capacity(values.len() / 2);
+    while let (Some(field), Some(value)) = (values.next(), values.next()) {
+        pairs.push((text(field)?, value));
+    }
+    Ok(pairs)
+}
+
+fn record(version: Value, content: Value) -> Result<Option<Record>, StoreError> {
+    match (version, content) {
+        (Value::Nil, Value::Nil) => Ok(None),
+        (version, content) => Ok(Some(Record { version: number(version)?, data: Bytes::from(data(content)?) })),
+    }
+}
+
+fn entry(value: Value) -> Result<Entry, StoreError> {
+    let [id, fields]: [Value; 2] = array(value)?.try_into().map_err(|_| unreadable())?;
+    let sequence = text(id)?.strip_suffix("-0").and_then(|sequence| sequence.parse().ok()).ok_or_else(unreadable)?;
+    let (_, content) = pairs(fields)?.into_iter().find(|(field, _)| field == "d").ok_or_else(unreadable)?;
+    Ok(Entry { sequence, data: Bytes::from(data(content)?) })
+}
+
+fn extent(counters: Value, entries: Value) -> Result<Extent, StoreError> {
+    let entries = match entries {
+        Value::Int(entries) => u64::try_from(entries).map_err(|_| unreadable())?,
+        _ => return Err(unreadable()),
+    };
+    if counters == Value::Nil && entries == 0 {
+        return Ok(Extent { next: 1, entries, weight: 0 });
+    }
+    let counters = text(counters)?;
+    let (next, weight) = counters.split_once(' ').ok_or_else(unreadable)?;
+    let parse = |number: &str| number.parse().map_err(|_| unreadable());
+    Ok(Extent { next: parse(next)?, entries, weight: parse(weight)? })
+}
+
+fn time_ms(value: Value) -> Result<u64, StoreError> {
+    let [seconds, micros]: [Value; 2] = array(value)?.try_into().map_err(|_| unreadable())?;
+    Ok(number(seconds)? * 1_000 + number(micros)? / 1_000)
+}

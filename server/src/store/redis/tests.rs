@@ -1,0 +1,344 @@
+//! The Redis store: every promise of a store, and what only a server and a network can get wrong.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use nix::sys::signal::Signal;
+use redis::aio::MultiplexedConnection;
+
+use super::*;
+use crate::store::{
+    Check, Commit, Durability, Write,
+    conformance::{Bench, append, delete, for_each_promise, put, remember, remove, space},
+    test_redis::TestRedis,
+};
+
+const PREFIX: &str = "test";
+
+async fn bench() -> Option<Bench> {
+    let server = TestRedis::start()?;
+    let raw = server.connection().await;
+    Some(Bench {
+        store: connect(&server).await,
+        second: connect(&server).await,
+        raw_keys: Box::new(move |space| raw_keys(raw.clone(), space).boxed()),
+        _keeps: Box::new(server),
+    })
+}
+
+for_each_promise!(bench);
+
+async fn connect(server: &TestRedis) -> Arc<RedisStore> {
+    RedisStore::connect(&server.url(), PREFIX).await.unwrap()
+}
+
+async fn raw_keys(mut connection: MultiplexedConnection, space: Space) -> Vec<String> {
+    let pattern = format!("*{{{}}}*", space.as_str());
+    redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await.unwrap()
+}
+
+async fn tell(server: &TestRedis, command: &[&str]) -> Value {
+    let mut tell = redis::cmd(command[0]);
+    tell.arg(&command[1..]);
+    tell.query_async(&mut server.connection().await).await.unwrap()
+}
+
+async fn commit(store: &RedisStore, writes: Vec<Write>) -> Result<Commit, StoreError> {
+    match store.commit(&space("a"), &Txn { checks: vec![], writes }).await? {
+        Outcome::Committed(commit) => Ok(commit),
+        Outcome::Refused(failed) => panic!("refused: {failed:?}"),
+    }
+}
+
+/// Commits again and again until the store is back, which must not take long.
+async fn commit_when_back(store: &RedisStore, writes: Vec<Write>) -> Commit {
+    let gone = Instant::now();
+    loop {
+        match commit(store, writes.clone()).await {
+            Ok(commit) => return commit,
+            Err(StoreError::Unavailable(reason)) => assert!(gone.elapsed() < Duration::from_secs(20), "{reason}"),
+            Err(error) => panic!("{error}"),
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn sequences(store: &RedisStore) -> Vec<u64> {
+    let found = store.range(&space("a"), "s", Range::after(0, 100_000)).await.unwrap();
+    found.into_iter().map(|entry| entry.sequence).collect()
+}
+
+fn hint() -> Write {
+    Write::Hint { topic: "t".to_owned() }
+}
+
+#[tokio::test]
+async fn a_killed_server_that_flushes_keeps_every_answered_commit() {
+    let Some(mut server) = TestRedis::start_durable() else { return };
+    let store = connect(&server).await;
+    let writers: Vec<_> = (0..8)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut answered = Vec::new();
+                loop {
+                    match commit(&store, vec![append("s", "x")]).await {
+                        Ok(commit) => {
+                            assert_eq!(commit.durability, Durability::Fsynced);
+                            answered.extend(commit.appended[0]);
+                        }
+                        Err(_) => return answered,
+                    }
+                }
+            })
+        })
+        .collect();
+    while store.extents(&space("a"), &["s".to_owned()]).await.unwrap()[0].entries < 200 {
+        tokio::task::yield_now().await;
+    }
+    server.kill();
+    let answered: Vec<u64> = futures::future::join_all(writers).await.into_iter().flat_map(Result::unwrap).collect();
+    let last = answered.iter().copied().max().unwrap();
+    server.restart();
+    let commit = commit_when_back(&store, vec![append("s", "after")]).await;
+    let kept = sequences(&store).await;
+    assert!(answered.iter().all(|sequence| kept.contains(sequence)));
+    assert!(commit.appended[0].unwrap() > last && commit.durability == Durability::Fsynced);
+    assert_eq!(kept, (1..=commit.appended[0].unwrap()).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn durability_is_what_the_server_is_set_to() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    assert_eq!(commit(&store, vec![hint()]).await.unwrap().durability, Durability::Applied);
+    tell(&server, &["CONFIG", "SET", "appendonly", "yes"]).await;
+    tell(&server, &["CONFIG", "SET", "appendfsync", "always"]).await;
+    store.link.check().await.unwrap();
+    assert_eq!(commit(&store, vec![hint()]).await.unwrap().durability, Durability::Fsynced);
+}
+
+#[tokio::test]
+async fn a_lost_function_is_loaded_again() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    commit(&store, vec![append("s", "1")]).await.unwrap();
+    tell(&server, &["FUNCTION", "FLUSH"]).await;
+    assert_eq!(commit(&store, vec![append("s", "2")]).await.unwrap().appended, [Some(2)]);
+    tell(&server, &["FUNCTION", "FLUSH"]).await;
+    assert_eq!(commit(&store, vec![remove("s", &[1])]).await.unwrap().removed, 1);
+}
+
+#[tokio::test]
+async fn cut_connections_are_made_again_and_hints_come_again() {
+    let Some(server) = TestRedis::start() else { return };
+    let (store, other) = (connect(&server).await, connect(&server).await);
+    let mut hints = store.hints();
+    for kind in ["normal", "pubsub"] {
+        tell(&server, &["CLIENT", "KILL", "TYPE", kind]).await;
+        if kind == "pubsub" {
+            // All, since some may have been lost.
+            while hints.recv().await.unwrap() != Hint::All {}
+        }
+        commit_when_back(&other, vec![hint()]).await;
+        while hints.recv().await.unwrap() == Hint::All {}
+        sequences(&store).await;
+        commit_when_back(&store, vec![append("s", "x")]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_stands_still_is_waited_for() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    commit(&store, vec![append("s", "1")]).await.unwrap();
+    server.signal(Signal::SIGSTOP);
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { commit(&store, vec![append("s", "2")]).await }
+    });
+    // The time is what is tested: longer than the connection takes to be made, shorter than it is waited for.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!waiting.is_finished());
+    server.signal(Signal::SIGCONT);
+    assert_eq!(waiting.await.unwrap().unwrap().appended, [Some(2)]);
+}
+
+#[tokio::test]
+async fn while_the_server_is_away_calls_fail_at_once() {
+    let Some(mut server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    server.kill();
+    let asked = Instant::now();
+    for _ in 0..20 {
+        let answers = futures::future::join_all((0..20).map(|_| commit(&store, vec![hint()]))).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Unavailable(_)))));
+        assert!(matches!(store.now_ms().await, Err(StoreError::Unavailable(_))));
+    }
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    server.restart();
+    let mut hints = store.hints();
+    commit_when_back(&store, vec![hint()]).await;
+    while hints.recv().await.unwrap() != Hint::All {}
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_what_grows_and_does_what_frees() {
+    let Some(server) = TestRedis::with(&["--save", "", "--maxmemory-policy", "noeviction"]) else { return };
+    let store = connect(&server).await;
+    let (key, lease) = (Key::new("member", "x"), || Write::Lease { name: "l".to_owned(), ttl: Duration::from_secs(9) });
+    commit(&store, vec![append("s", "1"), append("s", "2"), put(&key, "1"), lease()]).await.unwrap();
+    tell(&server, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    for grows in [vec![append("s", "3"), remove("s", &[1])], vec![put(&key, "2")], vec![remember("k", "")]] {
+        let error = commit(&store, grows).await.unwrap_err();
+        assert!(matches!(error, StoreError::Refusing(_)), "{error}");
+    }
+    assert_eq!(commit(&store, vec![remove("s", &[1]), put(&key, "cursor"), hint()]).await.unwrap().removed, 1);
+    commit(&store, vec![lease()]).await.unwrap();
+    commit(&store, vec![delete(&key)]).await.unwrap();
+    assert_eq!(sequences(&store).await, [2]);
+    // A new connection cannot load the function, and must free all the same.
+    let late = connect(&server).await;
+    assert_eq!(commit(&late, vec![remove("s", &[2])]).await.unwrap().removed, 1);
+    commit(&store, vec![Write::DropSpace]).await.unwrap();
+    tell(&server, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert_eq!(commit(&store, vec![append("s", "1")]).await.unwrap().appended, [Some(1)]);
+}
+
+#[tokio::test]
+async fn a_read_only_replica_refuses() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    commit(&store, vec![append("s", "1")]).await.unwrap();
+    tell(&server, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    for _ in 0..2 {
+        let error = commit(&store, vec![append("s", "2")]).await.unwrap_err();
+        assert!(matches!(error, StoreError::Refusing(_)), "{error}");
+    }
+    tell(&server, &["REPLICAOF", "NO", "ONE"]).await;
+    assert_eq!(commit(&store, vec![append("s", "2")]).await.unwrap().appended, [Some(2)]);
+}
+
+#[tokio::test]
+async fn foreign_content_is_reported_and_nothing_is_written_beside_it() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    let (a, key) = (space("a"), Key::new("member", "x"));
+    commit(&store, vec![append("s", "1"), append("t", "1")]).await.unwrap();
+    tell(&server, &["SET", "test:{a}:k:task", "a string"]).await;
+    tell(&server, &["SET", "test:{a}:l", "a string"]).await;
+    tell(&server, &["XADD", "test:{a}:s:foreign", "9-0", "f", "v"]).await;
+    tell(&server, &["DEL", "test:{a}:s:t"]).await;
+    let lease = Write::Lease { name: "l".to_owned(), ttl: Duration::ZERO };
+    for foreign in [put(&Key::new("task", "x"), ""), lease, append("foreign", ""), append("t", ""), remove("t", &[1])] {
+        let error = commit(&store, vec![put(&key, "1"), append("s", "2"), foreign]).await.unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    }
+    let task = Key::new("task", "x");
+    for keys in [&[task.clone()][..], &[task, key.clone()]] {
+        let error = store.read(&a, keys).await.unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    }
+    assert!(matches!(store.scan(&a, "task", "", 9).await, Err(StoreError::Corrupt(_))));
+    assert!(matches!(store.leases(&a).await, Err(StoreError::Corrupt(_))));
+    assert!(matches!(store.range(&a, "foreign", Range::after(0, 9)).await, Err(StoreError::Corrupt(_))));
+    assert_eq!(store.read(&a, &[key]).await.unwrap(), [None]);
+    assert_eq!(sequences(&store).await, [1]);
+    // What cannot be read in the first half is no reason to write in the second.
+    tell(&server, &["HSET", "test:{a}:m", "v", "not a number"]).await;
+    let error = commit(&store, vec![append("s", "2")]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+}
+
+#[tokio::test]
+async fn of_a_dropped_space_no_key_is_left() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    let lease = Write::Lease { name: "l".to_owned(), ttl: Duration::ZERO };
+    let many = (0..1_500).map(|stream| Write::Append {
+        stream: format!("s{stream}"),
+        data: Bytes::new(),
+        weight: 0,
+        bound: None,
+    });
+    let mut writes: Vec<_> = many.collect();
+    writes.extend([lease, put(&Key::new("member", "x"), ""), remember("k", "")]);
+    commit(&store, writes).await.unwrap();
+    commit(&store, vec![put(&Key::new("task", "new"), ""), Write::DropSpace]).await.unwrap();
+    assert_eq!(tell(&server, &["KEYS", "*"]).await, Value::Array(vec![]));
+    // Nor do the late ones bring anything back.
+    let late =
+        vec![remove("s", &[1]), delete(&Key::new("member", "x")), Write::EndLease { name: "l".to_owned() }, hint()];
+    commit(&store, late).await.unwrap();
+    assert_eq!(tell(&server, &["KEYS", "*"]).await, Value::Array(vec![]));
+}
+
+#[tokio::test]
+async fn the_ledger_expires_and_is_found_across_midnight() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    commit(&store, vec![remember("k", "today")]).await.unwrap();
+    let today = store.now_ms().await.unwrap() / 86_400_000;
+    let ledger = format!("test:{{a}}:d:{today}");
+    let Value::Int(ttl_s) = tell(&server, &["TTL", &ledger]).await else { panic!("no number") };
+    assert!((24 * 3600..=49 * 3600).contains(&ttl_s), "{ttl_s}");
+    for (day, seen) in [(today - 2, false), (today - 1, true), (today, true), (today + 1, false)] {
+        let key = format!("from day {day}");
+        tell(&server, &["HSET", &format!("test:{{a}}:d:{day}"), &key, "x"]).await;
+        let txn = Txn { checks: vec![Check::Unseen { key }], writes: vec![] };
+        let outcome = store.commit(&space("a"), &txn).await.unwrap();
+        assert_eq!(matches!(outcome, Outcome::Refused(_)), seen, "day {day}");
+    }
+}
+
+#[tokio::test]
+async fn versions_do_not_come_back_when_a_server_lost_what_it_answered() {
+    let Some(mut server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    let mut last = 0;
+    for _ in 0..3 {
+        for _ in 0..100 {
+            let version = commit_when_back(&store, vec![put(&Key::new("member", "x"), "")]).await.version;
+            assert!(version > last);
+            last = version;
+        }
+        server.kill();
+        server.restart();
+    }
+}
+
+#[tokio::test]
+async fn passwords_work_and_are_never_told() {
+    let Some(server) = TestRedis::with(&["--save", "", "--requirepass", "hunter2"]) else { return };
+    let address = server.url().replace("redis://", "");
+    let url = format!("redis://:hunter2@{address}/3");
+    let store = RedisStore::connect(&url, PREFIX).await.unwrap();
+    commit(&store, vec![append("s", "x")]).await.unwrap();
+    assert!(!format!("{store:?}").contains("hunter2"));
+    drop(server);
+    let mut errors = vec![commit(&store, vec![hint()]).await.unwrap_err()];
+    for wrong in [&url, "redis://:hunter2@", "redis://:hunter2@host:99999", "nonsense://:hunter2@host"] {
+        errors.push(RedisStore::connect(wrong, PREFIX).await.unwrap_err());
+    }
+    for error in errors {
+        assert!(!format!("{error:?} {error}").contains("hunter2"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn prefixes_keep_stores_apart() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    let other = RedisStore::connect(&server.url(), "other").await.unwrap();
+    let (mut own, mut others) = (store.hints(), other.hints());
+    commit(&store, vec![append("s", "x"), hint()]).await.unwrap();
+    assert_eq!(sequences(&other).await, [0; 0]);
+    commit(&other, vec![Write::Hint { topic: "of the other".to_owned() }]).await.unwrap();
+    assert_eq!(others.recv().await, Ok(Hint::Topic(space("a"), "of the other".to_owned())));
+    assert_eq!(own.recv().await, Ok(Hint::Topic(space("a"), "t".to_owned())));
+    for wrong in ["", "with space", "{brace}", &"x".repeat(101)] {
+        assert!(RedisStore::connect(&server.url(), wrong).await.is_err());
+    }
+}

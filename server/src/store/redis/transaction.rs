@@ -1,0 +1,312 @@
+//! A transaction as the arguments of the function in `commit.lua`, and its answer.
+//!
+//! Arguments are one after the other, without lengths: each operation knows how many it takes. A place of a key counts
+//! from 1, the meta hash.
+//!
+//! | operation | arguments |
+//! |---|---|
+//! | `v` check a record | key, id, version or nothing |
+//! | `u` check the ledger | ledger key |
+//! | `l` check a lease | key, name, `1` alive or `0` not |
+//! | `P` put | key, version field, data field, data |
+//! | `D` delete | key, version field, data field |
+//! | `A` append | key, data, weight, most entries or nothing, most weight or nothing, `1` refuse or `0` skip |
+//! | `R` remove | key, first sequence, last sequence |
+//! | `M` remember | ledger key, data |
+//! | `L` lease | key, name, milliseconds |
+//! | `E` end a lease | key, name |
+//! | `H` hint | message |
+//! | `X` drop the space | |
+
+use std::{borrow::Cow, collections::HashMap};
+
+use redis::{Cmd, Value};
+
+use super::keys::Keys;
+use crate::store::{Check, Commit, Durability, Failed, Outcome, Record, Space, StoreError, Txn, WhenFull, Write};
+
+/// Lua counts in floating point, which is exact up to here. Nothing that is counted gets there.
+const EXACT_MAX: u64 = 1 << 53;
+
+/// What one entry may weigh, so that thousands of the heaviest are still counted exactly.
+const WEIGHT_MAX: u64 = 1 << 40;
+
+/// How many entries one removal may name, since the function reads what it removes.
+const RUN_MAX: u64 = 64;
+
+/// Returns whether a transaction makes room: it removes or ends something, or only prolongs leases, and it neither
+/// appends nor remembers. Such a transaction is carried out while memory is full.
+pub(super) fn only_frees(txn: &Txn) -> bool {
+    let grows = |write: &Write| matches!(write, Write::Append { .. } | Write::Remember { .. });
+    let puts = |write: &Write| matches!(write, Write::Put { .. });
+    let frees = |write: &Write| {
+        matches!(write, Write::Remove { .. } | Write::Delete { .. } | Write::EndLease { .. } | Write::DropSpace)
+    };
+    !txn.writes.iter().any(grows) && (txn.writes.iter().any(frees) || !txn.writes.iter().any(puts))
+}
+
+/// A transaction made ready to be sent.
+pub(super) struct Call<'t> {
+    keys: Vec<String>,
+    places: HashMap<Named<'t>, usize>,
+    args: Vec<Cow<'t, [u8]>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Named<'t> {
+    Records(&'static str),
+    Stream(&'t str),
+    Leases,
+}
+
+impl<'t> Call<'t> {
+    /// Writes out a transaction.
+    pub(super) fn new(names: &Keys, space: &Space, txn: &'t Txn) -> Self {
+        let mut call = Self { keys: vec![names.meta(space)], places: HashMap::new(), args: Vec::new() };
+        call.text(names.channel().to_owned());
+        call.number(txn.checks.len() as u64);
+        for check in &txn.checks {
+            call.check(names, space, check);
+        }
+        for write in &txn.writes {
+            call.write(names, space, write);
+        }
+        call
+    }
+
+    /// Returns the command that calls `function`.
+    pub(super) fn command(&self, function: &str) -> Cmd {
+        let mut command = redis::cmd("FCALL");
+        command.arg(function).arg(self.keys.len()).arg(&self.keys);
+        for arg in &self.args {
+            command.arg(&arg[..]);
+        }
+        command
+    }
+
+    /// Reads the answer to a transaction.
+    pub(super) fn outcome(&self, txn: &Txn, answer: Value, durability: Durability) -> Result<Outcome, StoreError> {
+        let unreadable = || StoreError::Corrupt("the function answered what it never answers".to_owned());
+        let Value::Array(answer) = answer else { return Err(unreadable()) };
+        let mut answer = answer.into_iter();
+        let outcome = match answer.next() {
+            Some(Value::Int(1)) => committed(txn, &mut answer, durability).map(Outcome::Committed),
+            Some(Value::Int(0)) => self.refused(txn, &mut answer).map(Outcome::Refused),
+            _ => None,
+        };
+        outcome.ok_or_else(unreadable)
+    }
+
+    fn refused(&self, txn: &Txn, answer: &mut impl Iterator<Item = Value>) -> Option<Failed> {
+        let what = bytes(answer.next()?)?;
+        if what == b"u" {
+            return Some(Failed::Seen { data: bytes(answer.next()?)?.into() });
+        }
+        let place = usize::try_from(int(answer.next()?)?).ok()?;
+        match (&what[..], txn.checks.get(place)) {
+            (b"v", Some(Check::Version { key, .. })) => {
+                let version = bytes(answer.next()?)?;
+                let current = match version.is_empty() {
+                    true => None,
+                    false => {
+                        let version = std::str::from_utf8(&version).ok()?.parse().ok()?;
+                        Some(Record { version, data: bytes(answer.next()?)?.into() })
+                    }
+                };
+                Some(Failed::Version { key: key.clone(), current })
+            }
+            (b"l", Some(Check::Lease { name, .. })) => Some(Failed::Lease { name: name.clone() }),
+            (b"f", _) => {
+                let full = self.places.iter().find_map(|(named, at)| match named {
+                    Named::Stream(stream) if *at == place => Some((*stream).to_owned()),
+                    _ => None,
+                });
+                Some(Failed::Full { stream: full? })
+            }
+            _ => None,
+        }
+    }
+
+    fn check(&mut self, names: &Keys, space: &Space, check: &'t Check) {
+        match check {
+            Check::Version { key, version } => {
+                self.op("v");
+                self.key(names, space, Named::Records(key.kind));
+                self.bytes(key.id.as_bytes());
+                self.text(version.map_or(String::new(), |version| version.to_string()));
+            }
+            Check::Unseen { key } => {
+                self.op("u");
+                self.bytes(key.as_bytes());
+            }
+            Check::Lease { name, alive } => {
+                self.op("l");
+                self.key(names, space, Named::Leases);
+                self.bytes(name.as_bytes());
+                self.op(if *alive { "1" } else { "0" });
+            }
+        }
+    }
+
+    fn write(&mut self, names: &Keys, space: &Space, write: &'t Write) {
+        match write {
+            Write::Put { key, data } => {
+                self.op("P");
+                self.key(names, space, Named::Records(key.kind));
+                self.text(Keys::version_field(&key.id));
+                self.text(Keys::data_field(&key.id));
+                self.bytes(data);
+            }
+            Write::Delete { key } => {
+                self.op("D");
+                self.key(names, space, Named::Records(key.kind));
+                self.text(Keys::version_field(&key.id));
+                self.text(Keys::data_field(&key.id));
+            }
+            Write::Append { stream, data, weight, bound } => {
+                self.op("A");
+                self.key(names, space, Named::Stream(stream));
+                self.bytes(data);
+                self.number((*weight).min(WEIGHT_MAX));
+                match bound {
+                    Some(bound) => {
+                        self.number(bound.entries_max);
+                        self.number(bound.weight_max);
+                        self.op(if bound.when_full == WhenFull::Refuse { "1" } else { "0" });
+                    }
+                    None => ["", "", "0"].into_iter().for_each(|none| self.op(none)),
+                }
+            }
+            Write::Remove { stream, sequences } => {
+                for (first, last) in runs(sequences) {
+                    self.op("R");
+                    self.key(names, space, Named::Stream(stream));
+                    self.number(first);
+                    self.number(last);
+                }
+            }
+            Write::Remember { key, data } => {
+                self.op("M");
+                self.bytes(key.as_bytes());
+                self.bytes(data);
+            }
+            Write::Lease { name, ttl } => {
+                self.op("L");
+                self.key(names, space, Named::Leases);
+                self.bytes(name.as_bytes());
+                // Sums of two such are still exact.
+                self.number(u64::try_from(ttl.as_millis()).unwrap_or(EXACT_MAX).min(EXACT_MAX / 2));
+            }
+            Write::EndLease { name } => {
+                self.op("E");
+                self.key(names, space, Named::Leases);
+                self.bytes(name.as_bytes());
+            }
+            Write::Hint { topic } => {
+                self.op("H");
+                self.text(Keys::message(space, topic));
+            }
+            Write::DropSpace => self.op("X"),
+        }
+    }
+
+    fn key(&mut self, names: &Keys, space: &Space, named: Named<'t>) {
+        let keys = &mut self.keys;
+        let place = *self.places.entry(named).or_insert_with(|| {
+            keys.push(match named {
+                Named::Records(kind) => names.records(space, kind),
+                Named::Stream(stream) => names.stream(space, stream),
+                Named::Leases => names.leases(space),
+            });
+            keys.len()
+        });
+        self.text(place.to_string());
+    }
+
+    fn op(&mut self, op: &'static str) {
+        self.bytes(op.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &'t [u8]) {
+        self.args.push(Cow::Borrowed(bytes));
+    }
+
+    fn text(&mut self, text: String) {
+        self.args.push(Cow::Owned(text.into_bytes()));
+    }
+
+    fn number(&mut self, number: u64) {
+        self.text(number.min(EXACT_MAX).to_string());
+    }
+}
+
+fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Durability) -> Option<Commit> {
+    let version = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
+    let at_ms = int(answer.next()?)?;
+    let removed = int(answer.next()?)?;
+    let appends = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).count();
+    let appended: Option<Vec<_>> =
+        answer.map(|sequence| int(sequence).map(|number| (number > 0).then_some(number))).collect();
+    let appended = appended.filter(|appended| appended.len() == appends)?;
+    Some(Commit { version, at_ms, durability, appended, removed })
+}
+
+/// Splits sequences into runs without gaps, from first to last.
+fn runs(sequences: &[u64]) -> Vec<(u64, u64)> {
+    let mut sorted: Vec<u64> = sequences.iter().copied().filter(|sequence| (1..EXACT_MAX).contains(sequence)).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for sequence in sorted {
+        match runs.last_mut() {
+            Some((first, last)) if *last + 1 == sequence && sequence - *first < RUN_MAX => *last = sequence,
+            _ => runs.push((sequence, sequence)),
+        }
+    }
+    runs
+}
+
+fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn int(value: Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(number).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::store::Key;
+    use crate::store::conformance::{append, delete, put, remember, remove};
+
+    #[test]
+    fn sequences_become_runs() {
+        assert_eq!(runs(&[]), []);
+        assert_eq!(runs(&[0, u64::MAX]), []);
+        assert_eq!(runs(&[3, 1, 2, 2, 9]), [(1, 3), (9, 9)]);
+        assert_eq!(runs(&(1..=130).collect::<Vec<_>>()), [(1, 64), (65, 128), (129, 130)]);
+    }
+
+    #[test]
+    fn only_what_makes_room_may_run_without_room() {
+        let key = Key::new("member", "x");
+        let frees = |writes| only_frees(&Txn { checks: vec![], writes });
+        assert!(frees(vec![remove("s", &[1])]));
+        assert!(frees(vec![remove("s", &[1]), put(&key, "cursor")]));
+        assert!(frees(vec![delete(&key)]));
+        assert!(frees(vec![Write::DropSpace]));
+        assert!(frees(vec![Write::Lease { name: "l".to_owned(), ttl: std::time::Duration::ZERO }]));
+        assert!(!frees(vec![put(&key, "")]));
+        assert!(!frees(vec![remove("s", &[1]), append("s", "")]));
+        assert!(!frees(vec![remove("s", &[1]), remember("k", "")]));
+    }
+}
