@@ -126,9 +126,12 @@ mod tests {
     #[test]
     fn each_kind_reads_back_as_itself() {
         let secret = "0123456789abcdef0123456789abcdef";
-        for text in
-            [format!("two:{secret}"), format!("twm:a.b:C-d:{secret}"), format!("twj:t:x1:{secret}"), format!("twv:t:x1:{secret}")]
-        {
+        for text in [
+            format!("two:{secret}"),
+            format!("twm:a.b:C-d:{secret}"),
+            format!("twj:t:x1:{secret}"),
+            format!("twv:t:x1:{secret}"),
+        ] {
             let credential = Credential::parse(&text).expect(&text);
             assert_eq!(credential.reveal(), text);
             assert!(!format!("{credential:?}").contains(secret));

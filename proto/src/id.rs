@@ -33,9 +33,9 @@ pub fn request_id(text: &str, field: &str) -> Result<(), Refusal> {
     if text.is_empty() {
         return Err(Refusal::new(Reason::InvalidRequestId, format!("request_id is required. {hint}")).field(field));
     }
-    let well_formed = text.strip_prefix(REQUEST_ID_PREFIX).is_some_and(|rest| {
-        rest.len() == REQUEST_ID_CHARS && rest.bytes().all(|b| REQUEST_ID_ALPHABET.contains(&b))
-    });
+    let well_formed = text
+        .strip_prefix(REQUEST_ID_PREFIX)
+        .is_some_and(|rest| rest.len() == REQUEST_ID_CHARS && rest.bytes().all(|b| REQUEST_ID_ALPHABET.contains(&b)));
     if !well_formed {
         return Err(Refusal::new(Reason::InvalidRequestId, format!("request_id is malformed. {hint}")).field(field));
     }

@@ -1,4 +1,13 @@
-//! The coordinator of teamwire.
+//! The coordinator of teamwire, as a library.
+//!
+//! - [`domain`]: the rules, pure. [`coordinator`]: runs them against the store.
+//! - [`store`]: the store's contract and its backends.
+//! - [`delivery`]: open sessions. [`grpc`]: the protocol's face.
+//! - [`server`]: [`server::run`] puts all of it together.
 
+pub mod coordinator;
+pub mod delivery;
 pub mod domain;
+pub mod grpc;
+pub mod server;
 pub mod store;

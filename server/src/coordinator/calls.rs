@@ -62,8 +62,7 @@ impl Coordinator {
         };
         let space = space_of(who, "")?;
         let preload = [team_key(), member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
-        let extents =
-            self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
+        let extents = self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
         let extent = extents.first().copied().ok_or_else(|| team_not_found(""))?;
         let done =
             self.decide(&space, &preload, |tx| session::open(tx, who, request, extent.next.saturating_sub(1))).await?;
@@ -81,8 +80,9 @@ impl Coordinator {
     /// See `MessageService.Ack`.
     pub async fn acknowledge(&self, who: &Presented, request: &v1::AckRequest) -> Result<u32, Refusal> {
         if request.message_ids.len() > ACK_IDS_MAX {
-            return Err(Refusal::new(Reason::InvalidField, "message_ids takes up to 1,000 ids a call.")
-                .field("message_ids"));
+            return Err(
+                Refusal::new(Reason::InvalidField, "message_ids takes up to 1,000 ids a call.").field("message_ids")
+            );
         }
         let mut ids = Vec::with_capacity(request.message_ids.len());
         for text in &request.message_ids {

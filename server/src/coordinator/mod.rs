@@ -289,5 +289,8 @@ pub fn unavailable(error: &StoreError) -> Refusal {
 
 fn corrupt(space: &Space, what: &str) -> Refusal {
     tracing::error!(?space, what, "a record cannot be read");
-    Refusal::new(Reason::Internal, "A record of this team cannot be read. Ask whoever runs the coordinator to look at its log.")
+    Refusal::new(
+        Reason::Internal,
+        "A record of this team cannot be read. Ask whoever runs the coordinator to look at its log.",
+    )
 }

@@ -71,7 +71,8 @@ impl SessionFacts {
 
     /// Returns what is known of a message that is about to leave the inbox.
     pub fn leaving(&self, sequence: u64, id: &str) -> Leaving {
-        let delivered = self.current().and_then(|cursor| cursor.unacked.iter().find(|(unacked, _)| *unacked == sequence));
+        let delivered =
+            self.current().and_then(|cursor| cursor.unacked.iter().find(|(unacked, _)| *unacked == sequence));
         Leaving {
             sequence,
             message_id: id.to_owned(),
@@ -135,11 +136,7 @@ impl Coordinator {
     }
 
     /// Returns the latest session of a member, as the store has it.
-    pub async fn session_record(
-        &self,
-        space: &Space,
-        member: &Name,
-    ) -> Result<Option<Arc<SessionRecord>>, Refusal> {
+    pub async fn session_record(&self, space: &Space, member: &Name) -> Result<Option<Arc<SessionRecord>>, Refusal> {
         let found = self.fetch(space, vec![member.folded().to_owned()]).await?;
         Ok(found.into_iter().next().flatten())
     }
@@ -304,12 +301,7 @@ impl Coordinator {
         Ok(receipts)
     }
 
-    async fn visible_request(
-        &self,
-        space: &Space,
-        caller: &Caller,
-        request_id: &str,
-    ) -> Result<v1::Request, Refusal> {
+    async fn visible_request(&self, space: &Space, caller: &Caller, request_id: &str) -> Result<v1::Request, Refusal> {
         let found = self.fetch::<v1::Request>(space, vec![request_id.to_owned()]).await?.pop().flatten();
         let request = found.filter(|request| query::may_see_request(caller, request));
         request.map(|request| v1::Request::clone(&request)).ok_or_else(|| {
@@ -372,9 +364,8 @@ impl Coordinator {
     ) -> Result<v1::Request, Refusal> {
         let timeout = match &request.timeout {
             None => WAIT_DEFAULT,
-            Some(given) => Duration::try_from(*given).map_err(|_| {
-                Refusal::new(Reason::InvalidField, "timeout must not be negative.").field("timeout")
-            })?,
+            Some(given) => Duration::try_from(*given)
+                .map_err(|_| Refusal::new(Reason::InvalidField, "timeout must not be negative.").field("timeout"))?,
         };
         let deadline = tokio::time::Instant::now() + timeout.min(WAIT_MAX);
         let space = space_of(who, &request.team)?;
@@ -394,12 +385,7 @@ impl Coordinator {
     }
 
     /// Returns a page of the history: the entries that pass, how far was looked, and whether there is more.
-    pub async fn history(
-        &self,
-        who: &Presented,
-        named: &str,
-        query: &HistoryQuery,
-    ) -> Result<HistoryPage, Refusal> {
+    pub async fn history(&self, who: &Presented, named: &str, query: &HistoryQuery) -> Result<HistoryPage, Refusal> {
         let (space, team, caller) = self.caller(who, named).await?;
         let filter = query.filter.clone().unwrap_or_default();
         let member = match filter.member.as_str() {

@@ -118,9 +118,8 @@ impl Hub {
 
     /// Passes on what this coordinator has committed: arrivals to the sessions that are here, and the hints.
     pub(crate) fn committed(&self, space: &Space, txn: &Txn, commit: &Commit) {
-        let roster_changed = txn.writes.iter().any(
-            |write| matches!(write, Write::Put { key, .. } if key.kind == TeamRecord::KIND),
-        );
+        let roster_changed =
+            txn.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == TeamRecord::KIND));
         if roster_changed {
             self.changed.lock().unwrap_or_else(PoisonError::into_inner).push(space.clone());
         }

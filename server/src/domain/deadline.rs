@@ -38,9 +38,8 @@ pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<(), Sto
 fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, Stop> {
     let now_ms = tx.ctx.now_ms;
     let Some(member) = team.member(name) else { return Ok(false) };
-    let is_due = |pending: &Option<super::record::Pending>| {
-        pending.as_ref().is_some_and(|pending| pending.expires_ms <= now_ms)
-    };
+    let is_due =
+        |pending: &Option<super::record::Pending>| pending.as_ref().is_some_and(|pending| pending.expires_ms <= now_ms);
     let due = [
         (RequestKind::Shutdown, is_due(&member.pending_shutdown)),
         (RequestKind::PlanApproval, is_due(&member.pending_plan)),

@@ -89,12 +89,7 @@ pub enum Admit {
 }
 
 /// Finds the team and the caller. `named`: the team in the request's field, which only the operator must give.
-pub fn call(
-    tx: &mut Tx<'_>,
-    who: &Presented,
-    named: &str,
-    admit: Admit,
-) -> Result<(Arc<TeamRecord>, Caller), Stop> {
+pub fn call(tx: &mut Tx<'_>, who: &Presented, named: &str, admit: Admit) -> Result<(Arc<TeamRecord>, Caller), Stop> {
     let own = who.credential.team();
     if let Some(own) = own
         && !named.is_empty()
@@ -182,7 +177,10 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
     };
     Err(Refusal::new(
         Reason::MemberStopped,
-        format!("{} {why}: this credential is good for nothing more. End this process; to come back, join anew.", record.name),
+        format!(
+            "{} {why}: this credential is good for nothing more. End this process; to come back, join anew.",
+            record.name
+        ),
     ))
 }
 

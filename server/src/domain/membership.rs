@@ -16,8 +16,8 @@ use super::{
     post::{self, timestamp},
     query::{show_new_member, show_team},
     record::{
-        Attributes, Exit, JoinTokenRecord, Life, MemberRecord, ObserverRecord, PresenceRecord, SessionEnd,
-        TOPIC_TEAM, TeamRecord,
+        Attributes, Exit, JoinTokenRecord, Life, MemberRecord, ObserverRecord, PresenceRecord, SessionEnd, TOPIC_TEAM,
+        TeamRecord,
     },
     request::{self, member_event},
     roster::Party,
@@ -40,7 +40,9 @@ pub fn invite(tx: &mut Tx<'_>, who: &Presented, request: &v1::InviteRequest) -> 
     };
     let uses = request.uses_max.max(1);
     if uses > 1_000 {
-        return Err(Refusal::new(Reason::InvalidField, "uses_max must be between 1 and 1,000.").field("uses_max").into());
+        return Err(Refusal::new(Reason::InvalidField, "uses_max must be between 1 and 1,000.")
+            .field("uses_max")
+            .into());
     }
     let ttl = ttl(request.ttl.as_ref(), tx.ctx.limits.join_token_ttl, 30)?;
     let expires_ms = tx.ctx.now_ms + ttl;
@@ -146,7 +148,10 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
     });
     let bare = v1::JoinRequest { idempotency_key: String::new(), ..request.clone() };
     // Labels are a map: their order in the encoding is not defined, so they are left out of the comparison.
-    let bare = v1::JoinRequest { attributes: bare.attributes.map(|a| v1::MemberAttributes { labels: Default::default(), ..a }), ..bare };
+    let bare = v1::JoinRequest {
+        attributes: bare.attributes.map(|a| v1::MemberAttributes { labels: Default::default(), ..a }),
+        ..bare
+    };
     let fingerprint = shorten(blake3::hash(&bare.encode_to_vec()));
     let secret = new_credential(tx, who, key);
     let credential = |member: &Name| {
@@ -170,7 +175,10 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
     if before.is_none() && team.members.len() >= tx.ctx.limits.members_max {
         return Err(Refusal::new(
             Reason::QuotaExceeded,
-            format!("The team has {} members, which is the most. Use a name whose bearer has exited.", team.members.len()),
+            format!(
+                "The team has {} members, which is the most. Use a name whose bearer has exited.",
+                team.members.len()
+            ),
         )
         .into());
     }
@@ -214,7 +222,9 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
 fn not_for(whom: &str) -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
-        format!("Nobody joins with the credential of {whom}. Mint a join token with `teamwire invite`, and join with that."),
+        format!(
+            "Nobody joins with the credential of {whom}. Mint a join token with `teamwire invite`, and join with that."
+        ),
     )
 }
 
@@ -259,7 +269,9 @@ fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &st
             if bound.as_ref().is_some_and(|bound| *bound != name) {
                 return Err(Refusal::new(
                     Reason::NotPermitted,
-                    format!("This join token is for another name than {name}. Leave the name out, or ask for another token."),
+                    format!(
+                        "This join token is for another name than {name}. Leave the name out, or ask for another token."
+                    ),
                 )
                 .field("name"));
             }
@@ -511,12 +523,8 @@ pub fn heartbeat(
     }
     if idle && !was_idle && !team.is_lead(&name) {
         let text = if summary.is_empty() { format!("{name} is idle.") } else { format!("{name} is idle: {summary}") };
-        let notice = v1::Notice {
-            kind: NoticeKind::Idle.into(),
-            member: name.to_string(),
-            text,
-            ..v1::Notice::default()
-        };
+        let notice =
+            v1::Notice { kind: NoticeKind::Idle.into(), member: name.to_string(), text, ..v1::Notice::default() };
         post::notify(tx, &team, &[&Party::Member(team.lead.clone())], notice);
     }
     let stopping = team.member(&name).is_some_and(|member| matches!(member.life, Life::Stopping { .. }));
@@ -525,10 +533,7 @@ pub fn heartbeat(
         (false, true) => MemberState::Idle,
         (false, false) => MemberState::Active,
     };
-    Ok(v1::HeartbeatResponse {
-        lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
-        state: state.into(),
-    })
+    Ok(v1::HeartbeatResponse { lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX), state: state.into() })
 }
 
 /// Renews the leases of members that gave a sign of life. Whoever was lost is found.
@@ -543,7 +548,8 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), Stop> {
             Life::Lost => {
                 member.enter(Life::Live, tx.ctx.now_ms);
                 changed = true;
-                let event = member_event(&member.name, MemberState::Active, member.incarnation, "It was heard of again.");
+                let event =
+                    member_event(&member.name, MemberState::Active, member.incarnation, "It was heard of again.");
                 post::record(tx, event);
             }
             Life::Live | Life::Stopping { .. } => {}
@@ -567,7 +573,9 @@ pub(super) fn attributes(told: &v1::MemberAttributes) -> Result<Attributes, Refu
     let refuse = |what: &str| Refusal::new(Reason::InvalidField, what.to_owned()).field("attributes");
     for (field, text, max) in bounds {
         if text.chars().count() > max || text.chars().any(char::is_control) {
-            return Err(refuse(&format!("attributes.{field} takes up to {max} characters, without control characters.")));
+            return Err(refuse(&format!(
+                "attributes.{field} takes up to {max} characters, without control characters."
+            )));
         }
     }
     let sound = |text: &str, max: usize| text.chars().count() <= max && !text.chars().any(char::is_control);

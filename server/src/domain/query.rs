@@ -189,8 +189,7 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
     let mut receipt =
         v1::Receipt { recipient: recipient.to_owned(), queued_at: message.sent_at, ..v1::Receipt::default() };
     if let Some(finished) = &facts.finished {
-        let state =
-            if finished.cause.is_empty() { ReceiptState::Processed } else { ReceiptState::DeadLettered };
+        let state = if finished.cause.is_empty() { ReceiptState::Processed } else { ReceiptState::DeadLettered };
         receipt.set_state(state);
         receipt.sequence = finished.sequence;
         receipt.delivered_at = (finished.delivered_ms > 0).then(|| timestamp(finished.delivered_ms));

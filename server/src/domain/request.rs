@@ -235,7 +235,10 @@ fn settled(tx: &Tx<'_>, request: &v1::Request, answer: &Answer) -> Result<Option
         RequestState::Cancelled => {
             return Err(Refusal::new(
                 Reason::RequestCancelled,
-                format!("The request was cancelled: {}. Nothing is left to answer.", cause_text(request.cancel_cause())),
+                format!(
+                    "The request was cancelled: {}. Nothing is left to answer.",
+                    cause_text(request.cancel_cause())
+                ),
             )
             .field("request_id"));
         }
@@ -309,7 +312,9 @@ pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: Reque
     let request = find(tx, &pending.id)?;
     conclude(tx, &leave_pending(tx, &request, RequestState::Expired));
     let text = match kind {
-        RequestKind::PlanApproval => "Your plan was not answered in time. Submit it again if it still matters.".to_owned(),
+        RequestKind::PlanApproval => {
+            "Your plan was not answered in time. Submit it again if it still matters.".to_owned()
+        }
         _ => format!("{member} has not answered its shutdown request in time. Ask again, or stop it with --force."),
     };
     tell_requester(tx, team, &request, NoticeKind::RequestExpired, text);
@@ -326,8 +331,7 @@ pub fn cancel(
 ) -> Result<(), Stop> {
     let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
     let request = find(tx, &pending.id)?;
-    let cancelled =
-        v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, &request, RequestState::Cancelled) };
+    let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, &request, RequestState::Cancelled) };
     conclude(tx, &cancelled);
     // An author that submits anew, or has gone, needs no word about the old plan.
     if kind == RequestKind::Shutdown {
@@ -387,7 +391,9 @@ fn expect_kind(request: &v1::Request, kind: RequestKind) -> Result<(), Refusal> 
 
 fn cause_text(cause: CancelCause) -> &'static str {
     match cause {
-        CancelCause::TargetReplaced => "a new process has taken the member's name, and the request was for the earlier one",
+        CancelCause::TargetReplaced => {
+            "a new process has taken the member's name, and the request was for the earlier one"
+        }
         CancelCause::TargetExited => "the member has exited",
         CancelCause::Forced => "the member was stopped by force",
         CancelCause::NewerPlan => "its author has submitted a newer plan",

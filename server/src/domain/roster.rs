@@ -54,7 +54,10 @@ impl TeamRecord {
         {
             return Err(Refusal::new(
                 Reason::TeamMismatch,
-                format!("You are in team {}, not in {team}. Leave out \"@{team}\", or name a member of your own team.", self.name),
+                format!(
+                    "You are in team {}, not in {team}. Leave out \"@{team}\", or name a member of your own team.",
+                    self.name
+                ),
             )
             .field(field));
         }
@@ -93,7 +96,11 @@ impl TeamRecord {
                 let known: Vec<_> = self.members.iter().take(20).map(|member| member.name.as_str()).collect();
                 Refusal::new(
                     Reason::AgentNotFound,
-                    format!("There is no member \"{name}\" in team {}. Its members are: {}.", self.name, known.join(", ")),
+                    format!(
+                        "There is no member \"{name}\" in team {}. Its members are: {}.",
+                        self.name,
+                        known.join(", ")
+                    ),
                 )
             }
         };

@@ -89,11 +89,8 @@ impl Sending<'_> {
         self.refuse_self(&to.name)?;
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         content(&ask.content, "content", Required::Yes, &tx.ctx.limits)?;
-        let body = Body::Message(v1::DirectMessage {
-            recipient: to.name.to_string(),
-            summary,
-            content: ask.content.clone(),
-        });
+        let body =
+            Body::Message(v1::DirectMessage { recipient: to.name.to_string(), summary, content: ask.content.clone() });
         let warnings = match to.life {
             Life::Lost => vec![format!(
                 "{} was not heard of for some time and counts as lost. The message waits in its inbox.",
@@ -148,11 +145,7 @@ impl Sending<'_> {
         Ok(answered(decided, &answer, "Say why you go on working, so that the lead knows when to ask again."))
     }
 
-    fn plan_approval_request(
-        &self,
-        tx: &mut Tx<'_>,
-        ask: &v1::PlanApprovalRequest,
-    ) -> Result<v1::SendResponse, Stop> {
+    fn plan_approval_request(&self, tx: &mut Tx<'_>, ask: &v1::PlanApprovalRequest) -> Result<v1::SendResponse, Stop> {
         let Caller::Member { name, lead: false } = self.caller else {
             return Err(Refusal::new(
                 Reason::SelfRecipient,
@@ -186,8 +179,7 @@ impl Sending<'_> {
             approve: Some(answer.approve),
             ..ask.clone()
         });
-        let decided =
-            request::answer_plan(tx, self.team, self.sender, &to.name, &answer, |tx| self.compose(tx, body))?;
+        let decided = request::answer_plan(tx, self.team, self.sender, &to.name, &answer, |tx| self.compose(tx, body))?;
         Ok(answered(decided, &answer, "Say what to change, so that the author can submit a better plan."))
     }
 
@@ -253,8 +245,11 @@ enum Required {
 
 fn content(text: &str, field: &str, required: Required, limits: &Limits) -> Result<(), Refusal> {
     if text.is_empty() && required == Required::Yes {
-        return Err(Refusal::new(Reason::MissingContent, "The content is empty. Say what the recipient needs to know.")
-            .field(field));
+        return Err(Refusal::new(
+            Reason::MissingContent,
+            "The content is empty. Say what the recipient needs to know.",
+        )
+        .field(field));
     }
     check_size(text, field, limits)
 }
@@ -331,7 +326,9 @@ fn check_envelope(request: &v1::SendRequest, limits: &Limits) -> Result<(), Refu
             )));
         }
         if attachment.media_type.len() > 255 || attachment.media_type.chars().any(char::is_control) {
-            return Err(invalid(format!("attachments[{n}].media_type must be up to 255 characters, such as text/plain.")));
+            return Err(invalid(format!(
+                "attachments[{n}].media_type must be up to 255 characters, such as text/plain."
+            )));
         }
         let sha = &attachment.sha256;
         if !sha.is_empty() && (sha.len() != 64 || !sha.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))) {

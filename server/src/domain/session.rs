@@ -16,9 +16,7 @@ use teamwire_proto::{
 use super::{
     identity::{self, Admit, Presented, superseded},
     post,
-    record::{
-        CursorRecord, Life, ReceiptRecord, SessionEnd, SessionRecord, TeamRecord, inbox, topic_session,
-    },
+    record::{CursorRecord, Life, ReceiptRecord, SessionEnd, SessionRecord, TeamRecord, inbox, topic_session},
     roster::Party,
     tx::{Stop, Tx},
 };
@@ -240,14 +238,9 @@ impl GiveUp {
 }
 
 /// Says whether a message must not be delivered to this life of its recipient any more.
-pub fn give_up(
-    session: &SessionRecord,
-    sequence: u64,
-    message: &v1::Message,
-    deliveries_max: usize,
-) -> Option<GiveUp> {
-    let for_another_life = matches!(message.body, Some(Body::ShutdownRequest(_)))
-        && message.target_incarnation != session.incarnation;
+pub fn give_up(session: &SessionRecord, sequence: u64, message: &v1::Message, deliveries_max: usize) -> Option<GiveUp> {
+    let for_another_life =
+        matches!(message.body, Some(Body::ShutdownRequest(_))) && message.target_incarnation != session.incarnation;
     if for_another_life {
         return Some(GiveUp::TargetReplaced);
     }

@@ -62,7 +62,10 @@ pub fn create(
     if let Some(existing) = tx.read::<TeamRecord>("")? {
         return Err(Refusal::new(
             Reason::TeamExists,
-            format!("Team {} exists. Choose another name, or delete it first with `teamwire team delete`.", existing.name),
+            format!(
+                "Team {} exists. Choose another name, or delete it first with `teamwire team delete`.",
+                existing.name
+            ),
         )
         .field("name")
         .into());

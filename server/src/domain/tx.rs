@@ -91,15 +91,7 @@ pub struct Tx<'a> {
 impl<'a> Tx<'a> {
     /// Begins a transaction over a view.
     pub fn new(ctx: &'a Context, view: &'a View) -> Self {
-        Self {
-            ctx,
-            view,
-            read: BTreeMap::new(),
-            ledger: Vec::new(),
-            leases: Vec::new(),
-            writes: Vec::new(),
-            drawn: 0,
-        }
+        Self { ctx, view, read: BTreeMap::new(), ledger: Vec::new(), leases: Vec::new(), writes: Vec::new(), drawn: 0 }
     }
 
     /// Returns the record `id` of the kind of `T`. The commit will check that it has not changed.
@@ -203,8 +195,7 @@ impl<'a> Tx<'a> {
     /// Draws a request's id.
     pub fn new_request_id(&mut self) -> String {
         let random = self.draw();
-        let chars =
-            random[..id::REQUEST_ID_CHARS].iter().map(|b| id::REQUEST_ID_ALPHABET[usize::from(b % 32)] as char);
+        let chars = random[..id::REQUEST_ID_CHARS].iter().map(|b| id::REQUEST_ID_ALPHABET[usize::from(b % 32)] as char);
         id::REQUEST_ID_PREFIX.chars().chain(chars).collect()
     }
 
@@ -231,6 +222,9 @@ impl<'a> Tx<'a> {
         // Hints go last, and after the removal of a space.
         let (hints, writes): (Vec<_>, Vec<_>) =
             self.writes.into_iter().partition(|write| matches!(write, Write::Hint { .. }));
-        Txn { checks: seen.chain(versions).chain(self.leases).collect(), writes: writes.into_iter().chain(hints).collect() }
+        Txn {
+            checks: seen.chain(versions).chain(self.leases).collect(),
+            writes: writes.into_iter().chain(hints).collect(),
+        }
     }
 }

@@ -1,0 +1,82 @@
+//! Signs of life: whoever calls, or has a session open, keeps its lease. Gathered for a moment and written in batches,
+//! one transaction for each team.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use teamwire_proto::name::Name;
+use tokio_util::sync::CancellationToken;
+
+use crate::{coordinator::Coordinator, store::Space};
+
+/// How often gathered signs are written.
+const WRITE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long a member's sign is good for: another within this time is not written. Well below the lease.
+const GOOD_FOR: Duration = Duration::from_secs(5);
+
+/// How many members are remembered as heard of; beyond it the memory begins anew, at the cost of a few writes.
+const REMEMBERED_MAX: usize = 65_536;
+
+/// Gathers signs of life.
+#[derive(Debug, Default)]
+pub struct SignsOfLife {
+    gathered: Mutex<Gathered>,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    pending: HashMap<Space, BTreeSet<Name>>,
+    written: HashMap<(Space, Name), Instant>,
+}
+
+impl SignsOfLife {
+    /// A member has given a sign of life.
+    pub fn heard_of(&self, space: &Space, member: &Name) {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (space.clone(), member.clone());
+        if gathered.written.get(&place).is_some_and(|at| at.elapsed() < GOOD_FOR) {
+            return;
+        }
+        if gathered.written.len() >= REMEMBERED_MAX {
+            gathered.written.clear();
+        }
+        gathered.written.insert(place, Instant::now());
+        gathered.pending.entry(space.clone()).or_default().insert(member.clone());
+    }
+
+    /// Every session that is open here is a sign of life, whenever the last one was written.
+    pub fn hear_of_all(&self, coordinator: &Coordinator) {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner).written.clear();
+        for session in coordinator.hub().sessions() {
+            self.heard_of(&session.space, &session.member);
+        }
+    }
+
+    /// Writes what was gathered.
+    pub async fn write(&self, coordinator: &Coordinator) {
+        let pending = std::mem::take(&mut self.gathered.lock().unwrap_or_else(PoisonError::into_inner).pending);
+        for (space, members) in pending {
+            let names: Vec<Name> = members.into_iter().collect();
+            if let Err(refusal) = coordinator.renew(&space, &names).await {
+                tracing::debug!(?space, %refusal, "leases could not be renewed");
+                let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+                for name in &names {
+                    gathered.written.remove(&(space.clone(), name.clone()));
+                }
+                gathered.pending.entry(space).or_default().extend(names);
+                return;
+            }
+        }
+    }
+
+    /// Writes again and again until cancelled.
+    pub async fn run(self: Arc<Self>, coordinator: Arc<Coordinator>, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(WRITE_INTERVAL)).await.is_some() {
+            self.write(&coordinator).await;
+        }
+    }
+}

@@ -1,0 +1,595 @@
+//! The loop of one session: deliver while credit lasts, then sleep until something happens.
+//!
+//! A session keeps a handful of numbers and what is unacknowledged (64 messages or 1 MiB at most, by default), never a
+//! copy of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a
+//! bounded channel to the stream; a client that takes none for [`WRITE_TIMEOUT`] is cut off, and its messages stay.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use prost::Message as _;
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, CloseReason, stream_response::Frame},
+};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::lease::SignsOfLife;
+use crate::{
+    coordinator::Coordinator,
+    domain::{
+        Limits,
+        post::timestamp,
+        record::{CursorRecord, SessionEnd, SessionRecord},
+        session::{self, Leaving, RESERVED_AHEAD},
+    },
+    store::{Range, Space},
+};
+
+/// The longest silence between two frames.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a client may take no frame while one is waiting.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a stream lives at the most; a tenth more or less.
+const STREAM_AGE: Duration = Duration::from_secs(45 * 60);
+
+/// How often a session looks by itself, in case a hint was lost; half as much again or less.
+const POLL: Duration = Duration::from_millis(1_500);
+
+/// How often a session records how far it has come, at the most.
+const RECORD_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How many arrivals wait at the most.
+const ARRIVALS_MAX: usize = 128;
+
+/// How many frames wait for the client at the most.
+const FRAMES_MAX: usize = 32;
+
+/// The part of a session that others touch.
+#[derive(Debug)]
+pub struct Shared {
+    /// Whose team.
+    pub space: Space,
+    /// Whose inbox.
+    pub member: Name,
+    /// What the client presents.
+    pub session_id: String,
+    wake: Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Something may be in the store.
+    look: bool,
+    /// The session may have ended.
+    check: bool,
+    /// Entries that were just committed here, by sequence.
+    arrivals: BTreeMap<u64, Option<Bytes>>,
+    /// What was delivered and is not acknowledged, by the message's id.
+    unacked: HashMap<String, Unacked>,
+    unacked_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Unacked {
+    sequence: u64,
+    bytes: u64,
+    delivered_ms: u64,
+    delivery_count: u32,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entry was committed to the inbox. `message`: what it names, where that is at hand.
+    pub(super) fn arrived(&self, sequence: u64, message: Option<&Bytes>) {
+        let mut state = self.lock();
+        if state.arrivals.len() < ARRIVALS_MAX {
+            state.arrivals.insert(sequence, message.cloned());
+        } else {
+            state.look = true;
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// The inbox may have grown.
+    pub(super) fn look(&self) {
+        self.lock().look = true;
+        self.wake.notify_one();
+    }
+
+    /// The session may have ended.
+    pub(super) fn check(&self) {
+        self.lock().check = true;
+        self.wake.notify_one();
+    }
+
+    /// Returns a message that this session has delivered and that is not acknowledged.
+    pub fn unacked(&self, id: &str) -> Option<Leaving> {
+        self.lock().unacked.get(id).map(|message| Leaving {
+            sequence: message.sequence,
+            message_id: id.to_owned(),
+            delivered_ms: message.delivered_ms,
+            delivery_count: message.delivery_count,
+        })
+    }
+
+    /// Messages were acknowledged: their credit is free again.
+    pub fn acknowledged(&self, messages: &[Leaving]) {
+        let mut state = self.lock();
+        for message in messages {
+            if let Some(gone) = state.unacked.remove(&message.message_id) {
+                state.unacked_bytes = state.unacked_bytes.saturating_sub(gone.bytes);
+            }
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+}
+
+/// What the client asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionOptions {
+    messages_max: u64,
+    bytes_max: u64,
+}
+
+impl SessionOptions {
+    /// Takes what the client asked for, within the bounds in force.
+    pub fn new(request: &v1::StreamRequest, limits: &Limits) -> Self {
+        let within = |asked: u32, max: u64| if asked == 0 { max } else { u64::from(asked).min(max) };
+        Self {
+            messages_max: within(request.unacked_messages_max, limits.unacked_messages_max),
+            bytes_max: within(request.unacked_bytes_max, limits.unacked_bytes_max),
+        }
+    }
+}
+
+/// A session that was opened and waits to be run.
+#[derive(Debug)]
+pub struct Session {
+    coordinator: Arc<Coordinator>,
+    shared: Arc<Shared>,
+    opened: v1::SessionOpened,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Open {
+        record: SessionRecord,
+        reserved: u64,
+        options: SessionOptions,
+    },
+    /// The member has approved this request: that is all there is to say.
+    Stopping {
+        request_id: String,
+    },
+}
+
+/// Why a session ends.
+enum End {
+    /// With a last frame.
+    Closing { reason: CloseReason, detail: &'static str, request_id: String },
+    /// The client is gone.
+    Gone,
+    /// The client takes no frames.
+    Slow,
+}
+
+impl End {
+    fn closing(reason: CloseReason, detail: &'static str) -> Self {
+        Self::Closing { reason, detail, request_id: String::new() }
+    }
+}
+
+impl Session {
+    /// A session on an inbox.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn open(
+        coordinator: Arc<Coordinator>,
+        space: Space,
+        member: Name,
+        team: Name,
+        record: SessionRecord,
+        reserved: u64,
+        backlog: u64,
+        options: SessionOptions,
+    ) -> Self {
+        let opened = v1::SessionOpened {
+            session_id: record.session_id.clone(),
+            epoch: record.epoch,
+            incarnation: record.incarnation,
+            backlog,
+            ..announce(&member, &team)
+        };
+        let shared = share(space, member, record.session_id.clone());
+        Self { coordinator, shared, opened, kind: Kind::Open { record, reserved, options } }
+    }
+
+    /// A session of a member that has approved its shutdown.
+    pub(crate) fn stopping(
+        coordinator: Arc<Coordinator>,
+        space: Space,
+        member: Name,
+        team: Name,
+        incarnation: u64,
+        request_id: String,
+    ) -> Self {
+        let opened = v1::SessionOpened { incarnation, ..announce(&member, &team) };
+        let shared = share(space, member, String::new());
+        Self { coordinator, shared, opened, kind: Kind::Stopping { request_id } }
+    }
+
+    /// Runs the session on a task of its own. Returns where its frames come out.
+    pub fn start(
+        self,
+        signs: Arc<SignsOfLife>,
+        draining: CancellationToken,
+    ) -> mpsc::Receiver<Result<v1::StreamResponse, Refusal>> {
+        let (frames, out) = mpsc::channel(FRAMES_MAX);
+        tokio::spawn(self.run(frames, signs, draining));
+        out
+    }
+
+    async fn run(
+        self,
+        frames: mpsc::Sender<Result<v1::StreamResponse, Refusal>>,
+        signs: Arc<SignsOfLife>,
+        draining: CancellationToken,
+    ) {
+        let opened = Frame::Opened(self.opened);
+        let (record, reserved, options) = match self.kind {
+            Kind::Open { record, reserved, options } => (record, reserved, options),
+            Kind::Stopping { request_id } => {
+                let closing = Frame::Closing(v1::SessionClosing {
+                    reason: CloseReason::ShutdownApproved.into(),
+                    detail: "The shutdown was approved. End the process.".to_owned(),
+                    request_id,
+                });
+                for frame in [opened, closing] {
+                    let _ = timeout(WRITE_TIMEOUT, frames.send(Ok(v1::StreamResponse { frame: Some(frame) }))).await;
+                }
+                return;
+            }
+        };
+        let entered = self.coordinator.hub().enter(Arc::clone(&self.shared));
+        let cursor = CursorRecord { epoch: record.epoch, reserved, ..CursorRecord::default() };
+        let mut run = Running {
+            coordinator: self.coordinator,
+            shared: self.shared,
+            record,
+            options,
+            frames,
+            cursor,
+            next: 1,
+            unrecorded: false,
+        };
+        let end = match run.write(opened).await {
+            Ok(()) => run.deliver_until_end(&signs, &draining).await,
+            Err(end) => end,
+        };
+        drop(entered);
+        run.finish(end).await;
+    }
+}
+
+fn announce(member: &Name, team: &Name) -> v1::SessionOpened {
+    v1::SessionOpened {
+        heartbeat_interval_ms: u32::try_from(HEARTBEAT_INTERVAL.as_millis()).unwrap_or(u32::MAX),
+        member: member.to_string(),
+        team: team.to_string(),
+        ..v1::SessionOpened::default()
+    }
+}
+
+fn share(space: Space, member: Name, session_id: String) -> Arc<Shared> {
+    let state = Mutex::new(State { look: true, ..State::default() });
+    Arc::new(Shared { space, member, session_id, wake: Notify::new(), state })
+}
+
+/// A session at work.
+struct Running {
+    coordinator: Arc<Coordinator>,
+    shared: Arc<Shared>,
+    record: SessionRecord,
+    options: SessionOptions,
+    frames: mpsc::Sender<Result<v1::StreamResponse, Refusal>>,
+    cursor: CursorRecord,
+    /// The lowest sequence that was not handled yet.
+    next: u64,
+    /// The cursor has moved since it was last recorded.
+    unrecorded: bool,
+}
+
+type Recording = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+
+impl Running {
+    async fn deliver_until_end(&mut self, signs: &SignsOfLife, draining: &CancellationToken) -> End {
+        let now = Instant::now();
+        let mut heartbeat = interval_at(now + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let age = sleep(STREAM_AGE.mul_f64(rand::random_range(0.9..1.1)));
+        tokio::pin!(age);
+        let mut recording: Option<Recording> = None;
+        let mut record_at = now;
+        loop {
+            let pause = match self.deliver().await {
+                Ok(()) => POLL.mul_f64(rand::random_range(0.75..1.5)),
+                Err(Trouble::End(end)) => return end,
+                Err(Trouble::Store) => {
+                    self.shared.lock().look = true;
+                    Duration::from_millis(rand::random_range(200..1_000))
+                }
+            };
+            if self.unrecorded && recording.is_none() && Instant::now() >= record_at {
+                recording = Some(self.record_progress());
+                record_at = Instant::now() + RECORD_INTERVAL;
+            }
+            let wants_recording = self.unrecorded && recording.is_none();
+            tokio::select! {
+                biased;
+                () = draining.cancelled() => {
+                    return End::closing(CloseReason::Draining, "This coordinator is going away. Reconnect.");
+                }
+                () = self.frames.closed() => return End::Gone,
+                result = async { recording.as_mut().expect("is some").await }, if recording.is_some() => {
+                    recording = None;
+                    if let Err(refusal) = result {
+                        self.unrecorded = true;
+                        if refusal.reason == Reason::SessionSuperseded {
+                            self.shared.lock().check = true;
+                        }
+                    }
+                }
+                () = self.shared.wake.notified() => {}
+                () = tokio::time::sleep_until(record_at), if wants_recording => {}
+                _ = heartbeat.tick() => {
+                    signs.heard_of(&self.shared.space, &self.shared.member);
+                    let server_time = Some(timestamp(self.coordinator.now_ms()));
+                    if let Err(end) = self.write(Frame::Heartbeat(v1::Heartbeat { server_time })).await {
+                        return end;
+                    }
+                }
+                () = &mut age => {
+                    return End::closing(CloseReason::Draining, "The stream has grown old. Reconnect.");
+                }
+                () = sleep(pause) => {
+                    let mut state = self.shared.lock();
+                    (state.look, state.check) = (true, true);
+                }
+            }
+        }
+    }
+
+    /// Delivers what there is, as far as credit lasts.
+    async fn deliver(&mut self) -> Result<(), Trouble> {
+        if std::mem::take(&mut self.shared.lock().check) {
+            self.check().await?;
+        }
+        loop {
+            let (credit, bytes_left, none_out) = self.credit();
+            if credit == 0 || (bytes_left == 0 && !none_out) {
+                return Ok(());
+            }
+            match self.next_arrival() {
+                Arrival::Here(sequence, message) => self.hand_over(sequence, message).await?,
+                Arrival::InStore => {
+                    if !self.deliver_from_store(credit).await? {
+                        return Ok(());
+                    }
+                }
+                Arrival::None => return Ok(()),
+            }
+        }
+    }
+
+    fn credit(&self) -> (usize, u64, bool) {
+        let state = self.shared.lock();
+        let out = state.unacked.len() as u64;
+        let messages = self.options.messages_max.saturating_sub(out);
+        let bytes = self.options.bytes_max.saturating_sub(state.unacked_bytes);
+        (usize::try_from(messages).unwrap_or(usize::MAX), bytes, out == 0)
+    }
+
+    fn next_arrival(&self) -> Arrival {
+        let mut state = self.shared.lock();
+        state.arrivals = state.arrivals.split_off(&self.next);
+        if state.look {
+            return Arrival::InStore;
+        }
+        let Some((sequence, message)) = state.arrivals.pop_first() else { return Arrival::None };
+        let decoded = message.filter(|_| sequence == self.next).and_then(|data| v1::Message::decode(data).ok());
+        match decoded {
+            Some(message) => Arrival::Here(sequence, Arc::new(message)),
+            // Something lies between, or it is not at hand: the store knows.
+            None => {
+                state.look = true;
+                Arrival::InStore
+            }
+        }
+    }
+
+    /// Delivers a batch out of the store. Returns whether there may be more to do now.
+    async fn deliver_from_store(&mut self, credit: usize) -> Result<bool, Trouble> {
+        self.shared.lock().look = false;
+        let limit = credit.min(64);
+        let (space, member) = (self.shared.space.clone(), self.shared.member.clone());
+        let entries = self.coordinator.inbox_entries(&space, &member, Range::after(self.next - 1, limit)).await?;
+        let messages = self.coordinator.messages(&space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
+        let may_be_more = entries.len() == limit;
+        if may_be_more {
+            self.shared.lock().look = true;
+        }
+        for ((sequence, id), message) in entries.into_iter().zip(messages) {
+            let Some(message) = message else {
+                tracing::error!(?space, %member, id, "an inbox names a message that is not there");
+                self.next = sequence + 1;
+                continue;
+            };
+            let (_, bytes_left, none_out) = self.credit();
+            if bytes_left == 0 && !none_out {
+                self.shared.lock().look = true;
+                return Ok(false);
+            }
+            self.hand_over(sequence, message).await?;
+        }
+        Ok(may_be_more || !self.shared.lock().arrivals.is_empty())
+    }
+
+    async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<(), Trouble> {
+        let delivery_count = self.record.maybe_seen(sequence) + 1;
+        let deliveries_max = self.coordinator.limits().deliveries_max;
+        if let Some(why) = session::give_up(&self.record, sequence, &message, deliveries_max) {
+            let leaving = Leaving {
+                sequence,
+                message_id: message.id.clone(),
+                delivered_ms: 0,
+                delivery_count: self.record.surely_seen(sequence),
+            };
+            let Shared { space, member, session_id, .. } = &*self.shared;
+            self.coordinator.bury(space, member, session_id, &leaving, &message, why).await?;
+            self.next = sequence + 1;
+            return Ok(());
+        }
+        if sequence > self.cursor.reserved {
+            self.cursor.reserved = sequence + RESERVED_AHEAD;
+            self.record_progress().await?;
+        }
+        let bytes = message.encoded_len() as u64;
+        let delivered_ms = self.coordinator.now_ms();
+        {
+            let mut state = self.shared.lock();
+            let unacked = Unacked { sequence, bytes, delivered_ms, delivery_count };
+            state.unacked.insert(message.id.clone(), unacked);
+            state.unacked_bytes += bytes;
+        }
+        let message = Some(Arc::unwrap_or_clone(message));
+        self.write(Frame::Delivery(v1::Delivery { sequence, delivery_count, message })).await?;
+        self.next = sequence + 1;
+        self.cursor.delivered = sequence;
+        self.unrecorded = true;
+        Ok(())
+    }
+
+    /// Finds out whether the session still holds.
+    async fn check(&mut self) -> Result<(), Trouble> {
+        let Shared { space, member, session_id, .. } = &*self.shared;
+        let Some(now) = self.coordinator.session_record(space, member).await? else {
+            return Err(End::closing(CloseReason::TeamDeleted, "The team was deleted.").into());
+        };
+        let superseded = || End::closing(CloseReason::Superseded, "A newer process or session holds this inbox.");
+        Err(match &now.ended {
+            _ if now.session_id != *session_id => superseded(),
+            None => return Ok(()),
+            Some(SessionEnd::ShutdownApproved(request_id)) => End::Closing {
+                reason: CloseReason::ShutdownApproved,
+                detail: "The shutdown was approved. End the process.",
+                request_id: request_id.clone(),
+            },
+            Some(SessionEnd::Stopped) => {
+                End::closing(CloseReason::MemberStopped, "This life of the member has ended. End the process.")
+            }
+            Some(SessionEnd::Replaced | SessionEnd::Closed) => superseded(),
+        }
+        .into())
+    }
+
+    /// Records how far the session has come, and reserves further when it must soon.
+    fn record_progress(&mut self) -> Recording {
+        self.unrecorded = false;
+        self.cursor.reserved = self.cursor.reserved.max(self.cursor.delivered + RESERVED_AHEAD);
+        self.cursor.unacked = self.unacked();
+        let (coordinator, shared, cursor) =
+            (Arc::clone(&self.coordinator), Arc::clone(&self.shared), self.cursor.clone());
+        Box::pin(async move { coordinator.advance(&shared.space, &shared.member, &shared.session_id, &cursor).await })
+    }
+
+    fn unacked(&self) -> Vec<(u64, u64)> {
+        let state = self.shared.lock();
+        let mut unacked: Vec<_> = state.unacked.values().map(|u| (u.sequence, u.delivered_ms)).collect();
+        unacked.sort_unstable();
+        unacked
+    }
+
+    async fn write(&self, frame: Frame) -> Result<(), End> {
+        let frame = v1::StreamResponse { frame: Some(frame) };
+        match timeout(WRITE_TIMEOUT, self.frames.send(Ok(frame))).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Gone),
+            Err(_) => Err(End::Slow),
+        }
+    }
+
+    async fn finish(mut self, end: End) {
+        match end {
+            End::Gone => {}
+            End::Slow => {
+                let refusal = Refusal::new(
+                    Reason::SlowConsumer,
+                    "Nothing was read from this stream for 30 s. Read faster, or ask for fewer messages at a time; what was \
+                     not acknowledged will come again.",
+                );
+                let _ = self.frames.try_send(Err(refusal));
+            }
+            End::Closing { reason, detail, request_id } => {
+                let closing = v1::SessionClosing { reason: reason.into(), detail: detail.to_owned(), request_id };
+                let _ = self.write(Frame::Closing(closing)).await;
+            }
+        }
+        self.cursor.unacked = self.unacked();
+        let Shared { space, member, session_id, .. } = &*self.shared;
+        if let Err(refusal) = self.coordinator.close_session(space, member, session_id, &self.cursor).await
+            && refusal.reason != Reason::SessionSuperseded
+        {
+            tracing::debug!(?space, %member, %refusal, "a session could not be closed in the store");
+        }
+    }
+}
+
+enum Arrival {
+    Here(u64, Arc<v1::Message>),
+    InStore,
+    None,
+}
+
+/// Why delivering stops.
+enum Trouble {
+    /// For good.
+    End(End),
+    /// Until the store answers again.
+    Store,
+}
+
+impl From<End> for Trouble {
+    fn from(end: End) -> Self {
+        Self::End(end)
+    }
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Self {
+        if refusal.reason == Reason::SessionSuperseded {
+            return End::closing(CloseReason::Superseded, "A newer process or session holds this inbox.").into();
+        }
+        tracing::debug!(%refusal, "a session waits for the store");
+        Self::Store
+    }
+}

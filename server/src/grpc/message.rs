@@ -1,0 +1,59 @@
+//! `MessageService`.
+
+use std::pin::Pin;
+
+use teamwire_proto::v1::{self, message_service_server::MessageService};
+use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
+use tonic::{Request, Response, Status};
+
+use super::Services;
+
+type Frames = Pin<Box<dyn Stream<Item = Result<v1::StreamResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl MessageService for Services {
+    type StreamStream = Frames;
+
+    async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let reply = self.coordinator.send(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(reply))
+    }
+
+    async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Frames>, Status> {
+        let (who, request) = self.open(request)?;
+        let session = self.coordinator.open_session(&who, &request).await?;
+        self.heard_of(&who);
+        let frames = session.start(self.signs.clone(), self.draining.clone());
+        let frames = ReceiverStream::new(frames).map(|frame| frame.map_err(Status::from));
+        Ok(Response::new(Box::pin(frames)))
+    }
+
+    async fn ack(&self, request: Request<v1::AckRequest>) -> Result<Response<v1::AckResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let acked = self.coordinator.acknowledge(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(v1::AckResponse { acked }))
+    }
+
+    async fn get_message(
+        &self,
+        request: Request<v1::GetMessageRequest>,
+    ) -> Result<Response<v1::GetMessageResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let reply = self.coordinator.get_message(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(reply))
+    }
+
+    async fn list_inbox(
+        &self,
+        request: Request<v1::ListInboxRequest>,
+    ) -> Result<Response<v1::ListInboxResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let reply = self.coordinator.list_inbox(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(reply))
+    }
+}

@@ -1,0 +1,45 @@
+//! `RequestService`.
+
+use teamwire_proto::v1::{self, request_service_server::RequestService};
+use tonic::{Request, Response, Status};
+
+use super::Services;
+
+#[tonic::async_trait]
+impl RequestService for Services {
+    async fn get_request(
+        &self,
+        request: Request<v1::GetRequestRequest>,
+    ) -> Result<Response<v1::GetRequestResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let found = self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
+        self.heard_of(&who);
+        Ok(Response::new(v1::GetRequestResponse { request: Some(found) }))
+    }
+
+    async fn list_requests(
+        &self,
+        request: Request<v1::ListRequestsRequest>,
+    ) -> Result<Response<v1::ListRequestsResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let requests = self.coordinator.list_requests(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(v1::ListRequestsResponse { requests }))
+    }
+
+    async fn wait_for_decision(
+        &self,
+        request: Request<v1::WaitForDecisionRequest>,
+    ) -> Result<Response<v1::WaitForDecisionResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        self.heard_of(&who);
+        let waited = self.coordinator.wait_for_decision(&who, &request);
+        // A caller that waits is no reason for a coordinator to stay: it asks the next one.
+        let found = match self.draining.run_until_cancelled(waited).await {
+            Some(found) => found?,
+            None => self.coordinator.get_request(&who, &request.team, &request.request_id).await?,
+        };
+        self.heard_of(&who);
+        Ok(Response::new(v1::WaitForDecisionResponse { request: Some(found) }))
+    }
+}

@@ -1,0 +1,104 @@
+//! `TeamService`.
+
+use teamwire_proto::v1::{self, team_service_server::TeamService};
+use tonic::{Request, Response, Status};
+
+use super::Services;
+
+#[tonic::async_trait]
+impl TeamService for Services {
+    async fn create_team(
+        &self,
+        request: Request<v1::CreateTeamRequest>,
+    ) -> Result<Response<v1::CreateTeamResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        Ok(Response::new(self.coordinator.create_team(&who, &request).await?))
+    }
+
+    async fn get_team(&self, request: Request<v1::GetTeamRequest>) -> Result<Response<v1::GetTeamResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let team = self.coordinator.get_team(&who, &request.team).await?;
+        self.heard_of(&who);
+        Ok(Response::new(v1::GetTeamResponse { team: Some(team) }))
+    }
+
+    async fn list_teams(
+        &self,
+        request: Request<v1::ListTeamsRequest>,
+    ) -> Result<Response<v1::ListTeamsResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        Ok(Response::new(self.coordinator.list_teams(&who, &request).await?))
+    }
+
+    async fn delete_team(
+        &self,
+        request: Request<v1::DeleteTeamRequest>,
+    ) -> Result<Response<v1::DeleteTeamResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        self.coordinator.delete_team(&who, &request.team).await?;
+        Ok(Response::new(v1::DeleteTeamResponse {}))
+    }
+
+    async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let reply = self.coordinator.invite(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(reply))
+    }
+
+    async fn create_observer(
+        &self,
+        request: Request<v1::CreateObserverRequest>,
+    ) -> Result<Response<v1::CreateObserverResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let reply = self.coordinator.create_observer(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(reply))
+    }
+
+    async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        Ok(Response::new(self.coordinator.join(&who, &request).await?))
+    }
+
+    async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        self.coordinator.leave(&who, &request).await?;
+        Ok(Response::new(v1::LeaveResponse {}))
+    }
+
+    async fn list_members(
+        &self,
+        request: Request<v1::ListMembersRequest>,
+    ) -> Result<Response<v1::ListMembersResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let members = self.coordinator.list_members(&who, &request.team).await?;
+        self.heard_of(&who);
+        Ok(Response::new(v1::ListMembersResponse { members }))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<v1::HeartbeatRequest>,
+    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        Ok(Response::new(self.coordinator.heartbeat(&who, &request).await?))
+    }
+
+    async fn force_stop(
+        &self,
+        request: Request<v1::ForceStopRequest>,
+    ) -> Result<Response<v1::ForceStopResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let member = self.coordinator.force_stop(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(v1::ForceStopResponse { member: Some(member) }))
+    }
+
+    async fn set_lead(&self, request: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
+        let (who, request) = self.open(request)?;
+        let team = self.coordinator.set_lead(&who, &request).await?;
+        self.heard_of(&who);
+        Ok(Response::new(v1::SetLeadResponse { team: Some(team) }))
+    }
+}
