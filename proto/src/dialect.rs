@@ -1,1 +1,295 @@
 //! The JSON forms of SendMessage.
+//!
+//! Two of them are in use, and [`read`] takes either:
+//! - the classic one, `{"type", "recipient", "content", "summary", "request_id", "approve"}`, where `content` is also the
+//!   reason of a shutdown, the plan, and the feedback on it;
+//! - the newer one, `{"to", "message", "summary"}`, where `message` is a text, or an object that is a protocol message:
+//!   `{"type", "request_id", "approve", "reason"}`. `"to": "*"` broadcasts.
+//!
+//! Both may carry `in_reply_to`, `attachments` and `idempotency_key`. A field that is null is a field that was not given.
+//!
+//! [`read`] decides what was meant and refuses what could be meant in two ways. Bounds, names and permissions are the
+//! coordinator's to check. [`write`](write()) gives the one form in which a delivered message is shown as JSON.
+
+mod fields;
+mod read;
+mod write;
+
+pub use read::read;
+pub use write::write;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::{
+        Reason,
+        v1::{self, message, send_request::Body},
+    };
+
+    fn body(json: Value) -> Body {
+        read(&json.to_string()).expect("a message").body.expect("a body")
+    }
+
+    /// Asserts that the JSON is refused with this reason, at this field, with a text that contains the hint.
+    fn refused(json: Value, reason: Reason, field: &str, hint: &str) {
+        let refusal = read(&json.to_string()).expect_err(&json.to_string());
+        assert_eq!((refusal.reason, refusal.field.as_deref()), (reason, Some(field)), "{json}: {refusal}");
+        assert!(refusal.message.contains(hint), "{json}: {refusal}");
+    }
+
+    #[test]
+    fn the_classic_dialect_writes_every_text_as_content() {
+        assert_eq!(
+            body(json!({"type": "message", "recipient": "task-manager", "content": "任务", "summary": "摘要"})),
+            Body::Message(v1::DirectMessage {
+                recipient: "task-manager".into(),
+                summary: "摘要".into(),
+                content: "任务".into()
+            })
+        );
+        assert_eq!(
+            body(json!({"type": "shutdown_request", "recipient": "a", "content": "done", "summary": "ignored"})),
+            Body::ShutdownRequest(v1::ShutdownRequest {
+                recipient: "a".into(),
+                reason: "done".into(),
+                deadline_seconds: 0
+            })
+        );
+        assert_eq!(
+            body(json!({"type": "shutdown_response", "request_id": "r", "approve": false, "content": "busy"})),
+            Body::ShutdownResponse(v1::ShutdownResponse {
+                request_id: "r".into(),
+                approve: Some(false),
+                reason: "busy".into()
+            })
+        );
+        assert_eq!(
+            body(json!({"type": "plan_approval_request", "content": "1. do", "summary": "s", "recipient": ""})),
+            Body::PlanApprovalRequest(v1::PlanApprovalRequest {
+                plan: "1. do".into(),
+                summary: "s".into(),
+                deadline_seconds: 0
+            })
+        );
+        assert_eq!(
+            body(json!({"type": "plan_approval_response", "request_id": "r", "recipient": "a", "approve": true})),
+            Body::PlanApprovalResponse(v1::PlanApprovalResponse {
+                recipient: "a".into(),
+                request_id: "r".into(),
+                approve: Some(true),
+                feedback: String::new()
+            })
+        );
+    }
+
+    #[test]
+    fn the_newer_dialect_means_the_same() {
+        assert_eq!(
+            body(json!({"to": "a", "message": "hi", "summary": "s"})),
+            body(json!({"type": "message", "recipient": "a", "content": "hi", "summary": "s"}))
+        );
+        assert_eq!(
+            body(json!({"to": "*", "message": "hi", "summary": "s"})),
+            body(json!({"type": "broadcast", "content": "hi", "summary": "s"}))
+        );
+        assert_eq!(
+            body(json!({"to": "a", "message": {"type": "shutdown_request", "reason": "done"}})),
+            body(json!({"type": "shutdown_request", "recipient": "a", "content": "done"}))
+        );
+        for to in [json!("team-lead"), json!("*"), Value::Null] {
+            assert_eq!(
+                body(json!({"to": to, "message": {"type": "shutdown_response", "requestId": "r", "approved": true}})),
+                body(json!({"type": "shutdown_response", "request_id": "r", "approve": true}))
+            );
+        }
+        assert_eq!(
+            body(json!({"to": "a", "message":
+                {"type": "plan_approval_response", "request_id": "r", "approve": false, "feedback": "no"}})),
+            body(json!({"type": "plan_approval_response", "recipient": "a", "request_id": "r", "approve": false,
+                "content": "no"}))
+        );
+    }
+
+    #[test]
+    fn text_that_looks_like_a_protocol_message_stays_text() {
+        let content = r#"{"type":"shutdown_response","request_id":"r","approve":true}"#;
+        let Body::Message(read) = body(json!({"to": "a", "message": content, "summary": "s"})) else {
+            panic!("a protocol message")
+        };
+        assert_eq!(read.content, content);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        refused(json!({}), Reason::InvalidType, "type", "shutdown_response");
+        refused(json!({"type": "massage"}), Reason::InvalidType, "type", "Use one of: message");
+        refused(json!({"type": "notice"}), Reason::InvalidType, "type", "Use one of");
+        refused(json!({"to": "a", "message": {}}), Reason::InvalidType, "message.type", "required");
+        refused(json!({"to": "a", "message": {"type": "broadcast"}}), Reason::InvalidType, "message.type", "string");
+        refused(json!({"type": "message", "content": "x"}), Reason::MissingRecipient, "recipient", "team-lead");
+        refused(json!({"message": "x"}), Reason::MissingRecipient, "to", "\"to\"");
+        refused(
+            json!({"to": "*", "message": {"type": "shutdown_request"}}),
+            Reason::MissingRecipient,
+            "to",
+            "one member",
+        );
+        refused(json!({"to": "a"}), Reason::MissingContent, "message", "required");
+        refused(json!({"type": "shutdown_response", "request_id": "r"}), Reason::ApproveMissing, "approve", "required");
+        refused(
+            json!({"message": {"type": "shutdown_response"}}),
+            Reason::ApproveMissing,
+            "message.approve",
+            "required",
+        );
+    }
+
+    #[test]
+    fn an_answer_is_true_or_false_and_nothing_else() {
+        for approve in [json!("true"), json!(1), json!("no"), json!([]), json!({})] {
+            let json = json!({"type": "shutdown_response", "request_id": "r", "approve": approve});
+            refused(json, Reason::ApproveMissing, "approve", "true or false");
+        }
+        let twice = json!({"message": {"type": "shutdown_response", "approve": true, "approved": false}});
+        refused(twice, Reason::ApproveMissing, "message.approved", "true or false");
+    }
+
+    #[test]
+    fn a_recipient_where_none_belongs_is_refused() {
+        for kind in ["broadcast", "shutdown_response", "plan_approval_request"] {
+            let json = json!({"type": kind, "recipient": "a", "approve": true});
+            refused(json, Reason::UnexpectedRecipient, "recipient", "Leave recipient out");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_field() {
+        let invalid = Reason::InvalidJson;
+        assert_eq!(read("{").expect_err("no JSON").reason, invalid);
+        assert_eq!(read(&"[".repeat(10_000)).expect_err("no JSON").reason, invalid);
+        refused(json!([]), invalid, "json", "an object");
+        refused(json!({"type": 5}), invalid, "type", "a string");
+        refused(json!({"type": "message", "recipient": ["a"]}), invalid, "recipient", "an array");
+        refused(json!({"type": "message", "to": "a"}), invalid, "to", "nearest is \"recipient\"");
+        refused(json!({"type": "message", "recipent": "a"}), invalid, "recipent", "nearest is \"recipient\"");
+        refused(json!({"type": "shutdown_response", "requestId": "r"}), invalid, "requestId", "\"request_id\"");
+        refused(json!({"to": "a", "message": "m", "content": "c"}), invalid, "content", "nearest is \"message\"");
+        refused(json!({"to": "a", "message": 1}), invalid, "message", "a number");
+        refused(json!({"type": "message", "recipient": "a", "approve": true}), invalid, "approve", "answers nothing");
+        refused(
+            json!({"type": "shutdown_request", "recipient": "a", "request_id": "r"}),
+            invalid,
+            "request_id",
+            "Leave",
+        );
+        let twice = json!({"to": "a", "message": {"type": "shutdown_request", "reason": "x", "content": "y"}});
+        refused(twice, invalid, "message.content", "Give one");
+        let sized = json!({"type": "broadcast", "attachments": [{"uri": "a:b"}, {"size_bytes": -1}]});
+        refused(sized, invalid, "attachments[1].size_bytes", "a whole number");
+    }
+
+    #[test]
+    fn a_notice_shows_its_kind_and_its_facts() {
+        let message = v1::Message {
+            sender: Some(v1::Sender { kind: 3, name: "coordinator".into() }),
+            body: Some(message::Body::Notice(v1::Notice {
+                kind: v1::NoticeKind::MemberExited.into(),
+                member: "a".into(),
+                text: "a has exited.".into(),
+                exit: Some(v1::ExitReport { code: Some(0), ..Default::default() }),
+                ..Default::default()
+            })),
+            sent_at: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
+            ..Default::default()
+        };
+        let json = write(&message);
+        assert_eq!(json["type"], "notice");
+        assert_eq!(json["content"], "a has exited.");
+        assert_eq!(json["notice"], json!({"kind": "member_exited", "member": "a", "exit": {"code": 0}}));
+        assert_eq!(json["sent_at"], "1970-01-01T00:00:00Z");
+    }
+
+    fn bodies() -> impl Strategy<Value = Body> {
+        let text = || "\\PC{0,20}";
+        let name = || "[a-z]{1,5}";
+        prop_oneof![
+            (name(), text(), text()).prop_map(|(recipient, summary, content)| {
+                Body::Message(v1::DirectMessage { recipient, summary, content })
+            }),
+            (text(), text()).prop_map(|(summary, content)| Body::Broadcast(v1::Broadcast { summary, content })),
+            (name(), text()).prop_map(|(recipient, reason)| {
+                Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, deadline_seconds: 0 })
+            }),
+            (text(), any::<bool>(), text()).prop_map(|(request_id, approve, reason)| {
+                Body::ShutdownResponse(v1::ShutdownResponse { request_id, approve: Some(approve), reason })
+            }),
+            (text(), text()).prop_map(|(plan, summary)| {
+                Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, deadline_seconds: 0 })
+            }),
+            (name(), text(), any::<bool>(), text()).prop_map(|(recipient, request_id, approve, feedback)| {
+                let approve = Some(approve);
+                Body::PlanApprovalResponse(v1::PlanApprovalResponse { recipient, request_id, approve, feedback })
+            }),
+        ]
+    }
+
+    /// What a coordinator delivers when it has accepted the request.
+    fn accepted(request: &v1::SendRequest) -> v1::Message {
+        let body = request.body.clone().map(|body| match body {
+            Body::Message(body) => message::Body::Message(body),
+            Body::Broadcast(body) => message::Body::Broadcast(body),
+            Body::ShutdownRequest(body) => message::Body::ShutdownRequest(body),
+            Body::ShutdownResponse(body) => message::Body::ShutdownResponse(body),
+            Body::PlanApprovalRequest(body) => message::Body::PlanApprovalRequest(body),
+            Body::PlanApprovalResponse(body) => message::Body::PlanApprovalResponse(body),
+        });
+        v1::Message {
+            id: "m".into(),
+            team: "t".into(),
+            in_reply_to: request.in_reply_to.clone(),
+            attachments: request.attachments.clone(),
+            body,
+            ..Default::default()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_with_a_field_and_a_text(json in prop_oneof![
+            "\\PC*",
+            r#"\{("(type|to|message|approve|request_id|content)":("[a-z_*]*"|true|null|1|\{\}|\[\]),?){0,4}\}"#,
+        ]) {
+            if let Err(refusal) = read(&json) {
+                prop_assert!(refusal.field.is_some() && !refusal.message.is_empty());
+            }
+        }
+
+        #[test]
+        fn what_was_accepted_is_written_as_it_was_read(
+            body in bodies(),
+            in_reply_to in "[a-z0-9-]{0,8}",
+            attachments in proptest::collection::vec(("[a-z:/]{1,9}", "[a-z/]{0,9}", any::<u64>(), "[0-9a-f]{0,9}"), 0..3),
+        ) {
+            let attachments = attachments.into_iter().map(|(uri, media_type, size_bytes, sha256)| {
+                v1::Attachment { uri, media_type, size_bytes, sha256 }
+            });
+            let sent = v1::SendRequest {
+                in_reply_to,
+                attachments: attachments.collect(),
+                body: Some(body),
+                ..Default::default()
+            };
+            let Value::Object(mut written) = write(&accepted(&sent)) else { panic!("no object") };
+            // What a sender writes is a part of what is delivered; `to` is the newer word for `recipient`.
+            let to = written.remove("to").filter(|to| to != "*");
+            let mut classic = Map::from_iter(to.map(|to| ("recipient".to_owned(), to)));
+            for key in ["type", "summary", "content", "request_id", "approve", "in_reply_to", "attachments"] {
+                classic.extend(written.remove(key).map(|value| (key.to_owned(), value)));
+            }
+            prop_assert_eq!(read(&Value::Object(classic).to_string()), Ok(sent));
+        }
+    }
+}

@@ -1,1 +1,55 @@
+//! The Rust client of teamwire: send, subscribe, answer, and run a process as a member of a team.
+//!
+//! ```no_run
+//! use teamwire_client::{Client, Event, Identity, SubscribeOptions, message};
+//! use teamwire_client::v1::message::Body;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), teamwire_client::Error> {
+//!     let client = Client::from_identity(&Identity::from_env())?;
+//!     client.send(message::direct("team-lead", "Worker is up", "I take jobs now.")).await?;
+//!
+//!     let mut inbox = client.subscribe(SubscribeOptions::default());
+//!     while let Some(event) = inbox.next().await {
+//!         match event? {
+//!             Event::Delivery(delivery) => {
+//!                 match &delivery.message.body {
+//!                     Some(Body::Message(text)) => println!("{}", text.content),
+//!                     Some(Body::ShutdownRequest(_)) => {
+//!                         client.approve_shutdown(&delivery.message.request_id).await?;
+//!                     }
+//!                     _ => {}
+//!                 }
+//!                 delivery.ack();
+//!             }
+//!             Event::ShutdownApproved { .. } => println!("goodbye"),
+//!             Event::Closed(closed) => eprintln!("no longer a member: {closed}"),
+//!             _ => {}
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`Client`]: every call of the protocol, tried again with the same idempotency key until its outcome is known.
+//! - [`Subscription`]: one's own inbox as it fills, through reconnects, each message once, with acknowledgements.
+//! - [`message`]: the six kinds of messages; on [`Client`] the answers and what waits for them.
+//! - [`HistoryFollower`]: the history as it is written.
+//! - [`Identity`]: where the coordinator is and who we are, out of the environment.
 
+mod answer;
+mod client;
+mod config;
+mod error;
+mod history;
+pub mod message;
+mod retry;
+mod subscription;
+
+pub use client::Client;
+pub use config::{ADDRESS_DEFAULT, ADDRESS_VARIABLE, CREDENTIAL_VARIABLE, Identity, MEMBER_VARIABLE, TEAM_VARIABLE};
+pub use error::Error;
+pub use history::HistoryFollower;
+pub use retry::Retry;
+pub use subscription::{Acks, Closed, Delivery, Event, SubscribeOptions, Subscription};
+pub use teamwire_proto::{Reason, Refusal, dialect, render, v1};

@@ -1,0 +1,78 @@
+//! Requests and their answers, each in one call.
+
+use std::time::Duration;
+
+use teamwire_proto::{Reason, Refusal, v1};
+use tokio::time::Instant;
+
+use crate::{Client, Error, message};
+
+/// How long one call waits for a decision: the coordinator's own bound.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+impl Client {
+    /// Approves the shutdown that the caller was asked for. Its process is about to be ended when this returns.
+    pub async fn approve_shutdown(&self, request_id: &str) -> Result<v1::SendResponse, Error> {
+        self.send(message::shutdown_response(request_id, true, "")).await
+    }
+
+    /// Refuses the shutdown that the caller was asked for.
+    pub async fn reject_shutdown(&self, request_id: &str, reason: &str) -> Result<v1::SendResponse, Error> {
+        self.send(message::shutdown_response(request_id, false, reason)).await
+    }
+
+    /// Asks the lead to approve a plan, and returns the request's id.
+    pub async fn submit_plan(&self, plan: &str, summary: &str) -> Result<String, Error> {
+        Ok(self.send(message::plan_approval_request(plan, summary)).await?.request_id)
+    }
+
+    /// Answers the plan of a member.
+    pub async fn answer_plan(
+        &self,
+        author: &str,
+        request_id: &str,
+        approve: bool,
+        feedback: &str,
+    ) -> Result<v1::SendResponse, Error> {
+        self.send(message::plan_approval_response(author, request_id, approve, feedback)).await
+    }
+
+    /// Answers a request of either kind, which it looks up first.
+    pub async fn answer(&self, request_id: &str, approve: bool, text: &str) -> Result<v1::SendResponse, Error> {
+        let request = v1::GetRequestRequest { team: String::new(), request_id: request_id.to_owned() };
+        let request = self.get_request(request).await?.request.unwrap_or_default();
+        match request.kind() {
+            v1::RequestKind::PlanApproval => self.answer_plan(&request.member, request_id, approve, text).await,
+            _ => self.send(message::shutdown_response(request_id, approve, text)).await,
+        }
+    }
+
+    /// Asks a member to end, and returns the request's id. Where a request is pending already, returns that one's id.
+    pub async fn request_shutdown(&self, member: &str, reason: &str) -> Result<String, Error> {
+        match self.send(message::shutdown_request(member, reason)).await {
+            Err(Error::Refused(refusal)) if refusal.reason == Reason::ShutdownPending => {
+                refusal.metadata.get("request_id").cloned().ok_or(Error::Refused(refusal))
+            }
+            other => Ok(other?.request_id),
+        }
+    }
+
+    /// Waits until a request is decided. When the time is over, returns it as it is: still pending.
+    pub async fn wait_decision(&self, request_id: &str, patience: Duration) -> Result<v1::Request, Error> {
+        let began = Instant::now();
+        loop {
+            let wait = patience.saturating_sub(began.elapsed()).min(WAIT_MAX);
+            let asked = v1::WaitForDecisionRequest {
+                team: String::new(),
+                request_id: request_id.to_owned(),
+                timeout: prost_types::Duration::try_from(wait).ok(),
+            };
+            let request = self.wait_for_decision(asked).await?.request.ok_or_else(|| {
+                Refusal::new(Reason::Internal, "The coordinator answered without the request. Report this as a fault.")
+            })?;
+            if request.state() != v1::RequestState::Pending || began.elapsed() >= patience {
+                return Ok(request);
+            }
+        }
+    }
+}

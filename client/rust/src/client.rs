@@ -1,0 +1,358 @@
+//! A connection to a coordinator, and its calls.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use teamwire_proto::{
+    Reason, SESSION_METADATA_KEY,
+    v1::{
+        self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
+        request_service_client::RequestServiceClient, team_service_client::TeamServiceClient,
+    },
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use tonic::{
+    Request, Response, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::{Channel, Endpoint},
+};
+use uuid::Uuid;
+
+use crate::{
+    Error, Retry,
+    retry::{Effect, Failure},
+};
+
+/// How long one attempt of a call may take.
+const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The largest reply that is read: 1,000 messages of 64 KiB each, and room. A larger one is an error.
+const REPLY_BYTES_MAX: usize = 80 << 20;
+
+/// A connection to a coordinator. Cheap to clone; clones share the connection and the session.
+///
+/// It connects when it is first used, and again whenever it must. Calls are tried again as [`Retry`] says.
+#[derive(Clone)]
+pub struct Client {
+    address: Arc<str>,
+    channel: Channel,
+    authorization: Option<MetadataValue<Ascii>>,
+    team: String,
+    retry: Retry,
+    /// The session that calls belong to; kept up by the subscription, shared by the clones.
+    session: Arc<watch::Sender<Session>>,
+}
+
+/// The session that a client's calls belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// Its id. Empty: there never was one.
+    pub(crate) id: String,
+    /// True while the subscription opens another one, which ends this.
+    pub(crate) is_reopening: bool,
+}
+
+/// What a call is and how it may be repeated.
+pub(crate) struct Call {
+    name: &'static str,
+    effect: Effect,
+    idempotency_key: String,
+    attempt_deadline: Duration,
+}
+
+impl Call {
+    pub(crate) fn new(name: &'static str, effect: Effect) -> Self {
+        Self { name, effect, idempotency_key: String::new(), attempt_deadline: ATTEMPT_DEADLINE }
+    }
+}
+
+impl Client {
+    /// Makes a client of the coordinator at `http://HOST:PORT`. Nothing is sent yet.
+    pub fn connect(address: &str) -> Result<Self, Error> {
+        let malformed = |detail: &str| Error::Address { address: address.to_owned(), detail: detail.to_owned() };
+        let full = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
+        let endpoint = Endpoint::from_shared(full.clone()).map_err(|error| malformed(&error.to_string()))?;
+        match endpoint.uri().scheme_str() {
+            Some("http") if endpoint.uri().authority().is_some() => {}
+            Some("http") => return Err(malformed("it names no host")),
+            _ => return Err(malformed("only http is spoken")),
+        }
+        // The keepalive finds a coordinator that has vanished within 30 s, also between two frames of a quiet stream.
+        let channel = endpoint
+            .connect_timeout(Duration::from_secs(5))
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(10))
+            .keep_alive_while_idle(true)
+            .connect_lazy();
+        Ok(Self {
+            address: full.into(),
+            channel,
+            authorization: None,
+            team: String::new(),
+            retry: Retry::default(),
+            session: Arc::default(),
+        })
+    }
+
+    /// Makes a client out of an [`Identity`](crate::Identity).
+    pub fn from_identity(identity: &crate::Identity) -> Result<Self, Error> {
+        let mut client = Self::connect(&identity.address)?;
+        if let Some(credential) = &identity.credential {
+            client = client.with_credential(credential)?;
+        }
+        Ok(client.with_team(identity.team.clone().unwrap_or_default()))
+    }
+
+    /// Returns a client on the same connection that presents this credential, outside of any session.
+    pub fn with_credential(&self, credential: &str) -> Result<Self, Error> {
+        let mut authorization: MetadataValue<Ascii> =
+            format!("Bearer {credential}").parse().map_err(|_| Error::Credential)?;
+        authorization.set_sensitive(true);
+        Ok(Self { authorization: Some(authorization), session: Arc::default(), ..self.clone() })
+    }
+
+    /// Names the team in every request that leaves it open. An operator must; for anybody else the credential does.
+    pub fn with_team(mut self, team: impl Into<String>) -> Self {
+        self.team = team.into();
+        self
+    }
+
+    /// Changes how persistent the client is.
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Returns the coordinator's address.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Sends one message of any kind, under the idempotency key that it has or a new one.
+    pub async fn send(&self, request: impl Into<v1::SendRequest>) -> Result<v1::SendResponse, Error> {
+        let mut request = request.into();
+        self.fill(&mut request.team);
+        if request.idempotency_key.is_empty() {
+            // This version sorts by time, which is the cheapest for a coordinator to keep.
+            request.idempotency_key = Uuid::now_v7().to_string();
+        }
+        let call = Call { idempotency_key: request.idempotency_key.clone(), ..Call::new("Send", Effect::Repeatable) };
+        self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await
+    }
+
+    /// Creates a team, whose lead the caller becomes. The reply carries the lead's credential.
+    pub async fn create_team(&self, mut request: v1::CreateTeamRequest) -> Result<v1::CreateTeamResponse, Error> {
+        let key = unguessable(&mut request.idempotency_key);
+        let call = Call { idempotency_key: key, ..Call::new("CreateTeam", Effect::Repeatable) };
+        self.call(call, request, |channel, request| async move { teams(channel).create_team(request).await }).await
+    }
+
+    /// Begins a life of a member's name, by a join token or by the member's own credential. The reply carries the
+    /// credential of this life.
+    pub async fn join(&self, mut request: v1::JoinRequest) -> Result<v1::JoinResponse, Error> {
+        let key = unguessable(&mut request.idempotency_key);
+        let call = Call { idempotency_key: key, ..Call::new("Join", Effect::Repeatable) };
+        self.call(call, request, |channel, request| async move { teams(channel).join(request).await }).await
+    }
+
+    /// Returns a request as soon as it is decided, or as it is when the time, 60 s at most, is over.
+    ///
+    /// [`Client::wait_decision`] waits longer.
+    pub async fn wait_for_decision(
+        &self,
+        mut request: v1::WaitForDecisionRequest,
+    ) -> Result<v1::WaitForDecisionResponse, Error> {
+        self.fill(&mut request.team);
+        let asked = request.timeout.and_then(|timeout| Duration::try_from(timeout).ok());
+        let waits = asked.unwrap_or(Duration::from_secs(30)).min(Duration::from_secs(60));
+        let call = Call { attempt_deadline: waits + ATTEMPT_DEADLINE, ..Call::new("WaitForDecision", Effect::Read) };
+        self.call(call, request, |channel, request| async move { requests(channel).wait_for_decision(request).await })
+            .await
+    }
+
+    /// Makes one call, as often as its effect and the client's patience allow.
+    pub(crate) async fn call<Q, A, F>(
+        &self,
+        call: Call,
+        message: Q,
+        attempt: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let began = Instant::now();
+        let mut delays = self.retry.delays();
+        let mut may_have_changed = false;
+        loop {
+            let session = self.session.borrow().clone();
+            let mut request = self.request(message.clone(), &session);
+            request.set_timeout(call.attempt_deadline);
+            // The deadline in the request bounds the headers of the reply only.
+            let status = match timeout(call.attempt_deadline, attempt(self.channel.clone(), request)).await {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded(format!("no answer within {:?}", call.attempt_deadline)),
+            };
+            let failure = Failure::of(&status);
+            may_have_changed |= failure.may_have_changed(call.effect);
+            if is_superseded(&failure) && self.has_new_session(&session, call.attempt_deadline).await {
+                continue;
+            }
+            let delay = delays.next().max(failure.asks_to_wait());
+            let left = self.retry.total.saturating_sub(began.elapsed());
+            if delay >= left || !failure.is_retried(call.effect, &self.retry) {
+                return Err(self.error(call, failure, may_have_changed, status));
+            }
+            tracing::debug!(call = call.name, code = ?status.code(), message = status.message(), ?delay, "trying again");
+            sleep(delay).await;
+        }
+    }
+
+    /// Dresses a request with the credential and the session.
+    pub(crate) fn request<Q>(&self, message: Q, session: &Session) -> Request<Q> {
+        let mut request = Request::new(message);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        if let Ok(id) = session.id.parse()
+            && !session.id.is_empty()
+        {
+            request.metadata_mut().insert(SESSION_METADATA_KEY, id);
+        }
+        request
+    }
+
+    /// Returns whether the session that a refused call was made in has been replaced by one of our own.
+    ///
+    /// A subscription that reconnects ends its own earlier session; a call that was under way then is refused although
+    /// nobody else has taken over.
+    async fn has_new_session(&self, refused: &Session, patience: Duration) -> bool {
+        let mut sessions = self.session.subscribe();
+        let settled = timeout(patience, sessions.wait_for(|now| now.id != refused.id || !now.is_reopening)).await;
+        matches!(settled, Ok(Ok(now)) if now.id != refused.id)
+    }
+
+    pub(crate) fn error(&self, call: Call, failure: Failure, may_have_changed: bool, status: Status) -> Error {
+        let address = self.address.to_string();
+        let detail = status.message().to_owned();
+        match failure {
+            Failure::Refused(refusal) | Failure::NotNow { refusal, is_outcome_known: true } => Error::Refused(refusal),
+            Failure::Unexpected => Error::Unexpected { address, status: Box::new(status) },
+            _ if may_have_changed => {
+                Error::OutcomeUnknown { call: call.name, idempotency_key: call.idempotency_key, detail }
+            }
+            Failure::NotNow { refusal, .. } => Error::Refused(refusal),
+            Failure::NotSent | Failure::Broken => Error::Unreachable { address, detail },
+        }
+    }
+
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.retry
+    }
+
+    pub(crate) fn session(&self) -> &Arc<watch::Sender<Session>> {
+        &self.session
+    }
+
+    pub(crate) fn fill(&self, team: &mut String) {
+        if team.is_empty() {
+            team.clone_from(&self.team);
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("address", &self.address).field("team", &self.team).finish_non_exhaustive()
+    }
+}
+
+fn is_superseded(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused(refusal) if refusal.reason == Reason::SessionSuperseded)
+}
+
+/// Makes sure of a key that nobody can guess: who repeats the call with it is given the credential.
+fn unguessable(key: &mut String) -> String {
+    if key.is_empty() {
+        *key = Uuid::new_v4().to_string();
+    }
+    key.clone()
+}
+
+pub(crate) fn messages(channel: Channel) -> MessageServiceClient<Channel> {
+    MessageServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+pub(crate) fn history(channel: Channel) -> HistoryServiceClient<Channel> {
+    HistoryServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+fn teams(channel: Channel) -> TeamServiceClient<Channel> {
+    TeamServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+fn requests(channel: Channel) -> RequestServiceClient<Channel> {
+    RequestServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+/// Writes the calls that do nothing but pass on: the service, the RPC's name as a method and as in the protocol, the
+/// request with the field that names the team, the response, and what it changes.
+macro_rules! calls {
+    ($($(#[$doc:meta])* $service:ident.$method:ident = $name:ident($request:ident $(.$team:ident)?) -> $response:ident, $effect:ident;)*) => {
+        impl Client {
+            $(
+                $(#[$doc])*
+                #[allow(unused_mut)]
+                pub async fn $method(&self, mut request: v1::$request) -> Result<v1::$response, Error> {
+                    $(self.fill(&mut request.$team);)?
+                    let call = Call::new(stringify!($name), Effect::$effect);
+                    self.call(call, request, |channel, request| async move { $service(channel).$method(request).await })
+                        .await
+                }
+            )*
+        }
+    };
+}
+
+calls! {
+    /// Marks messages as processed. A [`Subscription`](crate::Subscription) does it for what it has delivered.
+    messages.ack = Ack(AckRequest) -> AckResponse, Repeatable;
+    /// Returns a message with its receipts.
+    messages.get_message = GetMessage(GetMessageRequest.team) -> GetMessageResponse, Read;
+    /// Lists the unprocessed messages of the caller's own inbox without opening a session.
+    messages.list_inbox = ListInbox(ListInboxRequest) -> ListInboxResponse, Read;
+    /// Returns one team.
+    teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse, Read;
+    /// Lists the teams that the caller may see.
+    teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse, Read;
+    /// Deletes a team with everything that belongs to it. Not repeated while its outcome is unknown.
+    teams.delete_team = DeleteTeam(DeleteTeamRequest.team) -> DeleteTeamResponse, Once;
+    /// Mints a join token. A repeated attempt may leave a second token behind, which expires unused.
+    teams.invite = Invite(InviteRequest.team) -> InviteResponse, Repeatable;
+    /// Mints an observer's credential. A repeated attempt may leave a second one behind, which expires unused.
+    teams.create_observer = CreateObserver(CreateObserverRequest.team) -> CreateObserverResponse, Repeatable;
+    /// Ends the caller's own life, and says how its process ended.
+    teams.leave = Leave(LeaveRequest) -> LeaveResponse, Repeatable;
+    /// Lists the members of a team.
+    teams.list_members = ListMembers(ListMembersRequest.team) -> ListMembersResponse, Read;
+    /// Renews the caller's lease and says whether it is at work.
+    teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse, Repeatable;
+    /// Stops a member at once.
+    teams.force_stop = ForceStop(ForceStopRequest.team) -> ForceStopResponse, Repeatable;
+    /// Makes another member the lead. Not repeated while its outcome is unknown.
+    teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse, Once;
+    /// Returns one request.
+    requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse, Read;
+    /// Lists requests, the newest first.
+    requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse, Read;
+    /// Lists a part of the history.
+    history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse, Read;
+}

@@ -1,0 +1,171 @@
+//! Keeps a session open: reads it, reconnects, and gives up when it must.
+
+use std::{sync::Arc, time::Duration};
+
+use teamwire_proto::{
+    Reason,
+    v1::{self, stream_response::Frame},
+};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Status;
+
+use super::{Acks, Closed, Delivery, Event, inbox::Inbox};
+use crate::{
+    Client, Error,
+    client::{Call, Session, messages},
+    retry::{Effect, Failure},
+};
+
+/// How long a session may take to open.
+const OPEN_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How many heartbeats may be missed before the stream is taken for dead.
+const HEARTBEATS_MISSED_MAX: u32 = 3;
+
+/// How long a session must have held for its loss to be no sign of a coordinator in trouble.
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
+
+/// How a session has ended.
+enum Ending {
+    /// For good.
+    ForGood(Result<Event, Error>),
+    /// The coordinator goes away in order: another one can be had at once.
+    Drained,
+    /// By a fault.
+    Lost(String),
+}
+
+pub(super) struct Reader {
+    pub(super) client: Client,
+    pub(super) request: v1::StreamRequest,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) acks: Acks,
+}
+
+impl Reader {
+    /// Reads sessions one after the other, until one ends for good.
+    pub(super) async fn run(self) {
+        let mut delays = self.client.retry().delays();
+        loop {
+            let began = Instant::now();
+            let ending = self.session().await;
+            if began.elapsed() >= SETTLED_AFTER {
+                delays.reset();
+            }
+            let detail = match ending {
+                Ending::ForGood(end) => {
+                    self.client.session().send_modify(|session| session.is_reopening = false);
+                    self.close_acks(&end);
+                    self.inbox.end(end);
+                    return;
+                }
+                Ending::Drained => {
+                    delays.reset();
+                    "the coordinator is going away".to_owned()
+                }
+                Ending::Lost(detail) => detail,
+            };
+            self.client.session().send_modify(|session| session.is_reopening = true);
+            self.inbox.lost(detail);
+            sleep(delays.next()).await;
+        }
+    }
+
+    /// Opens one session and reads it to its end.
+    async fn session(&self) -> Ending {
+        // Without a session's id: the earlier one is about to be ended by this one.
+        let request = self.client.request(self.request.clone(), &Session::default());
+        let mut client = messages(self.client.channel());
+        let mut stream = match timeout(OPEN_DEADLINE, client.stream(request)).await {
+            Ok(Ok(response)) => response.into_inner(),
+            Ok(Err(status)) => return self.ending(status),
+            Err(_) => return Ending::Lost(format!("no session within {OPEN_DEADLINE:?}")),
+        };
+        let mut silence_max = OPEN_DEADLINE;
+        loop {
+            let frame = match timeout(silence_max, stream.message()).await {
+                Ok(Ok(Some(response))) => response.frame,
+                Ok(Ok(None)) => return Ending::Lost("the stream ended without a reason".to_owned()),
+                Ok(Err(status)) => return self.ending(status),
+                Err(_) => return Ending::Lost(format!("nothing heard for {silence_max:?}")),
+            };
+            match frame {
+                Some(Frame::Opened(opened)) => {
+                    let interval = Duration::from_millis(opened.heartbeat_interval_ms.into());
+                    silence_max = (interval * HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
+                    self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
+                    self.inbox.opened(opened);
+                }
+                Some(Frame::Delivery(delivery)) => self.deliver(delivery).await,
+                Some(Frame::Closing(closing)) => return closed(closing),
+                // A kind of frame that came after this version is none of its business.
+                Some(Frame::Heartbeat(_)) | None => {}
+            }
+        }
+    }
+
+    async fn deliver(&self, delivery: v1::Delivery) {
+        let v1::Delivery { sequence, delivery_count, message: Some(message) } = delivery else { return };
+        if self.acks.is_new(&message.id) {
+            let acks = self.acks.clone();
+            self.inbox.put(Delivery { message, sequence, delivery_count, acks }).await;
+        }
+    }
+
+    /// Reads how a stream ended out of its status.
+    fn ending(&self, status: Status) -> Ending {
+        let failure = Failure::of(&status);
+        if let Failure::Refused(refusal) = &failure {
+            match refusal.reason {
+                Reason::SessionSuperseded => return Ending::ForGood(Ok(Event::Closed(Closed::Superseded))),
+                Reason::MemberStopped => return Ending::ForGood(Ok(Event::Closed(Closed::MemberStopped))),
+                Reason::TeamNotFound => return Ending::ForGood(Ok(Event::Closed(Closed::TeamDeleted))),
+                // A fault of one coordinator is not the end of the team.
+                Reason::Internal => return Ending::Lost(refusal.message.clone()),
+                _ => {}
+            }
+        }
+        match failure {
+            Failure::NotNow { refusal, .. } if refusal.reason == Reason::Draining => Ending::Drained,
+            Failure::NotNow { refusal, .. } => Ending::Lost(refusal.message),
+            Failure::NotSent | Failure::Broken => Ending::Lost(status.message().to_owned()),
+            Failure::Refused(_) => Ending::ForGood(Err(self.error(failure, status))),
+            Failure::Unexpected if is_final(&status) => Ending::ForGood(Err(self.error(failure, status))),
+            Failure::Unexpected => Ending::Lost(status.message().to_owned()),
+        }
+    }
+
+    fn error(&self, failure: Failure, status: Status) -> Error {
+        self.client.error(Call::new("Stream", Effect::Read), failure, false, status)
+    }
+
+    fn close_acks(&self, end: &Result<Event, Error>) {
+        match end {
+            // A member that is stopping may still prove what it has processed.
+            Ok(Event::ShutdownApproved { .. }) => {}
+            Ok(Event::Closed(closed)) => self.acks.close(closed.clone()),
+            Ok(_) => {}
+            Err(error) => self.acks.close(Closed::Refused(error.to_string())),
+        }
+    }
+}
+
+fn closed(closing: v1::SessionClosing) -> Ending {
+    match closing.reason() {
+        v1::CloseReason::ShutdownApproved => {
+            Ending::ForGood(Ok(Event::ShutdownApproved { request_id: closing.request_id }))
+        }
+        v1::CloseReason::Superseded => Ending::ForGood(Ok(Event::Closed(Closed::Superseded))),
+        v1::CloseReason::TeamDeleted => Ending::ForGood(Ok(Event::Closed(Closed::TeamDeleted))),
+        v1::CloseReason::MemberStopped => Ending::ForGood(Ok(Event::Closed(Closed::MemberStopped))),
+        v1::CloseReason::Draining => Ending::Drained,
+        v1::CloseReason::Unspecified => Ending::Lost(closing.detail),
+    }
+}
+
+/// Returns whether an answer without a reason would be the same the next time: it comes from something that is no
+/// coordinator, or from a proxy that does not let us through.
+fn is_final(status: &Status) -> bool {
+    use tonic::Code::{InvalidArgument, NotFound, PermissionDenied, Unauthenticated, Unimplemented};
+    matches!(status.code(), InvalidArgument | NotFound | PermissionDenied | Unauthenticated | Unimplemented)
+}

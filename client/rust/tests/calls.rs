@@ -1,0 +1,92 @@
+//! How calls are tried again, against a stand-in for a coordinator.
+
+mod coordinator;
+
+use std::time::Duration;
+
+use coordinator::{Coordinator, MEMBER};
+use teamwire_client::{Client, Error, Reason, Refusal, Retry, SubscribeOptions, message, v1};
+use tokio::net::TcpListener;
+use tonic::Status;
+
+#[tokio::test]
+async fn a_send_of_unknown_outcome_is_repeated_under_the_same_key() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| {
+        state.fail_sends.extend([
+            Status::unknown("h2"),
+            Status::cancelled("proxy"),
+            Refusal::new(Reason::StoreUnavailable, "later").retry_after(Duration::from_millis(5)).into(),
+        ]);
+    });
+    coordinator.client().send(message::direct("lead", "s", "c")).await.expect("sent");
+    let keys = coordinator.with(|state| state.sends.iter().map(|(r, _)| r.idempotency_key.clone()).collect::<Vec<_>>());
+    assert_eq!(keys.len(), 4);
+    assert!(!keys[0].is_empty() && keys.iter().all(|key| *key == keys[0]));
+}
+
+#[tokio::test]
+async fn a_refusal_is_final_and_carries_its_reason() {
+    let coordinator = Coordinator::start().await;
+    let refusal = Refusal::new(Reason::AgentNotFound, "There is no \"bo\".").field("recipient");
+    coordinator.with(|state| state.fail_sends.push_back(refusal.clone().into()));
+    match coordinator.client().send(message::direct("bo", "s", "c")).await {
+        Err(Error::Refused(refused)) => assert_eq!(refused, refusal),
+        other => panic!("not refused: {other:?}"),
+    }
+    assert_eq!(coordinator.with(|state| state.sends.len()), 1);
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_reported_as_unknown_with_its_key() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| state.fail_sends.push_back(Status::unavailable("cut")));
+    let error = coordinator.client().with_retry(Retry::none()).send(message::direct("lead", "s", "c")).await;
+    let error = error.expect_err("cut");
+    assert!(
+        matches!(&error, Error::OutcomeUnknown { call: "Send", idempotency_key, .. } if idempotency_key.len() == 36)
+    );
+    assert!(error.is_retryable());
+    let deleted = coordinator.client().delete_team(v1::DeleteTeamRequest::default()).await.expect_err("cut");
+    assert!(matches!(&deleted, Error::OutcomeUnknown { idempotency_key, .. } if idempotency_key.is_empty()));
+    assert!(!deleted.is_retryable());
+}
+
+#[tokio::test]
+async fn nobody_there_is_unreachable_and_not_unknown() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let client = Client::connect(&address.to_string()).expect("an address").with_retry(Retry::none());
+    let error = client.send(message::direct("lead", "s", "c")).await.expect_err("nobody");
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_used_says_so() {
+    for address in ["https://example.com", "ftp://x", "http://", "a b"] {
+        assert!(matches!(Client::connect(address), Err(Error::Address { .. })), "{address}");
+    }
+    let client = Client::connect("localhost:7420").expect("an address");
+    assert_eq!(client.address(), "http://localhost:7420");
+    assert!(matches!(client.with_credential("a\nb"), Err(Error::Credential)));
+    assert!(!format!("{:?}", client.with_credential(MEMBER)).contains("0123456789abcdef"));
+}
+
+#[tokio::test]
+async fn a_send_refused_for_a_session_of_our_own_is_made_again_in_the_new_one() {
+    let coordinator = Coordinator::start().await;
+    let client = coordinator.client();
+    let _subscription = client.subscribe(SubscribeOptions::default());
+    coordinator.until("a session", |state| (state.opened.len() == 1).then_some(())).await;
+    // The answer comes while the stream is cut and another session opens.
+    let superseded = Status::from(Refusal::new(Reason::SessionSuperseded, "superseded"));
+    coordinator.with(|state| state.fail_streams.push_back(Status::unavailable("once more")));
+    coordinator.cut(Some(Status::unknown("cut"))).await;
+    coordinator.with(|state| state.fail_sends.push_back(superseded));
+    // The cut has to arrive first; until then the refusal would rightly be final.
+    coordinator.until("the cut", |state| state.fail_streams.is_empty().then_some(())).await;
+    client.send(message::direct("lead", "s", "c")).await.expect("sent in the new session");
+    let sessions = coordinator.with(|state| state.sends.iter().map(|(_, s)| s.clone()).collect::<Vec<_>>());
+    assert_eq!(sessions.last().map(String::as_str), Some("session-2"), "{sessions:?}");
+}

@@ -1,0 +1,174 @@
+//! Subscriptions through reconnects, against a stand-in for a coordinator.
+
+mod coordinator;
+
+use coordinator::Coordinator;
+use teamwire_client::{
+    Closed, Delivery, Error, Event, Reason, Refusal, SubscribeOptions, Subscription,
+    v1::{self, CloseReason, message::Body},
+};
+use tonic::Status;
+
+/// Returns the next message; sessions may come and go before it.
+async fn next(subscription: &mut Subscription) -> Box<Delivery> {
+    loop {
+        match subscription.next().await {
+            Some(Ok(Event::Delivery(delivery))) => return delivery,
+            Some(Ok(Event::Opened(_) | Event::Lost { .. })) => {}
+            other => panic!("no message: {other:?}"),
+        }
+    }
+}
+
+/// Returns how the subscription ends.
+async fn end(subscription: &mut Subscription) -> Result<Event, Error> {
+    loop {
+        match subscription.next().await {
+            Some(Ok(Event::Opened(_) | Event::Lost { .. })) => {}
+            Some(end) => {
+                assert!(subscription.next().await.is_none(), "something after the end");
+                return end;
+            }
+            None => panic!("no end"),
+        }
+    }
+}
+
+fn text(delivery: &Delivery) -> &str {
+    match &delivery.message.body {
+        Some(Body::Message(v1::DirectMessage { content, .. })) => content,
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_message_in_hand_does_not_come_again_after_a_reconnect() {
+    let coordinator = Coordinator::start().await;
+    let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
+    coordinator.put_text("one").await;
+    let one = next(&mut subscription).await;
+    for status in [Some(Status::unknown("cut")), None, Some(Refusal::new(Reason::SlowConsumer, "slow").into())] {
+        coordinator.cut(status).await;
+    }
+    coordinator.until("another session", |state| (state.opened.len() > 1).then_some(())).await;
+    coordinator.put_text("two").await;
+    assert_eq!(text(&*next(&mut subscription).await), "two");
+    one.ack();
+    subscription.flush_acks().await.expect("acknowledged");
+    let instances = coordinator.with(|state| state.opened.iter().map(|o| o.instance_id.clone()).collect::<Vec<_>>());
+    assert!(instances.iter().all(|instance| !instance.is_empty() && *instance == instances[0]));
+}
+
+#[tokio::test]
+async fn a_lost_acknowledgement_is_made_again_in_the_new_session() {
+    let coordinator = Coordinator::start().await;
+    let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
+    let id = coordinator.put_text("one").await;
+    let one = next(&mut subscription).await;
+    coordinator.with(|state| {
+        state.fail_acks.extend([Status::unknown("cut"), Refusal::new(Reason::Internal, "a fault").into()]);
+        state.fail_streams.push_back(Status::unavailable("not yet"));
+    });
+    coordinator.cut(Some(Status::unknown("cut"))).await;
+    coordinator.until("the cut", |state| state.fail_streams.is_empty().then_some(())).await;
+    one.ack();
+    coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
+    subscription.flush_acks().await.expect("acknowledged");
+    let last = coordinator.with(|state| state.acked.last().cloned());
+    assert_eq!(last, Some((id, "session-2".to_owned())));
+}
+
+#[tokio::test]
+async fn an_acknowledged_message_that_comes_again_is_acknowledged_again_and_not_shown() {
+    let coordinator = Coordinator::start().await;
+    let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
+    let id = coordinator.put_text("one").await;
+    next(&mut subscription).await.ack();
+    subscription.flush_acks().await.expect("acknowledged");
+    // The store of the coordinator has lost the acknowledgement.
+    let message =
+        v1::Message { id: id.clone(), body: Some(Body::Message(v1::DirectMessage::default())), ..Default::default() };
+    coordinator.with(|state| state.inbox.push((message, 1)));
+    coordinator.cut(None).await;
+    coordinator.until("the second acknowledgement", |state| (state.acked.len() == 2).then_some(())).await;
+    coordinator.put_text("two").await;
+    assert_eq!(text(&*next(&mut subscription).await), "two");
+}
+
+#[tokio::test]
+async fn acknowledgements_travel_together() {
+    let coordinator = Coordinator::start().await;
+    let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
+    for i in 0..50 {
+        coordinator.put_text(&i.to_string()).await;
+    }
+    for i in 0..50 {
+        let delivery = next(&mut subscription).await;
+        assert_eq!(text(&delivery), i.to_string());
+        delivery.ack();
+    }
+    subscription.flush_acks().await.expect("acknowledged");
+    assert_eq!(coordinator.with(|state| (state.acked.len(), state.inbox.len())), (50, 0));
+}
+
+#[tokio::test]
+async fn an_approved_shutdown_is_a_value_and_then_the_end() {
+    let coordinator = Coordinator::start().await;
+    let client = coordinator.client();
+    let mut subscription = client.subscribe(SubscribeOptions::default());
+    coordinator.put_shutdown_request("req_1").await;
+    let request = next(&mut subscription).await;
+    client.approve_shutdown(&request.message.request_id).await.expect("approved");
+    request.ack();
+    assert!(
+        matches!(end(&mut subscription).await, Ok(Event::ShutdownApproved { request_id }) if request_id == "req_1")
+    );
+    subscription.flush_acks().await.expect("acknowledged even then");
+}
+
+#[tokio::test]
+async fn an_end_for_good_is_no_reason_to_reconnect() {
+    for (reason, closed) in [
+        (CloseReason::Superseded, Closed::Superseded),
+        (CloseReason::TeamDeleted, Closed::TeamDeleted),
+        (CloseReason::MemberStopped, Closed::MemberStopped),
+    ] {
+        let coordinator = Coordinator::start().await;
+        let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
+        coordinator.close(reason, "").await;
+        assert!(matches!(end(&mut subscription).await, Ok(Event::Closed(end)) if end == closed));
+        subscription.ack("0198c0de-0000-7000-8000-000000000000");
+        assert!(matches!(subscription.flush_acks().await, Err(Error::Closed(end)) if end == closed));
+        assert_eq!(coordinator.with(|state| state.opened.len()), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_credential_ends_the_subscription_with_the_refusal() {
+    let coordinator = Coordinator::start().await;
+    let refusal = Refusal::new(Reason::CredentialExpired, "Ask for another.");
+    coordinator.with(|state| state.fail_streams.push_back(refusal.clone().into()));
+    let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
+    assert!(matches!(end(&mut subscription).await, Err(Error::Refused(refused)) if refused == refusal));
+}
+
+#[tokio::test]
+async fn draining_and_outages_are_survived() {
+    let coordinator = Coordinator::start().await;
+    let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
+    coordinator.close(CloseReason::Draining, "").await;
+    coordinator.with(|state| {
+        state.fail_streams.extend([
+            Status::unavailable("starting"),
+            Refusal::new(Reason::StoreUnavailable, "later").into(),
+            Refusal::new(Reason::Draining, "going").into(),
+            Refusal::new(Reason::Internal, "a fault").into(),
+            Status::internal("a proxy's fault"),
+        ]);
+    });
+    coordinator.put_text("one").await;
+    assert_eq!(text(&*next(&mut subscription).await), "one");
+    coordinator.restart().await;
+    coordinator.put_text("two").await;
+    assert_eq!(text(&*next(&mut subscription).await), "two");
+}
