@@ -4,8 +4,8 @@
 //! left, and commits them together with one flush to the disk; only then are they answered. Under load the cost of the
 //! flush is shared, without load nobody waits for company. Reads are of the last commit and wait for nobody.
 //!
-//! When the disk is full, the transactions at hand answer [`StoreError::Refusing`], and the file is opened anew at the
-//! next one, so the store goes on when there is room again. A failed flush ends the store until the process restarts.
+//! When the disk is full, transactions answer [`StoreError::Refusing`], those that only free as well, until there is
+//! room again; it is tried once a second. Reads go on. A failed flush ends the store until the process restarts.
 
 mod apply;
 mod clock;
@@ -79,7 +79,7 @@ impl EmbeddedStore {
             durability,
             version: facts.version,
             forgotten_ms: 0,
-            failed_at: None,
+            fault: None,
         };
         let writer = writer.start().map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
         Ok(Arc::new(Self { vault, clock, hints, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
