@@ -192,7 +192,7 @@ impl Store for EmbeddedStore {
     async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
         self.read_inline(|txn| {
             let table = txn.open_table(STREAMS)?;
-            streams.iter().map(|stream| tables::extent(&table, space, stream)).collect()
+            streams.iter().map(|stream| tables::stored_extent(&table, &tables::named(space, stream))).collect()
         })
     }
 

@@ -168,6 +168,7 @@ impl Writer {
         {
             self.forgotten_ms = now_ms / super::tables::DAY_MS * super::tables::DAY_MS;
         }
+        tables.flush()?;
         tables.facts.insert(VERSION, self.version)?;
         tables.facts.insert(CLOCK_MS, now_ms)?;
         drop(tables);
