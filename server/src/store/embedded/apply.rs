@@ -22,7 +22,7 @@ pub(super) fn apply(
     let mut appended = plan.appended.iter();
     let mut removed = plan.removed.iter();
     for (stream, extent) in &plan.extents {
-        tables.streams.insert(tables::named(space, stream).as_slice(), tables::extent_value(extent).as_slice())?;
+        tables.set_extent(space, stream, *extent);
     }
     for write in &txn.writes {
         match write {
@@ -64,20 +64,13 @@ pub(super) fn apply(
 
 fn drop_space(tables: &mut Tables<'_>, space: &Space) -> Result<()> {
     let prefix = tables::prefix(space);
-    for table in [&mut tables.records, &mut tables.streams, &mut tables.entries, &mut tables.leases] {
-        clear(table, &prefix)?;
-    }
+    tables.clear_space(&prefix)?;
     let mut day = 0;
     while let Some(found) = first_day_from(&tables.ledger, day)? {
-        clear(&mut tables.ledger, &tables::seen(found, space, ""))?;
+        tables::clear(&mut tables.ledger, &tables::seen(found, space, ""))?;
         day = found + 1;
     }
     Ok(())
-}
-
-fn clear(table: &mut Open<'_>, prefix: &[u8]) -> Result<()> {
-    let end = tables::end_of(prefix);
-    Ok(table.retain_in(prefix..end.as_slice(), |_, _| false)?)
 }
 
 fn first_day_from(ledger: &Open<'_>, day: u64) -> Result<Option<u64>> {

@@ -11,6 +11,8 @@ use std::{
         PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
 
 use redb::{
@@ -22,6 +24,9 @@ use crate::store::StoreError;
 
 /// How much of the file is kept in memory.
 const CACHE_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// How often it is tried to open a file that is in use.
+const RELEASE_POLL: Duration = Duration::from_millis(20);
 
 /// Opens the database; again whenever the disk failed under it, since redb gives up on a file that did.
 pub(super) type Opener = Box<dyn Fn() -> std::result::Result<Database, DatabaseError> + Send + Sync>;
@@ -188,10 +193,18 @@ fn prepare(database: &Database) -> Result<Facts> {
     Ok(facts)
 }
 
-/// Returns what opens the file at `path`.
-pub(super) fn on_disk(path: &Path) -> Opener {
+/// Returns what opens the file at `path`, and waits up to `grace` for another process to leave it.
+pub(super) fn on_disk(path: &Path, grace: Duration) -> Opener {
     let path = path.to_owned();
-    Box::new(move || builder(&path).create_file(create(&path)?))
+    Box::new(move || {
+        let asked = Instant::now();
+        loop {
+            match builder(&path).create_file(create(&path)?) {
+                Err(DatabaseError::DatabaseAlreadyOpen) if asked.elapsed() < grace => thread::sleep(RELEASE_POLL),
+                opened => return opened,
+            }
+        }
+    })
 }
 
 /// Returns what opens a database without a file, once.

@@ -4,8 +4,8 @@
 //! left, and commits them together with one flush to the disk; only then are they answered. Under load the cost of the
 //! flush is shared, without load nobody waits for company. Reads are of the last commit and wait for nobody.
 //!
-//! When the disk is full, the transactions at hand answer [`StoreError::Refusing`], and the file is opened anew at the
-//! next one, so the store goes on when there is room again. A failed flush ends the store until the process restarts.
+//! When the disk is full, transactions answer [`StoreError::Refusing`], those that only free as well, until there is
+//! room again; it is tried once a second. Reads go on. A failed flush ends the store until the process restarts.
 
 mod apply;
 mod clock;
@@ -20,6 +20,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -40,6 +41,10 @@ use super::{
 /// Up to this many entries are read where the caller runs; more are read on a thread that may block.
 const ENTRIES_INLINE_MAX: usize = 128;
 
+/// How long a file may stay in use by another process before that counts as an error. One that was killed a moment ago
+/// keeps its files until its last flush is done.
+const RELEASE_GRACE: Duration = Duration::from_secs(3);
+
 /// The store in one file of this machine. See the [module](self).
 #[derive(Debug)]
 pub struct EmbeddedStore {
@@ -54,10 +59,15 @@ pub struct EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the file at `path`, or makes it, readable by nobody else. Its directory must exist.
     ///
-    /// Fails with [`StoreError::Unavailable`] when another coordinator has it open, and with [`StoreError::Corrupt`]
-    /// when it is not such a file or is damaged.
+    /// Blocks for as long as it takes to check a file that was not closed cleanly. Fails with
+    /// [`StoreError::Unavailable`] when another coordinator has it open and keeps it open for some seconds, and with
+    /// [`StoreError::Corrupt`] when it is not such a file or is damaged.
     pub fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
-        Self::start(path.display().to_string(), file::on_disk(path), Durability::Fsynced)
+        Self::open_within(path, RELEASE_GRACE)
+    }
+
+    fn open_within(path: &Path, grace: Duration) -> Result<Arc<Self>, StoreError> {
+        Self::start(path.display().to_string(), file::on_disk(path, grace), Durability::Fsynced)
     }
 
     /// Makes an empty store that lives as long as the process, for tests and trials.
@@ -79,7 +89,7 @@ impl EmbeddedStore {
             durability,
             version: facts.version,
             forgotten_ms: 0,
-            failed_at: None,
+            fault: None,
         };
         let writer = writer.start().map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
         Ok(Arc::new(Self { vault, clock, hints, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
@@ -192,7 +202,7 @@ impl Store for EmbeddedStore {
     async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
         self.read_inline(|txn| {
             let table = txn.open_table(STREAMS)?;
-            streams.iter().map(|stream| tables::extent(&table, space, stream)).collect()
+            streams.iter().map(|stream| tables::stored_extent(&table, &tables::named(space, stream))).collect()
         })
     }
 

@@ -150,7 +150,7 @@ impl<'t> Planner<'t, '_, '_> {
     fn extent(&self, stream: &'t str) -> Result<Extent> {
         match self.plan.extents.get(stream) {
             Some(extent) => Ok(*extent),
-            None => tables::extent(&self.tables.streams, self.space, stream),
+            None => self.tables.extent(self.space, stream),
         }
     }
 

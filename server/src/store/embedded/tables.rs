@@ -4,6 +4,8 @@
 //! byte, and numbers are big-endian. So what belongs together lies together: the entries of a stream in their order,
 //! and the ledger's keys of one day, which end up side by side when they begin with a time.
 
+use std::collections::HashMap;
+
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
 use crate::store::{Extent, Space};
@@ -46,6 +48,8 @@ pub(super) struct Tables<'txn> {
     pub(super) leases: Open<'txn>,
     pub(super) ledger: Open<'txn>,
     pub(super) facts: Table<'txn, &'static str, u64>,
+    /// The extents that the batch has changed. Busy streams change with every transaction of it, but are written once.
+    extents: HashMap<Vec<u8>, Extent>,
 }
 
 impl<'txn> Tables<'txn> {
@@ -58,8 +62,50 @@ impl<'txn> Tables<'txn> {
             leases: txn.open_table(LEASES)?,
             ledger: txn.open_table(LEDGER)?,
             facts: txn.open_table(FACTS)?,
+            extents: HashMap::new(),
         })
     }
+
+    /// Reads the extent of a stream.
+    pub(super) fn extent(&self, space: &Space, stream: &str) -> Result<Extent> {
+        let key = named(space, stream);
+        match self.extents.get(&key) {
+            Some(extent) => Ok(*extent),
+            None => stored_extent(&self.streams, &key),
+        }
+    }
+
+    /// Changes the extent of a stream.
+    pub(super) fn set_extent(&mut self, space: &Space, stream: &str, extent: Extent) {
+        self.extents.insert(named(space, stream), extent);
+    }
+
+    /// Removes all that begins with the prefix of a space, the ledger excepted.
+    pub(super) fn clear_space(&mut self, prefix: &[u8]) -> Result<()> {
+        self.extents.retain(|key, _| !key.starts_with(prefix));
+        for table in [&mut self.records, &mut self.streams, &mut self.entries, &mut self.leases] {
+            clear(table, prefix)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the extents that have changed.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let mut changed: Vec<_> = self.extents.drain().collect();
+        // Neighbours one after the other.
+        changed.sort_unstable_by(|(key, _), (other, _)| key.cmp(other));
+        for (key, extent) in changed {
+            let value = [extent.next, extent.entries, extent.weight].map(u64::to_be_bytes);
+            self.streams.insert(key.as_slice(), value.as_flattened())?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes all that begins with `prefix`, which ends with a zero byte.
+pub(super) fn clear(table: &mut Open<'_>, prefix: &[u8]) -> Result<()> {
+    let end = end_of(prefix);
+    Ok(table.retain_in(prefix..end.as_slice(), |_, _| false)?)
 }
 
 /// Returns the key of what `name` names in a space, or the first part of longer keys.
@@ -126,22 +172,13 @@ pub(super) fn split_number(value: &[u8]) -> Result<(u64, &[u8])> {
     }
 }
 
-/// Reads the extent of a stream.
-pub(super) fn extent(
-    streams: &impl ReadableTable<&'static [u8], &'static [u8]>,
-    space: &Space,
-    stream: &str,
-) -> Result<Extent> {
-    let Some(value) = streams.get(named(space, stream).as_slice())? else {
+/// Reads the extent of a stream under its key.
+pub(super) fn stored_extent(streams: &impl ReadableTable<&'static [u8], &'static [u8]>, key: &[u8]) -> Result<Extent> {
+    let Some(value) = streams.get(key)? else {
         return Ok(Extent { next: 1, entries: 0, weight: 0 });
     };
     let (next, rest) = split_number(value.value())?;
     let (entries, rest) = split_number(rest)?;
     let (weight, _) = split_number(rest)?;
     Ok(Extent { next, entries, weight })
-}
-
-/// Returns how an extent is stored.
-pub(super) fn extent_value(extent: &Extent) -> Vec<u8> {
-    [extent.next, extent.entries, extent.weight].iter().flat_map(|number| number.to_be_bytes()).collect()
 }

@@ -92,7 +92,7 @@ async fn opening_it_again_finds_everything() {
     let writes = vec![put(&key, "kept"), append("s", "1"), append("s", "2"), remember("k", "seen")];
     let first = commit(&store, writes).await.unwrap();
     assert_eq!(first.durability, Durability::Fsynced);
-    let lease = Write::Lease { name: "l".to_owned(), ttl: std::time::Duration::from_secs(60) };
+    let lease = Write::Lease { name: "l".to_owned(), ttl: Duration::from_secs(60) };
     let second =
         commit(&store, vec![Write::Remove { stream: "s".to_owned(), sequences: vec![1] }, lease]).await.unwrap();
     drop(store);
@@ -125,8 +125,17 @@ async fn versions_go_on_after_everything_was_dropped() {
 async fn a_second_coordinator_is_told_that_the_file_is_open() {
     let (_directory, path) = file();
     let _first = EmbeddedStore::open(&path).unwrap();
-    let error = EmbeddedStore::open(&path).unwrap_err();
+    let error = EmbeddedStore::open_within(&path, Duration::ZERO).unwrap_err();
     assert!(error.to_string().contains("another coordinator has"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_about_to_be_left_is_waited_for() {
+    let (_directory, path) = file();
+    let first = EmbeddedStore::open(&path).unwrap();
+    let second = tokio::task::spawn_blocking(move || EmbeddedStore::open_within(&path, Duration::from_secs(60)));
+    drop(first);
+    commit(&second.await.unwrap().unwrap(), vec![append("s", "")]).await.unwrap();
 }
 
 #[cfg(unix)]

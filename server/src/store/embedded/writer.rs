@@ -27,8 +27,8 @@ const BATCH_MAX: usize = 512;
 /// The ledger's keys of past days that one commit removes at most, so that no commit takes long for them.
 const FORGET_MAX: usize = 256;
 
-/// How long a file that could not be opened is left alone.
-const REOPEN_PAUSE: Duration = Duration::from_secs(1);
+/// How long nothing is written after a fault: opening the file again may mean reading all of it.
+const FAULT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the writer is asked for.
 #[derive(Debug)]
@@ -53,7 +53,8 @@ pub(super) struct Writer {
     pub(super) version: u64,
     /// The clock when the last of the ledger's past keys was removed.
     pub(super) forgotten_ms: u64,
-    pub(super) failed_at: Option<Instant>,
+    /// When it failed last, and how.
+    pub(super) fault: Option<(Instant, StoreError)>,
 }
 
 /// Why a batch was given up.
@@ -121,6 +122,11 @@ impl Writer {
     }
 
     fn carry_out(&mut self, requests: &[Request<'_>]) -> std::result::Result<Vec<Outcome>, StoreError> {
+        if let Some((at, error)) = &self.fault
+            && at.elapsed() < FAULT_PAUSE
+        {
+            return Err(refusing(error.clone()));
+        }
         let txn = match self.vault.begin_write()? {
             Some(txn) => txn,
             None => {
@@ -162,6 +168,7 @@ impl Writer {
         {
             self.forgotten_ms = now_ms / super::tables::DAY_MS * super::tables::DAY_MS;
         }
+        tables.flush()?;
         tables.facts.insert(VERSION, self.version)?;
         tables.facts.insert(CLOCK_MS, now_ms)?;
         drop(tables);
@@ -188,23 +195,10 @@ impl Writer {
 
     /// Opens the file again after a fault, and says what to answer to the batch.
     fn recover(&mut self, fault: Fault) -> StoreError {
-        match fault {
-            Fault::Before(error) => {
-                let error = self.vault.explain(error);
-                tracing::error!(%error, "the store could not write");
-                // Its failure is the same fault, or shows itself at the next transaction.
-                let _ = self.reopen();
-                refusing(error)
-            }
-            Fault::Committing(error) if is_full(&error) => {
-                let error = self.vault.explain(error);
-                tracing::error!(%error, "the store could not write");
-                let before = self.version;
-                match self.reopen() {
-                    Ok(()) if self.version == before => refusing(error),
-                    _ => error,
-                }
-            }
+        let before = self.version;
+        let (error, may_be_done) = match fault {
+            Fault::Before(error) => (self.vault.explain(error), false),
+            Fault::Committing(error) if is_full(&error) => (self.vault.explain(error), true),
             Fault::Committing(error) => {
                 // After a flush failed, the system may take for written what the disk never got; what is read back
                 // proves nothing.
@@ -214,23 +208,25 @@ impl Writer {
                 ));
                 tracing::error!(%error, "the store has stopped");
                 self.vault.end(error.clone());
-                error
+                return error;
             }
-        }
+        };
+        tracing::error!(%error, "the store could not write");
+        self.fault = Some((Instant::now(), error.clone()));
+        let reopened = self.reopen();
+        // What the file says after it was opened again is what it will ever say of the batch.
+        let undone = !may_be_done || (reopened.is_ok() && self.version == before);
+        if undone { refusing(error) } else { error }
     }
 
     fn reopen(&mut self) -> std::result::Result<(), StoreError> {
-        if self.failed_at.is_some_and(|failed_at| failed_at.elapsed() < REOPEN_PAUSE) {
-            return Err(StoreError::Unavailable("the file could not be opened a moment ago".to_owned()));
-        }
         match self.vault.reopen() {
             Ok(facts) => {
-                self.failed_at = None;
                 self.version = facts.version;
                 Ok(())
             }
             Err(error) => {
-                self.failed_at = Some(Instant::now());
+                self.fault = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }

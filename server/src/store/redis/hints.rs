@@ -1,6 +1,6 @@
 //! The subscription to the hints of all coordinators.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures::StreamExt;
 use redis::aio::PubSub;
@@ -23,15 +23,15 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// Passes hints on for as long as it runs. When the subscription is lost it is made again, and since hints were lost
 /// with it, everyone is told to look.
-pub(super) async fn listen(link: Arc<Link>, channel: String, hints: broadcast::Sender<Hint>, first: PubSub) {
+pub(super) async fn listen(link: &Link, channel: &str, hints: broadcast::Sender<Hint>, first: PubSub) {
     let mut subscription = first;
     loop {
-        pass_on(subscription, &link, &hints).await;
+        pass_on(subscription, &hints).await;
         tracing::warn!(server = link.address(), "hints from the store stopped; subscribing again");
         subscription = loop {
             // Finds out early that the connection for calls is lost as well, so that no caller has to.
             let _ = link.check().await;
-            match link.subscribe(&channel).await {
+            match link.subscribe(channel).await {
                 Ok(subscription) => break subscription,
                 Err(_) => sleep(RETRY_AFTER).await,
             }
@@ -42,7 +42,7 @@ pub(super) async fn listen(link: Arc<Link>, channel: String, hints: broadcast::S
     }
 }
 
-async fn pass_on(subscription: PubSub, link: &Link, hints: &broadcast::Sender<Hint>) {
+async fn pass_on(subscription: PubSub, hints: &broadcast::Sender<Hint>) {
     let (mut sink, mut messages) = subscription.split();
     let mut ticks = interval(PING_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -58,7 +58,6 @@ async fn pass_on(subscription: PubSub, link: &Link, hints: &broadcast::Sender<Hi
                 None => return,
             },
             _ = ticks.tick() => {
-                let _ = link.check().await;
                 // Messages wait for the answer, which comes after them on the same connection.
                 let alive = timeout(PING_TIMEOUT, sink.ping::<redis::Value>()).await;
                 if !matches!(alive, Ok(Ok(_))) {

@@ -10,11 +10,14 @@ use std::{
 };
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value,
+    AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, RedisError, Value,
     aio::{MultiplexedConnection, PubSub},
     io::tcp::TcpSettings,
 };
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::Mutex,
+    time::{MissedTickBehavior, interval, timeout},
+};
 
 use crate::store::{Durability, StoreError};
 
@@ -23,6 +26,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long making a connection may take, with all that is asked on it first.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+/// How often the connection is looked at while nobody may be using it, and the server's settings with it.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// After how long without an acknowledgement the system gives up a connection.
 #[cfg(target_os = "linux")]
@@ -71,7 +77,10 @@ impl Link {
         let tcp = TcpSettings::default().set_nodelay(true);
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout(UNACKNOWLEDGED_MAX);
-        let client = Client::open(client.get_connection_info().clone().set_tcp_settings(tcp)).map_err(wrong)?;
+        let server = client.get_connection_info().clone();
+        // Whatever the URL says: the answers are read as the older protocol has them.
+        let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+        let client = Client::open(server.set_tcp_settings(tcp).set_redis_settings(settings)).map_err(wrong)?;
         Ok(Self { client, library: Library::new(), connected: RwLock::new(None), failed: Mutex::new(None) })
     }
 
@@ -145,6 +154,17 @@ impl Link {
                     }
                 }
             }
+        }
+    }
+
+    /// Keeps looking at the connection for as long as it runs.
+    pub(super) async fn watch(&self) {
+        let mut ticks = interval(CHECK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // Whoever needs the connection is told why there is none.
+            let _ = self.check().await;
         }
     }
 

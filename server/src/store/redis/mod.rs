@@ -35,7 +35,8 @@ pub struct RedisStore {
     link: Arc<Link>,
     keys: Keys,
     hints: broadcast::Sender<Hint>,
-    listener: JoinHandle<()>,
+    /// Keeps the connections alive.
+    caretaker: JoinHandle<()>,
 }
 
 impl RedisStore {
@@ -52,9 +53,11 @@ impl RedisStore {
         // Before anyone can ask for hints, so that none is missed.
         let subscription = link.subscribe(keys.channel()).await?;
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        let listening = hints::listen(link.clone(), keys.channel().to_owned(), hints.clone(), subscription);
-        let listener = tokio::spawn(listening);
-        Ok(Arc::new(Self { link, keys, hints, listener }))
+        let (listened, channel, sender) = (link.clone(), keys.channel().to_owned(), hints.clone());
+        let caretaker = tokio::spawn(async move {
+            tokio::join!(listened.watch(), hints::listen(&listened, &channel, sender, subscription));
+        });
+        Ok(Arc::new(Self { link, keys, hints, caretaker }))
     }
 
     async fn ask_one(&self, command: redis::Cmd) -> Result<Value, StoreError> {
@@ -66,7 +69,7 @@ impl RedisStore {
 
 impl Drop for RedisStore {
     fn drop(&mut self) {
-        self.listener.abort();
+        self.caretaker.abort();
     }
 }
 

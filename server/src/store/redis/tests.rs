@@ -313,9 +313,10 @@ async fn versions_do_not_come_back_when_a_server_lost_what_it_answered() {
 async fn passwords_work_and_are_never_told() {
     let Some(server) = TestRedis::with(&["--save", "", "--requirepass", "hunter2"]) else { return };
     let address = server.url().replace("redis://", "");
-    let url = format!("redis://:hunter2@{address}/3");
+    let url = format!("redis://:hunter2@{address}/3?protocol=resp3");
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
-    commit(&store, vec![append("s", "x")]).await.unwrap();
+    commit(&store, vec![append("s", "x"), put(&Key::new("member", "x"), "")]).await.unwrap();
+    assert_eq!(store.scan(&space("a"), "member", "", 9).await.unwrap().len(), 1);
     assert!(!format!("{store:?}").contains("hunter2"));
     drop(server);
     let mut errors = vec![commit(&store, vec![hint()]).await.unwrap_err()];
