@@ -2,9 +2,19 @@
 
 mod coordinator;
 
-use std::{ffi::OsString, sync::Arc, time::Duration};
+use std::{
+    env,
+    ffi::OsString,
+    process::{self, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use coordinator::{Coordinator, JOIN_TOKEN};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use teamwire_client::{
     Reason, Refusal, Retry,
     runner::{AckPolicy, Mode, OnShutdown, Progress, Restart, Runner, RunnerConfig, RunnerExit},
@@ -12,6 +22,7 @@ use teamwire_client::{
 };
 use tokio::{
     io::{AsyncBufReadExt, BufReader, DuplexStream, Lines, duplex},
+    process::{Child, ChildStdout, Command},
     sync::mpsc,
     task::JoinHandle,
     time::timeout,
@@ -336,6 +347,72 @@ async fn an_answer_under_way_is_waited_for_and_else_unknown() {
     coordinator.with(|state| state.fail_sends.extend((0..1_000).map(|_| Status::unavailable("cut"))));
     let running = run(&coordinator, answers, |config| config.report_patience = Duration::from_millis(200));
     assert_eq!(running.exit().await.code, 75);
+}
+
+/// Not a test but, where it is asked for, a process that does nothing but run a runner.
+#[tokio::test]
+async fn a_runner_with_a_process_of_its_own() {
+    let (Ok(address), Ok(script)) = (env::var("TEST_RUNNER_ADDRESS"), env::var("TEST_RUNNER_SCRIPT")) else { return };
+    let mut config = RunnerConfig::new(address, JOIN_TOKEN, shell(&script));
+    config.claims_orphans = true;
+    config.grace = Duration::from_millis(300);
+    process::exit(Runner::new(config).run().await.code.into());
+}
+
+fn start_runner(coordinator: &Coordinator, script: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut command = Command::new(env::current_exe().expect("this program"));
+    command.args(["--exact", "a_runner_with_a_process_of_its_own", "--nocapture", "--quiet"]);
+    command.env("TEST_RUNNER_ADDRESS", coordinator.url()).env("TEST_RUNNER_SCRIPT", script);
+    let mut runner = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("this program");
+    let lines = BufReader::new(runner.stdout.take().expect("a pipe")).lines();
+    (runner, lines)
+}
+
+/// Returns the number in the next line that says `pid NUMBER`.
+async fn pid(lines: &mut Lines<BufReader<ChildStdout>>) -> u32 {
+    let reading = async {
+        loop {
+            let line = lines.next_line().await.expect("readable").expect("a line");
+            if let Some(pid) = line.strip_prefix("pid ") {
+                return pid.parse().expect("a number");
+            }
+        }
+    };
+    timeout(Duration::from_secs(20), reading).await.expect("in time")
+}
+
+fn lives(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn sigterm_to_the_runner_ends_the_program_and_whoever_hides_from_it() {
+    let coordinator = Coordinator::start().await;
+    // Twice detached, in a session of its own, with an empty environment.
+    let script = r#"
+        (env -i setsid sh -c '(echo "pid $$"; trap "" TERM; while :; do sleep 0.05; done) & sleep 0.1' &)
+        echo "pid $$"; trap 'exit 4' TERM; while :; do sleep 0.01; done"#;
+    let (mut runner, mut lines) = start_runner(&coordinator, script);
+    let pids = [pid(&mut lines).await, pid(&mut lines).await];
+    let number = i32::try_from(runner.id().expect("it runs")).expect("a pid");
+    kill(Pid::from_raw(number), Signal::SIGTERM).expect("it runs");
+    let status = timeout(Duration::from_secs(20), runner.wait()).await.expect("in time").expect("it ends");
+    assert_eq!(status.code(), Some(4));
+    assert_eq!(report(&coordinator).code, Some(4));
+    assert!(!pids.iter().any(|pid| lives(*pid)), "{pids:?}");
+}
+
+#[tokio::test]
+async fn a_runner_that_is_killed_takes_its_program_along() {
+    let coordinator = Coordinator::start().await;
+    let (mut runner, mut lines) = start_runner(&coordinator, r#"echo "pid $$"; trap "" TERM HUP; exec sleep 1000"#);
+    let pid = pid(&mut lines).await;
+    runner.kill().await.expect("it runs");
+    // The pipe that the program and the runner share closes when both are gone.
+    while timeout(Duration::from_secs(20), lines.next_line()).await.expect("in time").expect("readable").is_some() {}
+    while lives(pid) {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn exec(config: &mut RunnerConfig) {

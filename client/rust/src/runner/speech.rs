@@ -5,16 +5,6 @@ use serde_json::Value;
 use crate::dialect;
 use teamwire_proto::{Refusal, v1};
 
-/// The types of messages that a program may send.
-const TYPES: [&str; 6] = [
-    "message",
-    "broadcast",
-    "shutdown_request",
-    "shutdown_response",
-    "plan_approval_request",
-    "plan_approval_response",
-];
-
 /// A line that a program has written.
 #[derive(Debug, PartialEq)]
 pub(super) enum Speech {
@@ -37,7 +27,7 @@ impl Speech {
         if value.get("delivery_count").is_some() {
             return Self::Other;
         }
-        let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| TYPES.contains(&kind));
+        let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| dialect::TYPES.contains(&kind));
         let is_newer = value.get("type").is_none() && value.get("to").is_some() && value.get("message").is_some();
         match value.get("ack") {
             Some(Value::String(id)) => Self::Ack(vec![id.clone()]),
