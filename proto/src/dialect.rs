@@ -15,7 +15,7 @@ mod fields;
 mod read;
 mod write;
 
-pub use read::read;
+pub use read::{TYPES, read};
 pub use write::write;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use teamwire_proto::{Reason, Refusal, v1};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{Client, Error, message};
 
@@ -60,8 +60,10 @@ impl Client {
     /// Waits until a request is decided. When the time is over, returns it as it is: still pending.
     pub async fn wait_decision(&self, request_id: &str, patience: Duration) -> Result<v1::Request, Error> {
         let began = Instant::now();
+        let mut delays = self.retry().delays();
         loop {
             let wait = patience.saturating_sub(began.elapsed()).min(WAIT_MAX);
+            let called = Instant::now();
             let asked = v1::WaitForDecisionRequest {
                 team: String::new(),
                 request_id: request_id.to_owned(),
@@ -72,6 +74,10 @@ impl Client {
             })?;
             if request.state() != v1::RequestState::Pending || began.elapsed() >= patience {
                 return Ok(request);
+            }
+            // A coordinator that is about to go away may answer early.
+            if called.elapsed() < wait {
+                sleep(delays.next()).await;
             }
         }
     }

@@ -35,6 +35,7 @@
 //! - [`Subscription`]: one's own inbox as it fills, through reconnects, each message once, with acknowledgements.
 //! - [`message`]: the six kinds of messages; on [`Client`] the answers and what waits for them.
 //! - [`HistoryFollower`]: the history as it is written.
+//! - [`runner`]: owns a process and makes it a member of a team.
 //! - [`Identity`]: where the coordinator is and who we are, out of the environment.
 
 mod answer;
@@ -44,6 +45,7 @@ mod error;
 mod history;
 pub mod message;
 mod retry;
+pub mod runner;
 mod subscription;
 
 pub use client::Client;

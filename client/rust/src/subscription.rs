@@ -13,7 +13,7 @@
 mod acks;
 mod inbox;
 mod reader;
-mod window;
+pub(crate) mod window;
 
 use std::{fmt, sync::Arc};
 

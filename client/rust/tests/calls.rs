@@ -90,3 +90,29 @@ async fn a_send_refused_for_a_session_of_our_own_is_made_again_in_the_new_one() 
     let sessions = coordinator.with(|state| state.sends.iter().map(|(_, s)| s.clone()).collect::<Vec<_>>());
     assert_eq!(sessions.last().map(String::as_str), Some("session-2"), "{sessions:?}");
 }
+
+#[tokio::test]
+async fn the_history_is_followed_through_cuts_and_each_entry_comes_once() {
+    let coordinator = Coordinator::start().await;
+    let mut history = coordinator.client().follow_history(v1::FollowHistoryRequest::default());
+    for sequence in 1..=6 {
+        let entry = history.next().await.expect("an entry").expect("no refusal");
+        assert_eq!(entry.sequence, sequence);
+    }
+    let refused = history.next().await.expect("an end").expect_err("the team is gone");
+    assert_eq!(refused.reason(), Some(Reason::TeamNotFound));
+    assert!(history.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_decision_is_waited_for_until_it_is_there_or_the_time_is_over() {
+    let coordinator = Coordinator::start().await;
+    let client = coordinator.client();
+    let pending = client.wait_decision("req_1", Duration::ZERO).await.expect("a request");
+    assert_eq!(pending.state(), v1::RequestState::Pending);
+    let waiting = tokio::spawn(async move { client.wait_decision("req_1", Duration::from_secs(100)).await });
+    coordinator.until("a second call", |state| (state.waits > 2).then_some(())).await;
+    coordinator.with(|state| state.approved.push("req_1".to_owned()));
+    let decided = waiting.await.expect("no panic").expect("a request");
+    assert_eq!(decided.state(), v1::RequestState::Approved);
+}

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The six types, as both dialects write them. The last four are the protocol messages.
-const TYPES: [&str; 6] = [
+pub const TYPES: [&str; 6] = [
     "message",
     "broadcast",
     "shutdown_request",

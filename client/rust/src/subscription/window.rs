@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// What is known of a message that has just come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// It was not delivered by this subscription.
     Never,
     /// It was handed out and is not acknowledged: the application still has it.
@@ -19,19 +19,19 @@ pub(super) enum Seen {
 /// out again, with the delivery count that says so. A coordinator has at most 64 messages unacknowledged in a session,
 /// so that this takes a message which thousands of others have overtaken.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     is_acked: HashMap<String, bool>,
     order: VecDeque<String>,
     ids_max: usize,
 }
 
 impl Window {
-    pub(super) fn new(ids_max: usize) -> Self {
+    pub(crate) fn new(ids_max: usize) -> Self {
         Self { is_acked: HashMap::new(), order: VecDeque::new(), ids_max }
     }
 
     /// Notes that a message has come in, and returns what was known of it before.
-    pub(super) fn deliver(&mut self, id: &str) -> Seen {
+    pub(crate) fn deliver(&mut self, id: &str) -> Seen {
         match self.is_acked.get(id) {
             Some(true) => Seen::Acked,
             Some(false) => Seen::Handed,
@@ -42,8 +42,13 @@ impl Window {
         }
     }
 
+    /// Returns whether a message has come in.
+    pub(crate) fn contains(&self, id: &str) -> bool {
+        self.is_acked.contains_key(id)
+    }
+
     /// Notes that a message was acknowledged.
-    pub(super) fn ack(&mut self, id: &str) {
+    pub(crate) fn ack(&mut self, id: &str) {
         match self.is_acked.get_mut(id) {
             Some(is_acked) => *is_acked = true,
             None => self.insert(id, true),

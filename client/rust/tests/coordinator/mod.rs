@@ -14,6 +14,7 @@ use teamwire_client::{
     Client, Reason, Refusal, Retry,
     v1::{
         self, CloseReason, Message,
+        history_service_server::{HistoryService, HistoryServiceServer},
         message::Body,
         message_service_server::{MessageService, MessageServiceServer},
         request_service_server::{RequestService, RequestServiceServer},
@@ -46,6 +47,7 @@ pub struct State {
     pub leaves: Vec<v1::LeaveRequest>,
     pub heartbeats: Vec<v1::HeartbeatRequest>,
     pub opened: Vec<v1::StreamRequest>,
+    pub waits: u32,
     /// Answers for the next calls, before the ordinary ones.
     pub fail_sends: VecDeque<Status>,
     pub fail_acks: VecDeque<Status>,
@@ -53,7 +55,7 @@ pub struct State {
     pub fail_joins: VecDeque<Status>,
     /// Requests that GetRequest reports as approved.
     pub approved: Vec<String>,
-    /// True: the approval of a shutdown ends the session, as it does in earnest.
+    /// What is unacknowledged, with how many sessions have delivered it.
     pub inbox: Vec<(Message, u32)>,
     session: Option<Sent>,
 }
@@ -81,6 +83,7 @@ impl Coordinator {
             .add_service(MessageServiceServer::new(self.clone()))
             .add_service(TeamServiceServer::new(self.clone()))
             .add_service(RequestServiceServer::new(self.clone()))
+            .add_service(HistoryServiceServer::new(self.clone()))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let serving = tokio::spawn(async move { server.await.unwrap() });
         *self.serving.lock().unwrap() = Some(serving);
@@ -369,8 +372,41 @@ impl RequestService for Coordinator {
 
     async fn wait_for_decision(
         &self,
-        _: Request<v1::WaitForDecisionRequest>,
+        request: Request<v1::WaitForDecisionRequest>,
     ) -> Result<Response<v1::WaitForDecisionResponse>, Status> {
+        let id = request.into_inner().request_id;
+        self.with(|state| state.waits += 1);
+        let request = v1::GetRequestRequest { request_id: id, ..Default::default() };
+        let request = self.get_request(Request::new(request)).await?.into_inner().request;
+        Ok(Response::new(v1::WaitForDecisionResponse { request }))
+    }
+}
+
+/// A history without an end, whose streams break after two entries.
+#[tonic::async_trait]
+impl HistoryService for Coordinator {
+    async fn list_history(
+        &self,
+        _: Request<v1::ListHistoryRequest>,
+    ) -> Result<Response<v1::ListHistoryResponse>, Status> {
         unasked()
+    }
+
+    type FollowHistoryStream = Pin<Box<dyn Stream<Item = Result<v1::FollowHistoryResponse, Status>> + Send>>;
+
+    async fn follow_history(
+        &self,
+        request: Request<v1::FollowHistoryRequest>,
+    ) -> Result<Response<Self::FollowHistoryStream>, Status> {
+        let after = request.into_inner().after_sequence;
+        if after >= 6 {
+            return Err(Refusal::new(Reason::TeamNotFound, "There is no such team.").into());
+        }
+        let entry = |sequence| {
+            let entry = v1::HistoryEntry { sequence, ..Default::default() };
+            Ok(v1::FollowHistoryResponse { entry: Some(entry) })
+        };
+        let frames = [entry(after + 1), entry(after + 2), Err(Status::unknown("cut"))];
+        Ok(Response::new(Box::pin(futures::stream::iter(frames))))
     }
 }

@@ -1,0 +1,134 @@
+//! What lies on the program's desk: the messages that it was handed and has not dealt with.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use teamwire_proto::v1::{self, message::Body, send_request};
+use tokio::{sync::watch, time::Instant};
+
+use super::presence::Work;
+use crate::{Acks, subscription::window::Window};
+
+/// How many messages are remembered after they were dealt with, so that a second acknowledgement is no error.
+const REMEMBERED_MAX: usize = 4_096;
+
+/// How many shutdown requests of one life are remembered. Only one can be pending at a time.
+const SHUTDOWNS_MAX: usize = 16;
+
+/// The messages that a program holds. They are as many as may be unacknowledged in a session, 64 at most.
+#[derive(Debug)]
+pub(super) struct Desk {
+    acks: Acks,
+    work: watch::Sender<Work>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Id to the request that the message makes; empty: none.
+    held: HashMap<String, String>,
+    handed: Window,
+    shutdowns: Vec<String>,
+}
+
+impl Desk {
+    pub(super) fn new(acks: Acks, work: watch::Sender<Work>) -> Self {
+        let state = State { held: HashMap::new(), handed: Window::new(REMEMBERED_MAX), shutdowns: Vec::new() };
+        Self { acks, work, state: Mutex::new(state) }
+    }
+
+    /// Notes that the program is given a message.
+    pub(super) fn hand(&self, message: &v1::Message) {
+        let mut state = self.state();
+        state.handed.deliver(&message.id);
+        let request_id = match message.body {
+            Some(Body::ShutdownRequest(_) | Body::PlanApprovalRequest(_)) => message.request_id.clone(),
+            _ => String::new(),
+        };
+        state.held.insert(message.id.clone(), request_id);
+        self.report(&state, summary_of(message));
+    }
+
+    /// Notes a shutdown request, whoever will answer it.
+    pub(super) fn asked_to_end(&self, request_id: &str) {
+        let mut state = self.state();
+        if state.shutdowns.len() < SHUTDOWNS_MAX {
+            state.shutdowns.push(request_id.to_owned());
+        }
+    }
+
+    /// Returns the shutdown requests that have come.
+    pub(super) fn shutdowns(&self) -> Vec<String> {
+        self.state().shutdowns.clone()
+    }
+
+    /// Acknowledges a message. False: the program was never given it.
+    pub(super) fn ack(&self, message_id: &str) -> bool {
+        let mut state = self.state();
+        if state.held.remove(message_id).is_none() {
+            return state.handed.contains(message_id);
+        }
+        self.acks.ack(message_id);
+        self.report(&state, "");
+        true
+    }
+
+    /// Acknowledges what a message that was sent has answered, as a reply or as the answer to a request.
+    pub(super) fn sent(&self, request: &v1::SendRequest) {
+        let (summary, answered) = match request.body.as_ref() {
+            Some(send_request::Body::Message(body)) => (body.summary.as_str(), ""),
+            Some(send_request::Body::Broadcast(body)) => (body.summary.as_str(), ""),
+            Some(send_request::Body::PlanApprovalRequest(body)) => (body.summary.as_str(), ""),
+            Some(send_request::Body::ShutdownResponse(body)) => ("", body.request_id.as_str()),
+            Some(send_request::Body::PlanApprovalResponse(body)) => ("", body.request_id.as_str()),
+            Some(send_request::Body::ShutdownRequest(_)) | None => ("", ""),
+        };
+        let mut state = self.state();
+        if state.held.remove(&request.in_reply_to).is_some() {
+            self.acks.ack(&request.in_reply_to);
+        }
+        self.close_request(&mut state, answered);
+        self.report(&state, summary);
+    }
+
+    /// Acknowledges the message that has made a request.
+    pub(super) fn answered(&self, request_id: &str) {
+        let mut state = self.state();
+        self.close_request(&mut state, request_id);
+        self.report(&state, "");
+    }
+
+    fn close_request(&self, state: &mut State, request_id: &str) {
+        let asking = state.held.iter().find(|(_, asked)| !request_id.is_empty() && *asked == request_id);
+        if let Some(id) = asking.map(|(id, _)| id.clone()) {
+            state.held.remove(&id);
+            self.acks.ack(&id);
+        }
+    }
+
+    fn report(&self, state: &State, summary: &str) {
+        self.work.send_modify(|work| {
+            work.held = state.held.len();
+            work.has_begun = true;
+            work.at = Instant::now();
+            if !summary.is_empty() {
+                work.summary = summary.to_owned();
+            }
+        });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn summary_of(message: &v1::Message) -> &str {
+    match message.body.as_ref() {
+        Some(Body::Message(body)) => &body.summary,
+        Some(Body::Broadcast(body)) => &body.summary,
+        Some(Body::PlanApprovalRequest(body)) => &body.summary,
+        _ => "",
+    }
+}

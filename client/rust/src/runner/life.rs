@@ -1,0 +1,232 @@
+//! One life of a member: what all modes share of it.
+
+use std::{process::Stdio, sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use teamwire_proto::v1::{self, message::Body};
+use tokio::{process::Command, sync::watch, task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    OnShutdown, Progress, RunnerConfig,
+    desk::Desk,
+    exit::{Exit, Why},
+    presence::Work,
+    process::Process,
+    voice::{Output, Voice},
+};
+use crate::{
+    ADDRESS_VARIABLE, CREDENTIAL_VARIABLE, Client, Closed, Delivery, Error, Event, MEMBER_VARIABLE, Reason, Retry,
+    Subscription, TEAM_VARIABLE, dialect, render,
+};
+
+/// How long the last acknowledgements may take when a life ends. What is not acknowledged then comes again.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long the question may take whether a shutdown was approved.
+const ASK_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A life of the member, from its Join on.
+pub(super) struct Life<'a> {
+    pub(super) config: &'a RunnerConfig,
+    pub(super) client: Client,
+    pub(super) joined: v1::JoinResponse,
+    pub(super) output: Output,
+    pub(super) work: watch::Sender<Work>,
+    /// The runner was told to end.
+    pub(super) stop: CancellationToken,
+    /// It was told twice.
+    pub(super) hurry: CancellationToken,
+}
+
+/// What to do about an event.
+pub(super) enum Next {
+    /// Hand a message over.
+    Hand(Box<Delivery>),
+    /// Go on.
+    Wait,
+    /// End.
+    End(Why),
+}
+
+impl Life<'_> {
+    /// Starts the program with pipes at its input and output, and with what it needs to speak for itself.
+    pub(super) async fn start(&self) -> Result<Process, Exit> {
+        let config = self.config;
+        let Some((program, arguments)) = config.command.split_first() else {
+            return Err(Exit::not_started(&std::io::Error::other("no command is given")));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).envs(config.environment.iter().map(|(name, value)| (name, value)));
+        command.env(ADDRESS_VARIABLE, self.client.address()).env(CREDENTIAL_VARIABLE, &self.joined.credential);
+        command.env(TEAM_VARIABLE, self.team()).env(MEMBER_VARIABLE, self.member());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        if let Some(directory) = &config.directory {
+            command.current_dir(directory);
+        }
+        let process =
+            Process::start(command, config.claims_orphans).await.map_err(|error| Exit::not_started(&error))?;
+        self.tell(Progress::Started { pid: process.pid() });
+        Ok(process)
+    }
+
+    pub(super) fn desk(&self, subscription: &Subscription) -> Arc<Desk> {
+        Arc::new(Desk::new(subscription.acks(), self.work.clone()))
+    }
+
+    pub(super) fn voice(&self, desk: &Arc<Desk>) -> Voice {
+        Voice {
+            client: self.client.clone(),
+            desk: desk.clone(),
+            output: self.output.clone(),
+            on_progress: self.config.on_progress.clone(),
+        }
+    }
+
+    /// Decides what to do about an event of the subscription. Answers that the runner gives itself are put among
+    /// `answers`.
+    pub(super) fn decide(
+        &self,
+        event: Option<Result<Event, Error>>,
+        desk: &Arc<Desk>,
+        answers: &mut JoinSet<()>,
+    ) -> Next {
+        match event {
+            Some(Ok(Event::Delivery(delivery))) => self.sort(delivery, desk, answers),
+            Some(Ok(Event::Opened(opened))) => {
+                self.tell(Progress::Connected { backlog: opened.backlog });
+                Next::Wait
+            }
+            Some(Ok(Event::Lost { detail })) => {
+                self.tell(Progress::Disconnected { detail });
+                Next::Wait
+            }
+            Some(Ok(Event::ShutdownApproved { request_id })) => {
+                desk.answered(&request_id);
+                Next::End(Why::Approved)
+            }
+            Some(Ok(Event::Closed(closed))) => Next::End(Why::Closed(closed)),
+            Some(Err(error)) => Next::End(Why::Refused(error)),
+            None => Next::End(Why::Closed(Closed::Dropped)),
+        }
+    }
+
+    fn sort(&self, delivery: Box<Delivery>, desk: &Arc<Desk>, answers: &mut JoinSet<()>) -> Next {
+        let request_id = delivery.message.request_id.clone();
+        if !matches!(delivery.message.body, Some(Body::ShutdownRequest(_))) {
+            return Next::Hand(delivery);
+        }
+        self.tell(Progress::ShutdownRequested { request_id: request_id.clone() });
+        desk.asked_to_end(&request_id);
+        if self.config.on_shutdown == OnShutdown::Ask {
+            return Next::Hand(delivery);
+        }
+        let (client, on_progress) = (self.client.clone(), self.config.on_progress.clone());
+        answers.spawn(async move {
+            match client.approve_shutdown(&request_id).await {
+                Ok(_) => delivery.ack(),
+                Err(error) => {
+                    // There is nothing to answer any more.
+                    let too_late = [
+                        Reason::RequestExpired,
+                        Reason::RequestCancelled,
+                        Reason::AlreadyDecided,
+                        Reason::RequestNotFound,
+                    ];
+                    if error.reason().is_some_and(|reason| too_late.contains(&reason)) {
+                        delivery.ack();
+                    }
+                    on_progress(&Progress::NotSent { detail: error.to_string() });
+                }
+            }
+        });
+        Next::Wait
+    }
+
+    /// Ends the program as its reason demands.
+    pub(super) async fn end(&self, process: &mut Process, why: &Why) -> Exit {
+        match why {
+            // What it has left behind is ended in the same way.
+            Why::Exited => {}
+            Why::Approved => self.tell_ending("the shutdown was approved"),
+            Why::Stopped => self.tell_ending("the runner was told to end"),
+            Why::Closed(closed) => self.tell_ending(&closed.to_string()),
+            Why::Refused(error) => self.tell_ending(&error.to_string()),
+        }
+        let exit = match why {
+            Why::Closed(Closed::MemberStopped) => process.kill().await,
+            _ => process.end(self.config.grace, &self.hurry).await,
+        };
+        self.tell(Progress::Exited { code: exit.code, signal: exit.signal });
+        exit
+    }
+
+    /// Settles what is open when a life ends: was the shutdown approved after all, and the last acknowledgements.
+    pub(super) async fn settle(&self, why: Why, subscription: &Subscription, desk: &Desk) -> Why {
+        let why = match why {
+            Why::Exited | Why::Stopped if self.approved(desk).await => Why::Approved,
+            why => why,
+        };
+        if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
+            let flushed = timeout(FLUSH_DEADLINE, subscription.flush_acks()).await;
+            if !matches!(flushed, Ok(Ok(()))) {
+                tracing::debug!(?flushed, "the last acknowledgements were not confirmed");
+            }
+        }
+        why
+    }
+
+    /// Returns whether a shutdown that the program was asked for is approved. It may have said so through the command
+    /// line and ended before the coordinator's last frame came.
+    async fn approved(&self, desk: &Desk) -> bool {
+        let client = self.client.clone().with_retry(Retry::within(ASK_DEADLINE));
+        for request_id in desk.shutdowns() {
+            let asked = v1::GetRequestRequest { team: String::new(), request_id: request_id.clone() };
+            let answer = timeout(ASK_DEADLINE, client.get_request(asked)).await;
+            let state = match answer {
+                Ok(Ok(v1::GetRequestResponse { request: Some(request) })) => request.state(),
+                _ => v1::RequestState::Unspecified,
+            };
+            if state == v1::RequestState::Approved {
+                desk.answered(&request_id);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the first line that a program reads.
+    pub(super) fn welcome(&self) -> Value {
+        let incarnation = self.joined.member.as_ref().map(|member| member.incarnation).unwrap_or_default();
+        json!({"type": "welcome", "team": self.team(), "member": self.member(), "incarnation": incarnation})
+    }
+
+    pub(super) fn team(&self) -> &str {
+        self.joined.team.as_ref().map(|team| team.name.as_str()).unwrap_or_default()
+    }
+
+    pub(super) fn member(&self) -> &str {
+        self.joined.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default()
+    }
+
+    pub(super) fn tell(&self, progress: Progress) {
+        (self.config.on_progress)(&progress);
+    }
+
+    pub(super) fn tell_handed(&self, delivery: &Delivery) {
+        let (message_id, delivery_count) = (delivery.message.id.clone(), delivery.delivery_count);
+        self.tell(Progress::Handed { message_id, delivery_count });
+    }
+
+    fn tell_ending(&self, why: &str) {
+        self.tell(Progress::Ending { why: why.to_owned() });
+    }
+}
+
+/// Writes a message as the line that a program reads.
+pub(super) fn line(delivery: &Delivery) -> String {
+    let mut line = dialect::write(&delivery.message);
+    line["text"] = json!(render::teammate_message(&delivery.message));
+    line["delivery_count"] = json!(delivery.delivery_count);
+    format!("{line}\n")
+}

@@ -1,0 +1,83 @@
+//! What a program says on its standard output.
+
+use serde_json::Value;
+
+use crate::dialect;
+use teamwire_proto::{Refusal, v1};
+
+/// A line that a program has written.
+#[derive(Debug, PartialEq)]
+pub(super) enum Speech {
+    /// `{"ack": "MESSAGE_ID"}`, or a list of them.
+    Ack(Vec<String>),
+    /// A SendMessage in either dialect, and as it was written.
+    Send(Box<Result<v1::SendRequest, Refusal>>, Value),
+    /// Anything else.
+    Other,
+}
+
+impl Speech {
+    /// Reads a line. Only an object with `ack`, with one of the six types, or with `to` and `message` is meant for the
+    /// runner: programs write JSON of their own, too, and some show what they read.
+    pub(super) fn of(line: &str) -> Self {
+        if !line.trim_start().starts_with('{') {
+            return Self::Other;
+        }
+        let Ok(value) = serde_json::from_str::<Value>(line) else { return Self::Other };
+        if value.get("delivery_count").is_some() {
+            return Self::Other;
+        }
+        let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| dialect::TYPES.contains(&kind));
+        let is_newer = value.get("type").is_none() && value.get("to").is_some() && value.get("message").is_some();
+        match value.get("ack") {
+            Some(Value::String(id)) => Self::Ack(vec![id.clone()]),
+            Some(Value::Array(ids)) if ids.iter().all(Value::is_string) => {
+                Self::Ack(ids.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+            }
+            _ if is_classic || is_newer => Self::Send(Box::new(dialect::read(line)), value),
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn acknowledgements_are_one_or_many() {
+        assert_eq!(Speech::of(r#" {"ack":"a"}"#), Speech::Ack(vec!["a".into()]));
+        assert_eq!(Speech::of(r#"{"ack":["a","b"]}"#), Speech::Ack(vec!["a".into(), "b".into()]));
+    }
+
+    #[test]
+    fn both_dialects_are_sent() {
+        for line in [
+            r#"{"type":"message","recipient":"a","summary":"s","content":"c"}"#,
+            r#"{"to":"a","message":"c","summary":"s"}"#,
+            r#"{"to":"lead","message":{"type":"shutdown_response","request_id":"r","approve":true}}"#,
+        ] {
+            assert!(matches!(Speech::of(line), Speech::Send(request, _) if request.is_ok()), "{line}");
+        }
+        let without_answer = r#"{"type":"shutdown_response","request_id":"r"}"#;
+        assert!(matches!(Speech::of(without_answer), Speech::Send(request, _) if request.is_err()));
+    }
+
+    #[test]
+    fn a_programs_own_lines_are_let_through() {
+        let read = r#"{"type":"message","id":"m","to":"me","delivery_count":1}"#;
+        for line in [read, "", "hello", "{", "[]", r#"{"type":"assistant"}"#, r#"{"ack":1}"#, r#"{"to":"a"}"#, "{} {}"]
+        {
+            assert_eq!(Speech::of(line), Speech::Other, "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_understood_somehow(line in "\\PC*") {
+            let _ = Speech::of(&line);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Carries out what a program says.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use teamwire_proto::{Reason, Refusal, v1};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    sync::Mutex,
+};
+
+use super::{Progress, config::OnProgress, desk::Desk, speech::Speech};
+use crate::{Client, Error};
+
+/// Where a program's lines go that are not meant for the runner.
+pub(super) type Output = Arc<Mutex<Box<dyn AsyncWrite + Send + Sync + Unpin>>>;
+
+/// Speaks for a program, with the credential of its member.
+#[derive(Clone)]
+pub(super) struct Voice {
+    pub(super) client: Client,
+    pub(super) desk: Arc<Desk>,
+    pub(super) output: Output,
+    pub(super) on_progress: OnProgress,
+}
+
+impl Voice {
+    /// Carries a line out and returns what the program is told of it. None: nothing.
+    pub(super) async fn say(&self, line: &[u8]) -> Option<Value> {
+        let speech = std::str::from_utf8(line).map_or(Speech::Other, Speech::of);
+        match speech {
+            Speech::Other => {
+                self.pass(line).await;
+                self.pass(b"\n").await;
+                None
+            }
+            Speech::Ack(ids) => self.ack(&ids),
+            Speech::Send(request, written) => Some(match *request {
+                Ok(request) => self.send(request, written).await,
+                Err(refusal) => self.refused(&refusal, written),
+            }),
+        }
+    }
+
+    /// Lets bytes through.
+    pub(super) async fn pass(&self, bytes: &[u8]) {
+        let mut output = self.output.lock().await;
+        // An output that nobody reads any more is no reason to end a member of a team.
+        if output.write_all(bytes).await.is_ok() {
+            let _ = output.flush().await;
+        }
+    }
+
+    /// Sends a message and returns what the program is told of it.
+    pub(super) async fn send(&self, request: v1::SendRequest, written: Value) -> Value {
+        match self.client.send(request.clone()).await {
+            Ok(response) => {
+                self.desk.sent(&request);
+                sent(&response, written)
+            }
+            Err(error) => self.failed(&error, written),
+        }
+    }
+
+    fn ack(&self, ids: &[String]) -> Option<Value> {
+        let unknown: Vec<&String> = ids.iter().filter(|id| !self.desk.ack(id)).collect();
+        let first = unknown.first()?;
+        let message = format!("You were given no message {first:?}. Give the id of a message as it was given to you.");
+        Some(self.refused(&Refusal::new(Reason::MessageNotFound, message).field("ack"), json!({ "ack": ids })))
+    }
+
+    fn failed(&self, error: &Error, written: Value) -> Value {
+        if let Error::Refused(refusal) = error {
+            return self.refused(refusal, written);
+        }
+        let reason = match error {
+            Error::OutcomeUnknown { .. } => "OUTCOME_UNKNOWN",
+            _ => "UNREACHABLE",
+        };
+        (self.on_progress)(&Progress::NotSent { detail: error.to_string() });
+        json!({"type": "error", "reason": reason, "message": error.to_string(), "request": written})
+    }
+
+    fn refused(&self, refusal: &Refusal, written: Value) -> Value {
+        (self.on_progress)(&Progress::NotSent { detail: format!("{}: {refusal}", refusal.reason) });
+        let mut told = json!({"type": "error", "reason": refusal.reason.as_str(), "message": refusal.message});
+        if let Some(field) = &refusal.field {
+            told["field"] = json!(field);
+        }
+        if !refusal.metadata.is_empty() {
+            told["metadata"] = json!(refusal.metadata);
+        }
+        told["request"] = written;
+        told
+    }
+}
+
+fn sent(response: &v1::SendResponse, written: Value) -> Value {
+    let mut told = json!({"type": "sent", "message_id": response.message_id, "recipients": response.recipients});
+    if !response.request_id.is_empty() {
+        told["request_id"] = json!(response.request_id);
+    }
+    if !response.warnings.is_empty() {
+        told["warnings"] = json!(response.warnings);
+    }
+    told["request"] = written;
+    told
+}
