@@ -1,1 +1,79 @@
-fn main() {}
+//! What a developer or CI runs; `cargo xtask help` lists it.
+//!
+//! Each command is a list of steps: other programs, run one after the other from the root of the repository, until one
+//! fails. A step that fails says what to do next.
+//!
+//! Architecture invariant: nothing but the standard library, so that the first command in a fresh clone starts at once.
+
+mod buf;
+mod redis;
+mod step;
+
+use std::{env, process::ExitCode};
+
+use step::{Failure, Step};
+
+const HELP: &str = "\
+Usage: cargo xtask COMMAND
+
+  test   Run every test, those against a real Redis included. The server is the one that TEAMWIRE_REDIS_SERVER names,
+         or the redis-server in PATH, or one that apt-get installs when this runs as root.
+  lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
+  ci     Run lint, then test with CI=true: what every change must pass.
+  help   Show this.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args_os().skip(1).map(|argument| argument.to_string_lossy().into()).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments[..] {
+        ["test"] => test(false),
+        ["lint"] => lint(),
+        ["ci"] => lint().and_then(|()| test(true)),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => Err(Failure::new(
+            format!("there is no command `{}`", arguments.join(" ")),
+            "`cargo xtask help` lists the commands; they take no arguments",
+        )),
+    };
+    outcome.map_or_else(
+        |failure| {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+/// Runs all tests. Prints nothing after the test runner's own summary.
+fn test(ci: bool) -> Result<(), Failure> {
+    let server = redis::server()?;
+    eprintln!("xtask: testing against {}", server.display());
+    let run = |arguments: &[&str]| {
+        let step = Step::cargo(arguments)
+            .env(redis::VARIABLE, &server)
+            .advice("`cargo test --package PACKAGE NAME` runs one test again");
+        if ci { step.env("CI", "true") } else { step }.run()
+    };
+    if Step::cargo(&["nextest", "--version"]).succeeds() {
+        // It runs no documentation tests.
+        run(&["test", "--workspace", "--locked", "--doc"])?;
+        run(&["nextest", "run", "--workspace", "--locked"])
+    } else {
+        run(&["test", "--workspace", "--locked"])
+    }
+}
+
+/// Checks all that a program can check about how things are written, the quickest first.
+fn lint() -> Result<(), Failure> {
+    Step::cargo(&["fmt", "--all", "--check"])
+        .advice("`cargo fmt --all` puts it right; `rustup component add rustfmt` installs a missing rustfmt")
+        .run()?;
+    buf::lint()?;
+    Step::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+        .advice("put right what it names; `rustup component add clippy` installs a missing clippy")
+        .run()
+}

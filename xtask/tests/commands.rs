@@ -1,0 +1,201 @@
+//! The commands, on a machine where every other program is `tool.sh` under another name.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+/// What `cargo` does where nextest is not installed.
+const NO_NEXTEST: &str = "[ $1 != nextest ]";
+
+/// A machine with a clone of the repository and just the programs that it is given.
+struct Machine {
+    directory: PathBuf,
+}
+
+impl Machine {
+    fn new(name: &str) -> Self {
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // The one of an earlier run, if any.
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(directory.join("bin")).unwrap();
+        fs::create_dir_all(directory.join("repository/xtask")).unwrap();
+        fs::write(directory.join("repository/xtask/package-lock.json"), "{}").unwrap();
+        Self { directory }
+    }
+
+    /// Installs a program that notes how it is called and then runs a line of shell.
+    fn with(self, program: &str, does: &str) -> Self {
+        let path = self.directory.join("bin").join(program);
+        symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tool.sh"), &path).unwrap();
+        fs::write(path.with_extension("does"), does).unwrap();
+        self
+    }
+
+    /// Installs an npm that installs buf.
+    fn with_npm(self) -> Self {
+        let bin = "repository/xtask/node_modules/.bin";
+        fs::create_dir_all(self.directory.join(bin)).unwrap();
+        let lock = self.directory.join("repository/xtask/node_modules/.package-lock.json");
+        self.with(&format!("../{bin}/buf"), "").with("npm", &format!(": >{}", lock.display()))
+    }
+
+    fn xtask(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .args(arguments)
+            .env_clear()
+            .env("PATH", self.directory.join("bin"))
+            .env("CARGO", self.directory.join("bin/cargo"))
+            .env("CARGO_MANIFEST_DIR", self.directory.join("repository/xtask"))
+            .env("CALLS", self.directory.join("calls"))
+            .envs(environment.iter().copied())
+            .current_dir(&self.directory)
+            .output()
+            .unwrap()
+    }
+
+    /// Returns the calls of all programs since the last time.
+    fn calls(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.directory.join("calls")).unwrap_or_default();
+        fs::write(self.directory.join("calls"), "").unwrap();
+        calls.lines().map(str::to_owned).collect()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_tests_are_given_the_server_in_the_path() {
+    let machine = Machine::new("server-in-path")
+        .with("redis-server", "")
+        .with("cargo", &format!("{NO_NEXTEST} && echo CI=$CI $TEAMWIRE_REDIS_SERVER"));
+    let output = machine.xtask(&["test"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(machine.calls(), ["cargo nextest --version", "cargo test --workspace --locked"]);
+    let server = machine.directory.join("bin/redis-server");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("CI= {}\n", server.display()));
+}
+
+#[test]
+fn the_tests_are_given_the_server_that_is_named_as_seen_from_anywhere() {
+    let machine = Machine::new("server-named")
+        .with("redis-server", "")
+        .with("valkey-server", "")
+        .with("cargo", &format!("{NO_NEXTEST} && echo $TEAMWIRE_REDIS_SERVER"));
+    let output = machine.xtask(&["test"], &[("TEAMWIRE_REDIS_SERVER", "bin/valkey-server")]);
+    assert!(output.status.success(), "{output:?}");
+    let server = machine.directory.join("bin/valkey-server");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", server.display()));
+}
+
+#[test]
+fn a_named_server_that_is_not_there_is_an_error_even_with_another_in_the_path() {
+    let machine = Machine::new("server-misnamed").with("redis-server", "").with("cargo", "");
+    let output = machine.xtask(&["test"], &[("TEAMWIRE_REDIS_SERVER", "/nowhere/redis-server")]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("/nowhere/redis-server") && said(&output).contains("unset it"), "{output:?}");
+    assert!(machine.calls().is_empty());
+}
+
+#[test]
+fn nextest_is_used_where_it_is_there_after_the_tests_that_it_leaves_out() {
+    let machine = Machine::new("nextest").with("redis-server", "").with("cargo", "");
+    assert!(machine.xtask(&["test"], &[]).status.success());
+    assert_eq!(
+        machine.calls(),
+        ["cargo nextest --version", "cargo test --workspace --locked --doc", "cargo nextest run --workspace --locked"]
+    );
+}
+
+#[test]
+fn root_has_a_missing_server_installed() {
+    let machine = Machine::new("root")
+        .with("id", "echo 0")
+        .with("apt-get", "[ $1 = update ] || : >${0%/*}/redis-server")
+        .with("cargo", NO_NEXTEST);
+    let output = machine.xtask(&["test"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        machine.calls(),
+        [
+            "id -u",
+            "apt-get update",
+            "apt-get install --yes --no-install-recommends redis-server",
+            "cargo nextest --version",
+            "cargo test --workspace --locked"
+        ]
+    );
+}
+
+#[test]
+fn anyone_else_is_told_to_install_a_missing_server() {
+    let machine = Machine::new("not-root").with("id", "echo 1000").with("apt-get", "").with("cargo", "");
+    let output = machine.xtask(&["test"], &[]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("sudo apt-get install redis-server"), "{output:?}");
+    assert_eq!(machine.calls(), ["id -u"]);
+}
+
+#[test]
+fn lint_installs_buf_once_and_checks_the_quickest_first() {
+    let machine = Machine::new("lint").with("cargo", "").with_npm();
+    let output = machine.xtask(&["lint"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let checks = [
+        "cargo fmt --all --check",
+        "buf lint",
+        "buf format --diff --exit-code",
+        "cargo clippy --workspace --all-targets --locked -- -D warnings",
+    ];
+    let mut first = checks.to_vec();
+    first.insert(1, "npm ci --prefix xtask --ignore-scripts --no-audit --no-fund");
+    assert_eq!(machine.calls(), first);
+    assert!(machine.xtask(&["lint"], &[]).status.success());
+    assert_eq!(machine.calls(), checks);
+}
+
+#[test]
+fn a_check_that_fails_is_the_last_and_says_what_to_do() {
+    let machine = Machine::new("failing").with("cargo", "exit 1").with_npm();
+    let output = machine.xtask(&["lint"], &[]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("`cargo fmt --all --check` failed (exit status: 1)"), "{output:?}");
+    assert!(said(&output).contains("next: `cargo fmt --all` puts it right"), "{output:?}");
+    assert_eq!(machine.calls(), ["cargo fmt --all --check"]);
+}
+
+#[test]
+fn a_tool_that_is_missing_is_named_with_what_installs_it() {
+    let machine = Machine::new("no-npm").with("cargo", "");
+    let output = machine.xtask(&["lint"], &[]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("cannot run") && said(&output).contains("apt-get install npm"), "{output:?}");
+}
+
+#[test]
+fn ci_checks_then_tests_as_ci() {
+    let machine = Machine::new("ci")
+        .with("redis-server", "")
+        .with("cargo", &format!("{NO_NEXTEST} && echo $1 CI=$CI"))
+        .with_npm();
+    let output = machine.xtask(&["ci"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "fmt CI=\nclippy CI=\ntest CI=true\n");
+}
+
+#[test]
+fn help_lists_the_commands_and_is_named_where_one_does_not_exist() {
+    let machine = Machine::new("help");
+    let output = machine.xtask(&["help"], &[]);
+    assert!(output.status.success());
+    assert!(["test", "lint", "ci"].iter().all(|name| String::from_utf8_lossy(&output.stdout).contains(name)));
+    let output = machine.xtask(&["tset"], &[]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("`tset`") && said(&output).contains("cargo xtask help"), "{output:?}");
+}
