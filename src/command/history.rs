@@ -1,0 +1,83 @@
+//! `teamwire history`: sees or follows what was said and decided.
+
+use clap::Args;
+use teamwire_client::v1;
+
+use super::Output;
+use crate::{context::ContextArgs, failure::Failure, show};
+
+/// See or follow what was said and decided
+///
+/// The newest entries are shown, the oldest of them first, each message with what became of it at its recipients.
+#[derive(Args, Debug)]
+pub struct History {
+    /// Wait for new entries, too, until interrupted
+    #[arg(long, short)]
+    follow: bool,
+    /// Only what this member sent, received or decided
+    #[arg(long, short)]
+    member: Option<String>,
+    /// Only messages
+    #[arg(long)]
+    messages: bool,
+    /// How many entries
+    #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
+    limit: u32,
+    /// All entries, from the first on
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+impl History {
+    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let own = caller.member.as_deref();
+        let filter = v1::HistoryFilter {
+            member: self.member.clone().unwrap_or_default(),
+            messages_only: self.messages,
+            include_receipts: true,
+        };
+        let mut request = v1::ListHistoryRequest {
+            filter: Some(filter.clone()),
+            limit: if self.all { 1_000 } else { self.limit },
+            newest: !self.all,
+            ..v1::ListHistoryRequest::default()
+        };
+        let after_sequence = loop {
+            let page = caller.client.list_history(request.clone()).await?;
+            page.entries.iter().for_each(|entry| self.print(entry, own));
+            request.after_sequence = page.next_after_sequence;
+            if !self.all || !page.more {
+                break page.next_after_sequence;
+            }
+        };
+        if !self.follow {
+            return Ok(());
+        }
+        let filter = v1::HistoryFilter { include_receipts: false, ..filter };
+        let request = v1::FollowHistoryRequest { filter: Some(filter), after_sequence, ..v1::FollowHistoryRequest::default() };
+        let mut entries = caller.client.follow_history(request);
+        let interrupted = tokio::signal::ctrl_c();
+        tokio::pin!(interrupted);
+        loop {
+            let entry = tokio::select! {
+                entry = entries.next() => entry,
+                _ = &mut interrupted => return Ok(()),
+            };
+            match entry {
+                Some(entry) => self.print(&entry?, own),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn print(&self, entry: &v1::HistoryEntry, own: Option<&str>) {
+        if self.output.json {
+            show::line(&show::entry_json(entry));
+        } else {
+            show::entry(entry, own);
+        }
+    }
+}

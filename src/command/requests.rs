@@ -1,0 +1,111 @@
+//! `teamwire requests`: lists requests, or waits for the decision on one.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use teamwire_client::v1;
+use teamwire_proto::v1::RequestState;
+
+use super::Output;
+use crate::{
+    context::ContextArgs,
+    failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
+    show,
+};
+
+/// List requests, or wait for the decision on one
+#[derive(Args, Debug)]
+pub struct Requests {
+    /// One request only
+    request_id: Option<String>,
+    /// Wait until it is decided: exit code 0 when approved, 3 when rejected, 4 when expired or cancelled
+    #[arg(long, short, requires = "request_id")]
+    wait: bool,
+    /// How long to wait, in seconds
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    patience: u64,
+    /// Only those in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+    /// Only those that concern this member
+    #[arg(long, short)]
+    member: Option<String>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum State {
+    Pending,
+    Approved,
+    Rejected,
+    Expired,
+    Cancelled,
+}
+
+impl From<State> for RequestState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Pending => Self::Pending,
+            State::Approved => Self::Approved,
+            State::Rejected => Self::Rejected,
+            State::Expired => Self::Expired,
+            State::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl Requests {
+    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let Some(request_id) = &self.request_id else {
+            let request = v1::ListRequestsRequest {
+                state: self.state.map_or(RequestState::Unspecified, RequestState::from).into(),
+                member: self.member.clone().unwrap_or_default(),
+                ..v1::ListRequestsRequest::default()
+            };
+            let found = caller.client.list_requests(request).await?.requests;
+            self.print(&found);
+            return Ok(());
+        };
+        let request = if self.wait {
+            caller.client.wait_decision(request_id, Duration::from_secs(self.patience)).await?
+        } else {
+            let request = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
+            caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?
+        };
+        self.print(std::slice::from_ref(&request));
+        if !self.wait {
+            return Ok(());
+        }
+        let code = match request.state() {
+            RequestState::Approved => return Ok(()),
+            RequestState::Rejected => REJECTED,
+            RequestState::Expired | RequestState::Cancelled => UNANSWERED,
+            RequestState::Pending | RequestState::Unspecified => NOT_IN_TIME,
+        };
+        Err(Failure::with_code(code, format!("The request is {}", show::request_text(&request))))
+    }
+
+    fn print(&self, requests: &[v1::Request]) {
+        if self.output.json {
+            requests.iter().for_each(|request| show::line(&show::json("Request", request)));
+            return;
+        }
+        if requests.is_empty() {
+            anstream::println!("There is no such request.");
+            return;
+        }
+        let rows = requests.iter().map(|request| {
+            vec![
+                request.id.clone(),
+                show::request_kind(request.kind()).to_owned(),
+                request.member.clone(),
+                request.requester.as_ref().map_or("?", |sender| sender.name.as_str()).to_owned(),
+                show::time(request.created_at.as_ref()),
+                show::short(&show::request_text(request), 60),
+            ]
+        });
+        show::table(&["request", "kind", "member", "from", "made", "state"], rows.collect());
+    }
+}

@@ -1,0 +1,206 @@
+//! `teamwire run`: runs a program as a member of a team.
+
+use std::{ffi::OsString, sync::Arc, time::Duration};
+
+use clap::{Args, ValueEnum};
+use teamwire_client::{
+    runner::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig},
+    v1,
+};
+
+use super::join::Attributes;
+use crate::{
+    context::{ContextArgs, Identity},
+    failure::Failure,
+    show,
+};
+
+/// Run a program as a member of a team
+///
+/// The runner joins, hands messages to the program, sends what it answers, keeps the member alive, and ends the program,
+/// with all processes that it has started, when its shutdown is approved. A message is acknowledged only on proof.
+///
+/// Ways to hand messages over (--via): `stdin` writes one line of JSON for each message to the program's standard input;
+/// the program answers with lines of JSON: {"ack": "MESSAGE_ID"}, or any SendMessage object. `exec` runs the program once
+/// for each batch of messages; what it prints goes back to the sender.
+///
+/// Who joins: with --join, the token's bearer; else the name's own identity from an earlier run, in a new life; else, if
+/// you lead the team (or are the operator of this machine's coordinator), the runner invites itself.
+#[derive(Args, Debug)]
+pub struct Run {
+    /// The member's name; may be left out when a join token is bound to one
+    #[arg(value_name = "NAME")]
+    name_word: Option<String>,
+    /// The member's name, as an option
+    #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
+    name: Option<String>,
+    /// A join token
+    #[arg(long, env = "TEAMWIRE_JOIN", value_name = "TOKEN", hide_env_values = true)]
+    join: Option<String>,
+    /// How messages reach the program
+    #[arg(long, value_enum, default_value = "stdin")]
+    via: Via,
+    /// With --via stdin: what counts as proof that a message is processed
+    #[arg(long, value_enum, default_value = "reply")]
+    ack: Ack,
+    /// With --via exec: how many messages go together at most
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    batch: u16,
+    /// Who answers a shutdown request: the program, or the runner by approving it
+    #[arg(long, value_enum, default_value = "ask")]
+    on_shutdown: Answer,
+    /// Whether to start the program again when it has failed, each time in a new life of the member
+    #[arg(long, value_enum, default_value = "never")]
+    restart: RestartWhen,
+    /// How many failures in a row end the runner
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    restarts_max: u32,
+    /// How long the program has to end before it is killed, in seconds
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    grace: u64,
+    /// Say nothing about what happens
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    attributes: Attributes,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Via {
+    Stdin,
+    Exec,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ack {
+    /// The program says so, or answers the message
+    Reply,
+    /// The line was written to the program's input
+    Written,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Answer {
+    Ask,
+    Approve,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RestartWhen {
+    Never,
+    OnFailure,
+}
+
+impl Run {
+    pub async fn run(self, context: &ContextArgs) -> u8 {
+        match self.configure(context).await {
+            Ok(config) => {
+                let exit = Runner::new(config).run().await;
+                if exit.code != 0 && !exit.detail.is_empty() && !self.quiet {
+                    anstream::eprintln!("{} {}", show::paint(show::bold(), "teamwire:"), exit.detail);
+                }
+                exit.code
+            }
+            Err(failure) => {
+                failure.print(false);
+                failure.code()
+            }
+        }
+    }
+
+    async fn configure(&self, context: &ContextArgs) -> Result<RunnerConfig, Failure> {
+        let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
+        let (address, credential) = self.entry(context, &name).await?;
+        let mut config = RunnerConfig::new(address.clone(), credential, self.command.clone());
+        config.name = name;
+        config.attributes = self.attributes.to_proto();
+        config.mode = match (self.via, self.ack) {
+            (Via::Stdin, Ack::Reply) => Mode::Stdin { ack: AckPolicy::ExplicitOrReply },
+            (Via::Stdin, Ack::Written) => Mode::Stdin { ack: AckPolicy::Written },
+            (Via::Exec, _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
+        };
+        config.on_shutdown = match self.on_shutdown {
+            Answer::Ask => OnShutdown::Ask,
+            Answer::Approve => OnShutdown::Approve,
+        };
+        config.restart = match self.restart {
+            RestartWhen::Never => Restart::Never,
+            RestartWhen::OnFailure => Restart::OnFailure { failures_max: self.restarts_max },
+        };
+        config.grace = Duration::from_secs(self.grace);
+        config.claims_orphans = true;
+        let keeper = context.clone();
+        config.on_joined = Arc::new(move |reply| keep(&keeper, &address, reply));
+        if !self.quiet {
+            config.on_progress = Arc::new(|progress| {
+                anstream::eprintln!("{} {progress}", show::paint(show::bold(), "teamwire:"));
+            });
+        }
+        Ok(config)
+    }
+
+    /// Finds the credential to join with, and where.
+    async fn entry(&self, context: &ContextArgs, name: &str) -> Result<(String, String), Failure> {
+        if let Some(token) = &self.join {
+            // A runner that starts again has used its token up: then it goes on under the name that it has.
+            let joining = context.caller_with(token.clone(), None)?;
+            if let Some(kept) = self.kept(context, name, joining.team.as_deref())?
+                && kept.address == joining.address
+                && probe(context, &kept).await
+            {
+                return Ok((kept.address, kept.credential));
+            }
+            return Ok((joining.address, joining.credential));
+        }
+        if name.is_empty() {
+            return Err(Failure::usage("Give the member a name: teamwire run NAME -- COMMAND."));
+        }
+        let caller = context.caller();
+        let team = caller.as_ref().ok().and_then(|caller| caller.team.clone());
+        if let Ok(caller) = &caller
+            && caller.is(name)
+        {
+            return Ok((caller.address.clone(), caller.credential.clone()));
+        }
+        if let Some(kept) = self.kept(context, name, team.as_deref())?
+            && probe(context, &kept).await
+        {
+            return Ok((kept.address, kept.credential));
+        }
+        let caller = caller?;
+        let invite = v1::InviteRequest { member: name.to_owned(), ..v1::InviteRequest::default() };
+        let token = caller.client.invite(invite).await?.join_token;
+        Ok((caller.address, token))
+    }
+
+    fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Identity>, Failure> {
+        if name.is_empty() { Ok(None) } else { context.kept(name, team) }
+    }
+}
+
+/// Returns whether a kept credential may still begin a new life.
+async fn probe(context: &ContextArgs, kept: &Identity) -> bool {
+    let Ok(caller) = context.caller_with(kept.credential.clone(), Some(&kept.address)) else { return false };
+    match caller.client.get_team(v1::GetTeamRequest::default()).await {
+        Ok(_) => true,
+        // One that has exited by itself may come back by its own credential; one that was dismissed may not, and the
+        // coordinator says which when it is tried.
+        Err(error) => error.is_retryable(),
+    }
+}
+
+fn keep(context: &ContextArgs, address: &str, reply: &v1::JoinResponse) {
+    let (Some(team), Some(member)) = (&reply.team, &reply.member) else { return };
+    let identity = Identity {
+        team: team.name.clone(),
+        member: member.name.clone(),
+        address: address.to_owned(),
+        credential: reply.credential.clone(),
+    };
+    if let Err(failure) = context.keep(identity, false) {
+        failure.print(false);
+    }
+}

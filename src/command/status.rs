@@ -1,0 +1,45 @@
+//! `teamwire status`: sees the team and its members.
+
+use clap::Args;
+use teamwire_client::v1;
+
+use super::Output;
+use crate::{
+    context::{Caller, ContextArgs},
+    failure::Failure,
+    show,
+};
+
+/// See the team and its members
+#[derive(Args, Debug)]
+pub struct Status {
+    #[command(flatten)]
+    pub output: Output,
+}
+
+impl Status {
+    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        show(&context.caller()?, None, self.output).await
+    }
+}
+
+/// Shows a team and its members.
+pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Result<(), Failure> {
+    let named = named.unwrap_or_default().to_owned();
+    let team = caller.client.get_team(v1::GetTeamRequest { team: named.clone() }).await?;
+    let team = team.team.ok_or_else(show::incomplete)?;
+    let members = caller.client.list_members(v1::ListMembersRequest { team: named }).await?.members;
+    if output.json {
+        let members: Vec<_> = members.iter().map(|member| show::json("Member", member)).collect();
+        show::line(&serde_json::json!({ "team": show::json("Team", &team), "members": members }));
+        return Ok(());
+    }
+    let you = caller.member.as_ref().map_or_else(String::new, |member| format!(", you are {member}"));
+    anstream::println!("Team {}{}{you}", show::paint(show::bold(), &team.name), show::paint(show::dim(), format!(" at {}", caller.address)));
+    if !team.description.is_empty() {
+        anstream::println!("{}", show::plain(&team.description));
+    }
+    anstream::println!();
+    show::members(&members);
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! `teamwire team`: teams, and who leads them.
+
+use clap::{Args, Subcommand};
+use teamwire_client::v1;
+
+use super::Output;
+use crate::{
+    context::{ContextArgs, Identity},
+    failure::Failure,
+    show,
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Team {
+    /// Create a team and become its lead
+    Create(Create),
+    /// List the teams that you may see
+    List(List),
+    /// Show a team and its members
+    Show(Show),
+    /// Delete a team with everything that belongs to it
+    ///
+    /// Refused while other members are live; the error names them.
+    Delete(Delete),
+    /// Hand the lead's role to another member
+    Lead(Lead),
+}
+
+#[derive(Args, Debug)]
+pub struct Create {
+    /// The team's name: letters, digits, '.', '_' and '-'
+    name: String,
+    /// The lead's name: yours
+    #[arg(long, default_value = "lead")]
+    lead: String,
+    /// What the team is for
+    #[arg(long, short, default_value = "")]
+    description: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct List {
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Show {
+    /// The team [default: yours]
+    name: Option<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Delete {
+    /// The team [default: yours]
+    name: Option<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Lead {
+    /// The member that is to lead
+    member: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Team {
+    pub async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+        match self {
+            Self::Create(command) => (command.run(context).await, command.output.json),
+            Self::List(command) => (command.run(context).await, command.output.json),
+            Self::Show(command) => (command.run(context).await, command.output.json),
+            Self::Delete(command) => (command.run(context).await, command.output.json),
+            Self::Lead(command) => (command.run(context).await, command.output.json),
+        }
+    }
+}
+
+impl Create {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let operator = context.operator().or_else(|failure| context.caller().map_err(|_| failure))?;
+        let request = v1::CreateTeamRequest {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            lead_name: self.lead.clone(),
+            ..v1::CreateTeamRequest::default()
+        };
+        let reply = operator.client.create_team(request).await?;
+        let team = reply.team.ok_or_else(show::incomplete)?;
+        let identity = Identity {
+            team: team.name.clone(),
+            member: team.lead.clone(),
+            address: operator.address.clone(),
+            credential: reply.credential.clone(),
+        };
+        context.keep(identity, true)?;
+        if self.output.json {
+            let mut value = serde_json::json!({ "team": show::json("Team", &team) });
+            value["credential"] = reply.credential.into();
+            show::line(&value);
+            return Ok(());
+        }
+        anstream::println!("Created team {}; you lead it as {}.", show::paint(show::bold(), &team.name), team.lead);
+        anstream::println!("Add a teammate:  teamwire run NAME -- COMMAND     (on this machine)");
+        anstream::println!("            or:  teamwire invite NAME             (a token for any machine)");
+        Ok(())
+    }
+}
+
+impl List {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = match context.operator() {
+            Ok(operator) => operator,
+            Err(_) => context.caller()?,
+        };
+        let mut teams = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = v1::ListTeamsRequest { page_size: 1_000, page_token };
+            let page = caller.client.list_teams(request).await?;
+            teams.extend(page.teams);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        if self.output.json {
+            teams.iter().for_each(|team| show::line(&show::json("Team", team)));
+            return Ok(());
+        }
+        if teams.is_empty() {
+            anstream::println!("There is no team yet. Create one with `teamwire team create NAME`.");
+            return Ok(());
+        }
+        let rows = teams.into_iter().map(|team| {
+            vec![team.name, team.lead, team.members.to_string(), show::time(team.created_at.as_ref()), team.description]
+        });
+        show::table(&["team", "lead", "members", "created", "description"], rows.collect());
+        Ok(())
+    }
+}
+
+impl Show {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = caller_for(context, self.name.as_deref())?;
+        super::status::show(&caller, self.name.as_deref(), self.output).await
+    }
+}
+
+impl Delete {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = caller_for(context, self.name.as_deref())?;
+        let team = self.name.clone().or(caller.team.clone()).unwrap_or_default();
+        caller.client.delete_team(v1::DeleteTeamRequest { team: team.clone() }).await?;
+        context.forget(&team, None)?;
+        if self.output.json {
+            show::line(&serde_json::json!({ "deleted": team }));
+        } else {
+            anstream::println!("Team {team} is deleted; nothing of it is left.");
+        }
+        Ok(())
+    }
+}
+
+/// Returns the caller's own identity when the team is its own; otherwise the operator, who reaches every team.
+fn caller_for(context: &ContextArgs, team: Option<&str>) -> Result<crate::context::Caller, Failure> {
+    let caller = context.caller()?;
+    let is_own = |own: &str| team.is_none_or(|team| team.eq_ignore_ascii_case(own));
+    if caller.member.is_some() && !caller.team.as_deref().is_some_and(is_own) {
+        return context.operator().or(Ok(caller));
+    }
+    Ok(caller)
+}
+
+impl Lead {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let request = v1::SetLeadRequest { member: self.member.clone(), ..v1::SetLeadRequest::default() };
+        let team = caller.client.set_lead(request).await?.team.ok_or_else(show::incomplete)?;
+        if self.output.json {
+            show::line(&show::json("Team", &team));
+        } else {
+            anstream::println!("{} leads team {} now.", team.lead, team.name);
+        }
+        Ok(())
+    }
+}

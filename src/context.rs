@@ -1,0 +1,287 @@
+//! Where the coordinator is, and who calls: from flags, then the environment, then the context file, then what a
+//! coordinator on this machine has left in its state directory.
+//!
+//! The context file holds the identities that `team create`, `join` and `run` were given, and which of them is current.
+//! It is readable by its owner only.
+
+use std::{
+    env, fs,
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use teamwire_client::{ADDRESS_DEFAULT, Client, Retry};
+use teamwire_proto::credential::Credential;
+
+use crate::failure::Failure;
+
+/// The file of the operator's credential in the state directory.
+pub const OPERATOR_FILE: &str = "operator.credential";
+
+/// The file in the state directory that says where the coordinator listens.
+pub const ADDRESS_FILE: &str = "address";
+
+/// Who calls, and where.
+#[derive(Args, Clone, Debug)]
+pub struct ContextArgs {
+    /// The coordinator, as http://HOST:PORT [default: that of the identity, or http://127.0.0.1:7420]
+    #[arg(long, env = "TEAMWIRE_ADDRESS", global = true, value_name = "URL", help_heading = "Context")]
+    address: Option<String>,
+    /// The credential to call with, instead of one from the context file
+    #[arg(long, env = "TEAMWIRE_CREDENTIAL", global = true, hide_env_values = true, help_heading = "Context")]
+    credential: Option<String>,
+    /// The team; needed only by the operator, or to choose among identities
+    #[arg(long, env = "TEAMWIRE_TEAM", global = true, value_name = "TEAM", help_heading = "Context")]
+    team: Option<String>,
+    /// Which identity of the context file to use: NAME, NAME@TEAM, or `operator`
+    #[arg(long = "as", env = "TEAMWIRE_AS", global = true, value_name = "WHO", help_heading = "Context")]
+    who: Option<String>,
+    /// The context file [default: ~/.config/teamwire/context.json]
+    #[arg(long, env = "TEAMWIRE_CONTEXT", global = true, value_name = "FILE", help_heading = "Context")]
+    context: Option<PathBuf>,
+    /// Where the coordinator on this machine keeps its data [default: ~/.local/state/teamwire]
+    #[arg(long, env = "TEAMWIRE_STATE_DIR", global = true, value_name = "DIR", help_heading = "Context")]
+    state_dir: Option<PathBuf>,
+    /// How long to try, in seconds, before a call is given up
+    #[arg(long, env = "TEAMWIRE_TIMEOUT", global = true, value_name = "SECONDS", default_value_t = 15, help_heading = "Context")]
+    timeout: u64,
+}
+
+/// Who one is in one team.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The team.
+    pub team: String,
+    /// The member.
+    pub member: String,
+    /// Where the coordinator is.
+    pub address: String,
+    /// The credential of the member's present life.
+    pub credential: String,
+}
+
+impl Identity {
+    fn is(&self, member: &str, team: Option<&str>) -> bool {
+        self.member.eq_ignore_ascii_case(member) && team.is_none_or(|team| self.team.eq_ignore_ascii_case(team))
+    }
+}
+
+/// The context file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ContextFile {
+    /// The identity that is used when none is named, as `NAME@TEAM`.
+    #[serde(default)]
+    pub current: Option<String>,
+    /// All identities, the latest first.
+    #[serde(default)]
+    pub identities: Vec<Identity>,
+}
+
+/// A caller, ready to call.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Calls the coordinator.
+    pub client: Client,
+    /// Where that is.
+    pub address: String,
+    /// What it calls with.
+    pub credential: String,
+    /// The member's name; None for the operator and observers.
+    pub member: Option<String>,
+    /// The team; None for an operator that named none.
+    pub team: Option<String>,
+}
+
+impl Caller {
+    /// Returns whether a party's name is the caller's own.
+    pub fn is(&self, name: &str) -> bool {
+        self.member.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the member's name, or says that there is none.
+    pub fn member(&self) -> Result<&str, Failure> {
+        self.member.as_deref().ok_or_else(|| {
+            Failure::usage("Only a member can do this. Choose one with --as NAME, or join with `teamwire join`.")
+        })
+    }
+}
+
+impl ContextArgs {
+    /// Returns the caller, as far as it can be found.
+    pub fn caller(&self) -> Result<Caller, Failure> {
+        if let Some(credential) = &self.credential {
+            return self.caller_with(credential.clone(), None);
+        }
+        let file = self.load()?;
+        let named = self.who.as_deref();
+        if named != Some("operator") {
+            if let Some(identity) = self.choose(&file, named)? {
+                return self.caller_with(identity.credential.clone(), Some(&identity.address));
+            }
+            if let Some(named) = named {
+                let known: Vec<_> = file.identities.iter().map(|i| format!("{}@{}", i.member, i.team)).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                return Err(Failure::usage(format!("There is no identity \"{named}\" in the context file. There are: {known}.")));
+            }
+        }
+        self.operator()
+    }
+
+    /// Returns the operator of the coordinator on this machine.
+    pub fn operator(&self) -> Result<Caller, Failure> {
+        let path = self.state_dir()?.join(OPERATOR_FILE);
+        let credential = fs::read_to_string(&path).map_err(|error| {
+            let message = match error.kind() {
+                io::ErrorKind::NotFound => format!(
+                    "You have no identity here, and there is no operator's credential at {}. Start a coordinator with \
+                     `teamwire serve`, join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL.",
+                    path.display()
+                ),
+                _ => format!("{} cannot be read: {error}", path.display()),
+            };
+            Failure::with_code(crate::failure::NOT_PERMITTED, message)
+        })?;
+        self.caller_with(credential.trim().to_owned(), None)
+    }
+
+    /// Returns a caller with a credential that is at hand.
+    pub fn caller_with(&self, credential: String, address: Option<&str>) -> Result<Caller, Failure> {
+        let parsed = Credential::parse(&credential)?;
+        let own_team = parsed.team().map(ToString::to_string);
+        let member = match &parsed {
+            Credential::Member { member, .. } => Some(member.to_string()),
+            _ => None,
+        };
+        let address = self.address(address)?;
+        let team = self.team.clone().or(own_team);
+        let mut client = Client::connect(&address)?
+            .with_credential(&credential)?
+            .with_retry(Retry::within(Duration::from_secs(self.timeout)));
+        if let Some(team) = &team {
+            client = client.with_team(team.clone());
+        }
+        Ok(Caller { client, address, credential, member, team })
+    }
+
+    fn address(&self, of_identity: Option<&str>) -> Result<String, Failure> {
+        if let Some(address) = self.address.as_deref().or(of_identity) {
+            return Ok(address.to_owned());
+        }
+        let left = fs::read_to_string(self.state_dir()?.join(ADDRESS_FILE));
+        Ok(left.map_or_else(|_| ADDRESS_DEFAULT.to_owned(), |address| address.trim().to_owned()))
+    }
+
+    fn choose<'f>(&self, file: &'f ContextFile, named: Option<&str>) -> Result<Option<&'f Identity>, Failure> {
+        let team = self.team.as_deref();
+        if let Some(named) = named.or(file.current.as_deref()) {
+            let (member, of_team) = named.split_once('@').map_or((named, None), |(member, team)| (member, Some(team)));
+            if of_team.is_some() && team.is_some() && !of_team.unwrap_or("").eq_ignore_ascii_case(team.unwrap_or("")) {
+                return Ok(file.identities.iter().find(|i| Some(i.team.as_str()) == team));
+            }
+            return Ok(file.identities.iter().find(|identity| identity.is(member, of_team.or(team))));
+        }
+        Ok(file.identities.iter().find(|identity| team.is_none_or(|team| identity.team.eq_ignore_ascii_case(team))))
+    }
+
+    /// Returns the identity that the file keeps of a member.
+    pub fn kept(&self, member: &str, team: Option<&str>) -> Result<Option<Identity>, Failure> {
+        Ok(self.load()?.identities.into_iter().find(|identity| identity.is(member, team)))
+    }
+
+    /// Returns the team that was named, if one was.
+    pub fn team(&self) -> Option<&str> {
+        self.team.as_deref()
+    }
+
+    /// Returns where the coordinator on this machine keeps its data.
+    pub fn state_dir(&self) -> Result<PathBuf, Failure> {
+        self.state_dir.clone().map_or_else(|| home("XDG_STATE_HOME", ".local/state"), Ok)
+    }
+
+    fn path(&self) -> Result<PathBuf, Failure> {
+        self.context.clone().map_or_else(|| Ok(home("XDG_CONFIG_HOME", ".config")?.join("context.json")), Ok)
+    }
+
+    /// Reads the context file; none is an empty one.
+    pub fn load(&self) -> Result<ContextFile, Failure> {
+        let path = self.path()?;
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                Failure::local(&format!("{} is no context file; mend it or move it away", path.display()), error)
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ContextFile::default()),
+            Err(error) => Err(Failure::local(&format!("{} cannot be read", path.display()), error)),
+        }
+    }
+
+    /// Keeps an identity. `make_current`: it is the one to use from now on.
+    pub fn keep(&self, identity: Identity, make_current: bool) -> Result<(), Failure> {
+        self.change(|file| {
+            let name = format!("{}@{}", identity.member, identity.team);
+            file.identities.retain(|known| !known.is(&identity.member, Some(&identity.team)));
+            file.identities.insert(0, identity);
+            if make_current {
+                file.current = Some(name);
+            }
+        })
+    }
+
+    /// Forgets the identities of a team that is no more, or of one member of it.
+    pub fn forget(&self, team: &str, member: Option<&str>) -> Result<(), Failure> {
+        self.change(|file| {
+            file.identities.retain(|identity| {
+                !identity.team.eq_ignore_ascii_case(team)
+                    || member.is_some_and(|member| !identity.member.eq_ignore_ascii_case(member))
+            });
+            let current = file.current.clone();
+            let still = |current: &String| file.identities.iter().any(|i| format!("{}@{}", i.member, i.team) == *current);
+            file.current = current.filter(still);
+        })
+    }
+
+    /// Changes the context file, alone among all processes that do.
+    pub fn change(&self, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
+        let path = self.path()?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        make_private_directory(directory)?;
+        let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path.with_extension("lock"))?;
+        lock.lock()?;
+        let mut file = self.load()?;
+        change(&mut file);
+        let text = serde_json::to_vec_pretty(&file).map_err(|error| Failure::local("the context", error))?;
+        write_private(&path, &text)
+    }
+}
+
+fn home(variable: &str, otherwise: &str) -> Result<PathBuf, Failure> {
+    let base = env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = base.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(otherwise)));
+    let base = base.ok_or_else(|| {
+        Failure::usage("HOME is not set. Say where files go with --context FILE and --state-dir DIR.")
+    })?;
+    Ok(base.join("teamwire"))
+}
+
+/// Makes a directory that only its owner can look into, if it is not there.
+pub fn make_private_directory(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(path).map_err(|error| Failure::local(&format!("{} cannot be made", path.display()), error))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    Ok(())
+}
+
+/// Replaces a file in one step by one that only its owner can read.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| Failure::local(&format!("{} cannot be written", path.display()), error))?;
+    Ok(())
+}
