@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    fs,
+    env, fs,
     os::unix::fs::symlink,
     path::PathBuf,
     process::{Command, Output},
@@ -31,7 +31,9 @@ impl Machine {
     /// Installs a program that notes how it is called and then runs a line of shell.
     fn with(self, program: &str, does: &str) -> Self {
         let path = self.directory.join("bin").join(program);
-        symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tool.sh"), &path).unwrap();
+        // As it is now: clones that share a target directory share this program.
+        let tool = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("tests/tool.sh");
+        symlink(tool, &path).unwrap();
         fs::write(path.with_extension("does"), does).unwrap();
         self
     }
