@@ -50,7 +50,7 @@ impl Answer {
 #[derive(Clone, Debug)]
 pub enum Decided {
     /// It decides the request; this message tells the other side.
-    Now(v1::Message),
+    Now(Box<v1::Message>),
     /// The same answer was given before.
     Before {
         /// The message that made the request.
@@ -192,7 +192,7 @@ pub fn answer_shutdown(
         session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
     }
     tx.put("", &team);
-    Ok(Decided::Now(message))
+    Ok(Decided::Now(Box::new(message)))
 }
 
 /// Answers a plan. An approval lets its author work, in the same step.
@@ -224,7 +224,7 @@ pub fn answer_plan(
     member.plan_approved |= answer.approve;
     let message = decide(tx, &team, &request, caller, answer, compose);
     tx.put("", &team);
-    Ok(Decided::Now(message))
+    Ok(Decided::Now(Box::new(message)))
 }
 
 /// Says why a request can no longer be decided this way, or that it was decided so before.
