@@ -12,14 +12,9 @@ use super::{
     record::{CursorRecord, Life, MemberRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
 };
 
-/// Returns the name of a state, for a reader.
-pub fn life_state(life: &Life) -> &'static str {
-    match life {
-        Life::Live => "live",
-        Life::Stopping { .. } => "stopping",
-        Life::Exited { .. } => "exited",
-        Life::Lost => "lost",
-    }
+/// Returns the name of a state, for a reader: that of the protocol in lower case, without its prefix.
+pub fn state_name(state: MemberState) -> String {
+    state.as_str_name().trim_start_matches("MEMBER_STATE_").to_ascii_lowercase()
 }
 
 /// Shows a team.

@@ -16,7 +16,7 @@ use super::{
     identity::{self, Admit, Caller, Presented},
     membership::{NewLife, attributes, new_credential},
     post,
-    query::{life_state, show_new_member, show_team},
+    query::{MemberFacts, show_member, show_new_member, show_team, state_name},
     record::{TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
     request::member_event,
     roster::Party,
@@ -114,12 +114,17 @@ pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Sto
         Caller::Member { name, .. } => Some(name),
         _ => None,
     };
-    let blocking: BTreeMap<String, String> = team
-        .members
-        .iter()
-        .filter(|member| member.life.is_live() && Some(&member.name) != own)
-        .map(|member| (member.name.to_string(), life_state(&member.life).to_owned()))
-        .collect();
+    let mut blocking = BTreeMap::new();
+    for member in team.members.iter().filter(|member| member.life.is_live() && Some(&member.name) != own) {
+        let facts = MemberFacts {
+            session: tx.peek(member.name.folded())?,
+            presence: tx.peek(member.name.folded())?,
+            now_ms: tx.ctx.now_ms,
+            ..MemberFacts::default()
+        };
+        let state = show_member(&team, member, &facts).state();
+        blocking.insert(member.name.to_string(), state_name(state));
+    }
     if !blocking.is_empty() {
         let list: Vec<_> = blocking.iter().map(|(name, state)| format!("{name} ({state})")).collect();
         let mut refusal = Refusal::new(
