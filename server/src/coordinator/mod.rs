@@ -146,11 +146,16 @@ impl Coordinator {
                     }
                 }
                 Ok(value) if tx.is_read_only() => {
-                    if !from_cache {
+                    // Without a commit nothing else would find out that the key was used.
+                    let unasked = tx.unasked_ledger_keys();
+                    if !unasked.is_empty() {
+                        self.look_up(space, unasked, &mut view).await?;
+                    } else if from_cache {
+                        (from_cache, cache_allowed) = (false, false);
+                        self.reload(space, &mut view).await?;
+                    } else {
                         return Ok(Done { value, durability: self.last_durability() });
                     }
-                    (from_cache, cache_allowed) = (false, false);
-                    self.reload(space, &mut view).await?;
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();

@@ -246,3 +246,19 @@ async fn every_request_has_an_id_of_its_own_that_cannot_be_guessed() {
     }
     assert_eq!(ids.len(), 20);
 }
+
+#[tokio::test]
+async fn a_repeated_answer_with_its_key_returns_the_first_reply() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let id = t.ask(&t.lead, shutdown("bob")).await;
+    let first = t.send(&bob, keyed("k", approve(&id))).await;
+    for coordinator in [&t.coordinator, &t.another_coordinator().await] {
+        let again = coordinator.send(&bob.who, &keyed("k", approve(&id))).await.unwrap();
+        assert!(again.replayed);
+        assert_eq!((&again.message_id, &again.recipients), (&first.message_id, &first.recipients));
+        assert_eq!(again.sent_at, first.sent_at);
+    }
+    // And a key that went with something else is told, although the answer itself would be a repetition.
+    let other = t.try_send(&bob, keyed("k", answer(&id, Some(true), "done")));
+    t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
+}
