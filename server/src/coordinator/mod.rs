@@ -36,7 +36,7 @@ use crate::{
 use cache::Cache;
 use clock::Clock;
 
-/// How often a rule runs again before the coordinator gives up. Each time somebody else has succeeded.
+/// How often a commit may fail before the coordinator gives up. Each time somebody else has succeeded.
 const ATTEMPTS_MAX: u32 = 100;
 
 /// Decides calls. Keeps nothing that it cannot lose; any number of them may share a store.
@@ -120,7 +120,9 @@ impl Coordinator {
         let mut view = View::default();
         let mut from_cache = self.cache.fill(space, preload, &mut view);
         let mut cache_allowed = true;
-        for attempt in 0..ATTEMPTS_MAX {
+        let mut attempts = 0;
+        // Between two attempts a rule runs once for each record that it misses; there are only so many.
+        while attempts < ATTEMPTS_MAX {
             let mut tx = Tx::new(&ctx, &view);
             match rule(&mut tx) {
                 Err(Stop::Missing(key)) => {
@@ -166,7 +168,8 @@ impl Coordinator {
                         }
                         Outcome::Refused(failed) => self.learn(space, &txn, failed, &mut view)?,
                     }
-                    back_off(attempt).await;
+                    back_off(attempts).await;
+                    attempts += 1;
                 }
             }
         }

@@ -262,3 +262,22 @@ async fn a_repeated_answer_with_its_key_returns_the_first_reply() {
     let other = t.try_send(&bob, keyed("k", answer(&id, Some(true), "done")));
     t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
 }
+
+#[tokio::test]
+async fn any_number_of_requests_can_expire_at_once() {
+    let t = Team::with_limits(|limits| {
+        (limits.shutdown_deadline, limits.plan_deadline) = (Duration::ZERO, Duration::ZERO);
+    })
+    .await;
+    let mut ids = Vec::new();
+    for n in 0..60 {
+        let name = format!("m{n}");
+        let member = t.join(&name).await;
+        ids.push(t.ask(&t.lead, shutdown(&name)).await);
+        ids.push(t.ask(&member, plan("p")).await);
+    }
+    t.sweep().await;
+    for id in ids {
+        assert_eq!(t.request(&id).await.state(), RequestState::Expired);
+    }
+}
