@@ -21,7 +21,7 @@ use crate::{
             CursorRecord, HISTORY, ListedTeam, PresenceRecord, REQUESTS, ReceiptRecord, SessionRecord, Stored,
             TeamRecord, inbox,
         },
-        session::{Leaving, receipt_id},
+        session::{Leaving, is_for_another_life, receipt_id},
         team,
         tx::{Loaded, Stop},
     },
@@ -228,16 +228,19 @@ impl Coordinator {
         let Credential::Member { member, .. } = &who.credential else {
             return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox. Use a member's credential."));
         };
-        let (space, _, _) = self.caller(who, "").await?;
+        let (space, team, _) = self.caller(who, "").await?;
+        let incarnation = team.member(member).map_or(0, |member| member.incarnation);
         let extents = self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
         let entries = self.inbox_entries(&space, member, Range::after(request.after_sequence, limit)).await?;
         let messages = self.messages(&space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let facts = self.session_facts(&space, member).await?;
         let deliveries = entries.iter().zip(messages).filter_map(|((sequence, _), message)| {
+            // The next session will give it up.
+            let message = message.filter(|message| !is_for_another_life(message, incarnation))?;
             Some(v1::Delivery {
                 sequence: *sequence,
                 delivery_count: facts.delivery_count(*sequence),
-                message: Some(v1::Message::clone(&*message?)),
+                message: Some(v1::Message::clone(&message)),
             })
         });
         let total = extents.first().map_or(0, |extent| extent.entries);

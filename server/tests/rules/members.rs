@@ -302,3 +302,15 @@ async fn a_team_has_room_for_so_many_members() {
     t.leave(&bob).await;
     t.try_join(&token, join_as("bob")).await.unwrap();
 }
+
+#[tokio::test]
+async fn the_name_of_a_lost_member_can_be_joined_and_its_requests_are_cancelled() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let id = t.ask(&t.lead, shutdown("bob")).await;
+    t.pass_and_sweep(46 * SECOND, &[&t.lead.clone()]).await;
+    assert_eq!(t.request(&id).await.state(), RequestState::Pending, "it may still answer");
+    let new = t.join("bob").await;
+    assert_eq!(t.request(&id).await.state(), RequestState::Cancelled);
+    t.refused(t.try_send(&bob, approve(&id)), Code::Aborted, Reason::SessionSuperseded, "").await;
+    assert!(t.inbox(&new).await.is_empty());
+}

@@ -281,3 +281,35 @@ async fn any_number_of_requests_can_expire_at_once() {
         assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     }
 }
+
+#[tokio::test]
+async fn a_shutdown_request_never_reaches_the_next_life_of_the_name() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.send(&t.lead, message("bob", "work")).await;
+    let asked = t.send(&t.lead, shutdown("bob")).await;
+    let successor = t.rejoin(&bob).await;
+    let request = t.request(&asked.request_id).await;
+    assert_eq!((request.state(), request.cancel_cause()), (RequestState::Cancelled, CancelCause::TargetReplaced));
+    assert_eq!(t.notices(&t.lead, NoticeKind::RequestCancelled).await[0].request_id, asked.request_id);
+    assert_eq!(t.member("bob").await.pending_shutdown, "");
+
+    let answered = t.try_send(&successor, approve(&asked.request_id));
+    t.refused(answered, Code::FailedPrecondition, Reason::RequestCancelled, "request_id").await;
+    let listed = t.inbox(&successor).await;
+    assert!(matches!(listed[..], [v1::Message { body: Some(Body::Message(_)), .. }]), "{listed:?}");
+
+    let mut session = t.open(&successor).await;
+    t.send(&t.lead, message("bob", "more work")).await;
+    for sequence in [1, 3] {
+        let delivery = session.delivery().await;
+        assert_eq!(delivery.sequence, sequence);
+        assert!(matches!(delivery.message.unwrap().body, Some(Body::Message(_))));
+    }
+    let receipt = t.receipts(&asked.message_id).await.remove(0);
+    assert_eq!(receipt.state(), v1::ReceiptState::DeadLettered);
+    assert_eq!(receipt.dead_letter_cause, "target_replaced");
+    // A request to the new life does reach it.
+    let id = t.ask(&t.lead, shutdown("bob")).await;
+    assert_eq!(session.delivery().await.message.unwrap().request_id, id);
+    t.send(&successor, approve(&id)).await;
+}
