@@ -190,6 +190,8 @@ pub fn answer_shutdown(
     if answer.approve {
         post::record(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
         session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
+        // It is alive to say so. Had it counted as lost, it would else be declared exited at once.
+        tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     }
     tx.put("", &team);
     Ok(Decided::Now(message))

@@ -314,3 +314,15 @@ async fn the_name_of_a_lost_member_can_be_joined_and_its_requests_are_cancelled(
     t.refused(t.try_send(&bob, approve(&id)), Code::Aborted, Reason::SessionSuperseded, "").await;
     assert!(t.inbox(&new).await.is_empty());
 }
+
+#[tokio::test]
+async fn a_lost_member_that_approves_its_shutdown_has_time_to_end() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let lead = t.lead.clone();
+    let id = t.ask(&t.lead, shutdown("bob")).await;
+    t.pass_and_sweep(60 * SECOND, &[&lead]).await;
+    assert_eq!(t.member("bob").await.state(), MemberState::Lost);
+    t.send(&bob, approve(&id)).await;
+    t.sweep().await;
+    assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "its process is still there");
+}
