@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -22,7 +21,7 @@ use super::{
     request::{self, member_event},
     roster::Party,
     secret::{SecretHash, derive},
-    send::{check_line, keep, recall, shorten},
+    send::{check_line, digest, keep, recall, without_labels},
     session, team,
     tx::{Stop, Tx},
 };
@@ -146,13 +145,9 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
         Credential::Member { member, .. } => format!("join/{}/{key}", member.folded()),
         _ => unreachable!("the others were refused above"),
     });
-    let bare = v1::JoinRequest { idempotency_key: String::new(), ..request.clone() };
-    // Labels are a map: their order in the encoding is not defined, so they are left out of the comparison.
-    let bare = v1::JoinRequest {
-        attributes: bare.attributes.map(|a| v1::MemberAttributes { labels: Default::default(), ..a }),
-        ..bare
-    };
-    let fingerprint = shorten(blake3::hash(&bare.encode_to_vec()));
+    let told = request.attributes.as_ref();
+    let bare = v1::JoinRequest { idempotency_key: String::new(), attributes: without_labels(told), ..request.clone() };
+    let fingerprint = digest(&bare, told);
     let secret = new_credential(tx, who, key);
     let credential = |member: &Name| {
         Credential::Member { team: team.name.clone(), member: member.clone(), secret: secret.clone() }.reveal()

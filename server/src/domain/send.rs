@@ -1,7 +1,8 @@
 //! The six messages: what each must contain, who may send it, and where it goes.
 
+use std::collections::{BTreeMap, HashMap};
+
 use bytes::Bytes;
-use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal, id,
     name::Name,
@@ -349,14 +350,28 @@ fn ledger_key(sender: &Party, key: &str) -> String {
 /// Tells payloads apart: the request without its key and without the redundant name of the team.
 fn fingerprint(request: &v1::SendRequest) -> [u8; 16] {
     let bare = v1::SendRequest { idempotency_key: String::new(), team: String::new(), ..request.clone() };
-    shorten(blake3::hash(&bare.encode_to_vec()))
+    digest(&bare, None)
 }
 
-/// Shortens a hash to what the ledger keeps.
-pub(super) fn shorten(hash: blake3::Hash) -> [u8; 16] {
+/// Returns what the ledger keeps of a payload. `told`: the attributes in it; their labels are a map, whose order in an
+/// encoding is not defined, so they must not be in the payload and are put in order here.
+pub(super) fn digest(payload: &impl prost::Message, told: Option<&v1::MemberAttributes>) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&payload.encode_length_delimited_to_vec());
+    for (key, value) in told.map(|told| told.labels.iter().collect::<BTreeMap<_, _>>()).unwrap_or_default() {
+        for text in [key, value] {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+    }
     let mut short = [0; 16];
-    short.copy_from_slice(&hash.as_bytes()[..16]);
+    short.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     short
+}
+
+/// Returns attributes without their labels.
+pub(super) fn without_labels(told: Option<&v1::MemberAttributes>) -> Option<v1::MemberAttributes> {
+    told.map(|told| v1::MemberAttributes { labels: HashMap::new(), ..told.clone() })
 }
 
 /// Returns the reply that was given before under the key.

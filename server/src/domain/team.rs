@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -20,7 +19,7 @@ use super::{
     record::{TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
     request::member_event,
     roster::Party,
-    send::{keep, recall, shorten},
+    send::{digest, keep, recall, without_labels},
     tx::{Stop, Tx},
 };
 
@@ -50,8 +49,12 @@ pub fn create(
 
     let key = id::idempotency_key(&request.idempotency_key)?;
     let ledger_key = key.map(|key| format!("create/operator/{key}"));
-    let bare = v1::CreateTeamRequest { idempotency_key: String::new(), ..request.clone() };
-    let fingerprint = shorten(blake3::hash(&bare.encode_to_vec()));
+    let bare = v1::CreateTeamRequest {
+        idempotency_key: String::new(),
+        lead_attributes: without_labels(request.lead_attributes.as_ref()),
+        ..request.clone()
+    };
+    let fingerprint = digest(&bare, request.lead_attributes.as_ref());
     let secret = new_credential(tx, who, key);
     let credential = Credential::Member { team: name.clone(), member: lead.clone(), secret: secret.clone() }.reveal();
     if let Some(ledger_key) = &ledger_key

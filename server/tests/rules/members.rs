@@ -326,3 +326,38 @@ async fn a_lost_member_that_approves_its_shutdown_has_time_to_end() {
     t.sweep().await;
     assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "its process is still there");
 }
+
+#[tokio::test]
+async fn a_repeated_join_returns_the_same_credential() {
+    let t = Team::new().await;
+    let token = presented(&t.invite("bob").await);
+    let labels: std::collections::HashMap<_, _> = (0..8).map(|n| (format!("k{n}"), n.to_string())).collect();
+    let told = |labels: &std::collections::HashMap<String, String>| {
+        // A map of its own each time, so that its order in the encoding differs.
+        let labels = labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        Some(v1::MemberAttributes { labels, ..Default::default() })
+    };
+    let request = |labels| v1::JoinRequest { attributes: told(labels), idempotency_key: "k".to_owned(), ..join_as("") };
+    let first = t.try_join(&token, request(&labels)).await.unwrap();
+    for coordinator in [&t.coordinator, &t.another_coordinator().await] {
+        for _ in 0..4 {
+            let again = coordinator.join(&token, &request(&labels)).await.unwrap();
+            assert_eq!(again.credential, first.credential);
+        }
+    }
+    assert_eq!(t.member("bob").await.incarnation, 1);
+    let mut others = labels.clone();
+    others.insert("k0".to_owned(), "other".to_owned());
+    let other = t.try_join(&token, request(&others));
+    t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
+    let other = v1::JoinRequest { idempotency_key: "k".to_owned(), ..join_as("bob") };
+    let other = t.try_join(&token, other);
+    t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
+
+    // And so does a repeated beginning of a new life, though the credential that it presents is a former one by then.
+    let bob = presented(&first.credential);
+    let request = v1::JoinRequest { idempotency_key: "k2".to_owned(), ..Default::default() };
+    let second = t.try_join(&bob, request.clone()).await.unwrap();
+    assert_eq!(t.try_join(&bob, request).await.unwrap().credential, second.credential);
+    assert_eq!(t.member("bob").await.incarnation, 2);
+}

@@ -86,3 +86,23 @@ async fn another_coordinator_does_not_bring_a_deleted_team_back() {
     t.refused(late, Code::Unauthenticated, Reason::CredentialInvalid, "").await;
     assert!(t.is_gone(&["lead", "bob"]).await);
 }
+
+#[tokio::test]
+async fn a_repeated_creation_returns_the_same_credential() {
+    let t = Team::new().await;
+    let request = |model: &str| {
+        let labels: HashMap<_, _> = (0..8).map(|n| (format!("k{n}"), n.to_string())).collect();
+        let told = v1::MemberAttributes { model: model.to_owned(), labels, ..Default::default() };
+        let idempotency_key = "k".to_owned();
+        v1::CreateTeamRequest { lead_attributes: Some(told), idempotency_key, ..create("beta") }
+    };
+    let first = t.coordinator.create_team(&t.operator, &request("m")).await.unwrap();
+    for coordinator in [&t.coordinator, &t.another_coordinator().await] {
+        for _ in 0..4 {
+            assert_eq!(coordinator.create_team(&t.operator, &request("m")).await.unwrap(), first);
+        }
+    }
+    let changed = request("n");
+    let other = t.coordinator.create_team(&t.operator, &changed);
+    t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
+}
