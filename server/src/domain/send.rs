@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use teamwire_proto::{
     Reason, Refusal, id,
-    name::Name,
+    name::{LEAD_ALIAS, Name},
     v1::{self, message::Body, send_request},
 };
 
@@ -147,13 +147,25 @@ impl Sending<'_> {
     }
 
     fn plan_approval_request(&self, tx: &mut Tx<'_>, ask: &v1::PlanApprovalRequest) -> Result<v1::SendResponse, Stop> {
-        let Caller::Member { name, lead: false } = self.caller else {
-            return Err(Refusal::new(
-                Reason::SelfRecipient,
-                "A plan goes to the team's lead, and that is you. Only a teammate submits plans.",
-            )
-            .into());
+        let name = match self.caller {
+            Caller::Member { name, lead: false } => name,
+            Caller::Member { .. } => {
+                return Err(Refusal::new(
+                    Reason::SelfRecipient,
+                    "A plan goes to the team's lead, and that is you. Only a teammate submits plans.",
+                )
+                .into());
+            }
+            Caller::Operator | Caller::Observer => {
+                return Err(Refusal::new(
+                    Reason::NotPermitted,
+                    "Only a teammate submits plans. Use a member's credential.",
+                )
+                .into());
+            }
         };
+        // Never a silent success: a lead that has exited would not read it.
+        self.team.resolve_receiver(LEAD_ALIAS, "recipient")?;
         content(&ask.plan, "content", Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
         let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.plan_deadline)?;
@@ -175,6 +187,8 @@ impl Sending<'_> {
         self.caller.lead_only("answer a plan")?;
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.feedback, &tx.ctx.limits)?;
         let to = self.team.resolve(&ask.recipient, "recipient")?;
+        // A teammate that has become the lead must not approve the plan that it submitted before.
+        self.refuse_self(&to.name)?;
         let body = Body::PlanApprovalResponse(v1::PlanApprovalResponse {
             recipient: to.name.to_string(),
             approve: Some(answer.approve),

@@ -254,3 +254,22 @@ async fn a_full_inbox_does_not_keep_a_request_from_being_answered() {
     t.send(&bob, approve(&id)).await;
     assert_eq!(t.inbox(&t.lead).await.len(), 2);
 }
+
+#[tokio::test]
+async fn nobody_answers_a_plan_of_its_own() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let id = t.ask(&bob, plan("p")).await;
+    t.try_set_lead(&t.lead, "bob").await.unwrap();
+    let own = answer_plan("bob", &id, Some(true), "");
+    t.refused(t.try_send(&bob, own), Code::InvalidArgument, Reason::SelfRecipient, "recipient").await;
+    // The operator can.
+    t.send(&t.operator, in_alpha(answer_plan("bob", &id, Some(true), ""))).await;
+}
+
+#[tokio::test]
+async fn plans_come_from_teammates_only() {
+    let (t, [_bob]) = Team::of(["bob"]).await;
+    t.refused(t.try_send(&t.lead, plan("p")), Code::InvalidArgument, Reason::SelfRecipient, "").await;
+    let by_operator = t.try_send(&t.operator, in_alpha(plan("p")));
+    t.refused(by_operator, Code::PermissionDenied, Reason::NotPermitted, "").await;
+}

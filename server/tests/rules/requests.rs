@@ -313,3 +313,13 @@ async fn a_shutdown_request_never_reaches_the_next_life_of_the_name() {
     assert_eq!(session.delivery().await.message.unwrap().request_id, id);
     t.send(&successor, approve(&id)).await;
 }
+
+#[tokio::test]
+async fn a_plan_for_a_lead_that_has_exited_is_refused_and_for_a_lost_one_waits() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    t.pass_and_sweep(MINUTE, &[&bob]).await;
+    assert_eq!(t.member("lead").await.state(), v1::MemberState::Lost);
+    t.send(&bob, plan("p")).await;
+    t.leave(&t.lead).await;
+    t.refused(t.try_send(&bob, plan("q")), Code::FailedPrecondition, Reason::AgentExited, "recipient").await;
+}
