@@ -210,8 +210,10 @@ impl Sending<'_> {
     }
 
     fn compose(&self, tx: &mut Tx<'_>, body: Body) -> v1::Message {
+        // In the form that ids are given out in, so that they can be compared as they stand.
+        let in_reply_to = id::message_id(&self.request.in_reply_to, "in_reply_to").map(|id| id.to_string());
         v1::Message {
-            in_reply_to: self.request.in_reply_to.clone(),
+            in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
             ..post::compose(tx, self.team, self.sender, body)
         }

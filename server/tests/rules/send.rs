@@ -169,3 +169,13 @@ async fn a_lost_member_still_receives_and_the_sender_is_warned() {
     assert_eq!(t.send(&t.lead, broadcast("y")).await.recipients, ["bob"]);
     assert_eq!(t.inbox(&bob).await.len(), 2);
 }
+
+#[tokio::test]
+async fn an_answer_names_its_question_in_the_form_that_ids_are_given_in() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let question = t.send(&t.lead, message("bob", "how far?")).await.message_id;
+    for written in [question.clone(), question.to_uppercase()] {
+        t.send(&bob, v1::SendRequest { in_reply_to: written, ..message("lead", "half") }).await;
+        assert_eq!(t.inbox(&t.lead).await.last().unwrap().in_reply_to, question);
+    }
+}
