@@ -337,9 +337,9 @@ pub fn leave(tx: &mut Tx<'_>, who: &Presented, request: &v1::LeaveRequest) -> Re
             .into());
     }
     check_line(&report.detail, "exit.detail", Reason::InvalidField, &tx.ctx.limits)?;
-    // The session that reports may well be the one that the approval has just ended.
-    let who = Presented { session_id: None, ..who.clone() };
-    let (team, name) = identity::member(tx, &who, Admit::Ended)?;
+    // A session that the approval has ended may still report; one that another process has superseded may not, for its
+    // end is not that of the member.
+    let (team, name) = identity::member(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
     let exit =
         Exit { code: report.code, signal: report.signal, duration_ms: report.duration_ms, detail: report.detail };

@@ -197,3 +197,17 @@ async fn no_more_is_delivered_than_may_be_unacknowledged() {
     t.ack(&session.member, &[&ids[0]]).await.unwrap();
     assert_eq!(session.delivery().await.sequence, 3);
 }
+
+#[tokio::test]
+async fn the_exit_of_a_superseded_process_is_not_that_of_the_member() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let mut old = t.open(&bob).await;
+    let new = t.open(&bob).await;
+    old.closing().await;
+    t.refused(t.try_leave(&old.member, 1), Code::Aborted, Reason::SessionSuperseded, "").await;
+    assert_eq!(t.member("bob").await.state(), v1::MemberState::Active);
+    // The one that holds may report, and so may a runner that has no session.
+    t.try_leave(&new.member, 0).await.unwrap();
+    t.try_leave(&bob, 2).await.unwrap();
+    assert_eq!(t.member("bob").await.exit.unwrap().code, Some(2));
+}
