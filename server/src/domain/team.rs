@@ -15,8 +15,8 @@ use super::{
     identity::{self, Admit, Caller, Presented},
     membership::{NewLife, attributes, new_credential},
     post,
-    query::{life_state, show_new_member, show_team},
-    record::{TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
+    query::{member_state, show_new_member, show_team, state_text},
+    record::{PresenceRecord, SessionRecord, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
     request::member_event,
     roster::Party,
     send::{digest, keep, recall, without_labels},
@@ -117,12 +117,13 @@ pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Sto
         Caller::Member { name, .. } => Some(name),
         _ => None,
     };
-    let blocking: BTreeMap<String, String> = team
-        .members
-        .iter()
-        .filter(|member| member.life.is_live() && Some(&member.name) != own)
-        .map(|member| (member.name.to_string(), life_state(&member.life).to_owned()))
-        .collect();
+    let mut blocking = BTreeMap::new();
+    for member in team.members.iter().filter(|member| member.life.is_live() && Some(&member.name) != own) {
+        let id = member.name.folded();
+        let (session, presence) = (tx.peek::<SessionRecord>(id)?, tx.peek::<PresenceRecord>(id)?);
+        let (state, _) = member_state(member, session.as_deref(), presence.as_deref());
+        blocking.insert(member.name.to_string(), state_text(state).to_owned());
+    }
     if !blocking.is_empty() {
         let list: Vec<_> = blocking.iter().map(|(name, state)| format!("{name} ({state})")).collect();
         let mut refusal = Refusal::new(

@@ -106,3 +106,27 @@ async fn a_repeated_creation_returns_the_same_credential() {
     let other = t.coordinator.create_team(&t.operator, &changed);
     t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
 }
+
+#[tokio::test]
+async fn a_team_with_live_members_is_not_deleted_and_the_refusal_names_each_with_its_state() {
+    let (mut t, [a, b, c, d, e, f]) = Team::of(["A", "b", "c", "d", "e", "f"]).await;
+    t.heartbeat(&b, Activity::Active, "").await;
+    t.heartbeat(&c, Activity::Idle, "").await;
+    let id = t.ask(&t.lead, shutdown("d")).await;
+    t.send(&d, approve(&id)).await;
+    t.leave(&e).await;
+    t.pass_and_sweep(Duration::from_secs(46), &[&t.lead.clone(), &a, &b, &c, &d]).await;
+    assert_eq!(t.member("f").await.state(), v1::MemberState::Lost);
+
+    let refusal = t.try_delete(&t.lead);
+    let refusal = t.refused(refusal, Code::FailedPrecondition, Reason::TeamHasActiveMembers, "").await;
+    let named: Vec<_> = refusal.metadata.iter().map(|(name, state)| (name.as_str(), state.as_str())).collect();
+    assert_eq!(named, [("A", "joined"), ("b", "active"), ("c", "idle"), ("d", "stopping")]);
+    for text in ["A (joined)", "b (active)", "c (idle)", "d (stopping)"] {
+        assert!(refusal.message.contains(text), "{refusal}");
+    }
+    let by_operator = t.try_delete(&t.operator);
+    let refusal = t.refused(by_operator, Code::FailedPrecondition, Reason::TeamHasActiveMembers, "").await;
+    assert!(refusal.metadata.contains_key("lead"), "the operator is no member");
+    let _ = f;
+}
