@@ -41,6 +41,9 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// How often a waiting call looks by itself, in case a hint was lost.
 const POLL: Duration = Duration::from_secs(1);
 
+/// Every entry of an inbox. Not every store can count up to `usize::MAX`.
+pub(super) const WHOLE_INBOX: Range = Range { first: 1, last: u64::MAX, limit: u32::MAX as usize, newest_first: false };
+
 /// Checks the bound of a list.
 pub fn limit(given: u32, field: &str) -> Result<usize, Refusal> {
     match given {
@@ -284,7 +287,7 @@ impl Coordinator {
             if facts.finished.is_none() {
                 if !lookup.inboxes.contains_key(name) {
                     // Sessions first: what they deliver meanwhile is not taken for undelivered.
-                    let entries = self.inbox_entries(space, name, Range::after(0, usize::MAX)).await?;
+                    let entries = self.inbox_entries(space, name, WHOLE_INBOX).await?;
                     let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
                     let session = self.session_facts(space, name).await?;
                     lookup.inboxes.insert(name.clone(), (places, session));

@@ -11,6 +11,7 @@ mod identity;
 mod members;
 mod requests;
 mod send;
+mod stores;
 mod stream;
 mod team;
 mod teams;
