@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod alike;
 mod clock;
 mod errors;
 mod identity;

@@ -219,7 +219,7 @@ async fn requests_are_listed_to_whom_they_concern() {
         found.into_iter().map(|request| request.id).collect::<Vec<_>>()
     };
     assert_eq!(list(&t.lead).await, [to_plan.clone(), to_end.clone()], "the newest first");
-    assert_eq!(list(&bob).await, [to_end.clone()]);
+    assert_eq!(list(&bob).await, std::slice::from_ref(&to_end));
     assert_eq!(list(&eve).await, [to_plan]);
     let hidden = t.coordinator.get_request(&eve.who, "", &to_end);
     t.refused(hidden, Code::NotFound, Reason::RequestNotFound, "request_id").await;
