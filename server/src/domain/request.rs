@@ -50,7 +50,7 @@ impl Answer {
 #[derive(Clone, Debug)]
 pub enum Decided {
     /// It decides the request; this message tells the other side.
-    Now(v1::Message),
+    Now(Box<v1::Message>),
     /// The same answer was given before.
     Before {
         /// The message that made the request.
@@ -194,7 +194,7 @@ pub fn answer_shutdown(
         tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     }
     tx.put("", &team);
-    Ok(Decided::Now(message))
+    Ok(Decided::Now(message.into()))
 }
 
 /// Answers a plan. An approval lets its author work, in the same step.
@@ -226,7 +226,7 @@ pub fn answer_plan(
     member.plan_approved |= answer.approve;
     let message = decide(tx, &team, &request, caller, answer, compose);
     tx.put("", &team);
-    Ok(Decided::Now(message))
+    Ok(Decided::Now(message.into()))
 }
 
 /// Says why a request can no longer be decided this way, or that it was decided so before.

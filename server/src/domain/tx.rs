@@ -106,7 +106,7 @@ impl<'a> Tx<'a> {
     /// Returns the record without a check at the commit: for what may as well be a moment old.
     pub fn peek<T: Stored>(&self, id: &str) -> Result<Option<Arc<T>>, Stop> {
         let key = Key::new(T::KIND, id);
-        let loaded = self.view.records.get(&key).ok_or_else(|| Stop::Missing(key))?;
+        let loaded = self.view.records.get(&key).ok_or(Stop::Missing(key))?;
         loaded.get()
     }
 
