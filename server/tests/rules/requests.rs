@@ -94,9 +94,9 @@ async fn one_shutdown_request_is_pending_at_a_time_and_the_refusal_names_it() {
 async fn a_shutdown_request_that_is_not_answered_expires_and_the_requester_is_told() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(10 * MINUTE - Duration::from_secs(5), &[&t.lead.clone(), &bob]).await;
+    t.pass_and_sweep(9 * MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Pending);
-    t.pass(Duration::from_secs(6)).await;
+    t.pass(MINUTE).await;
     // Too late already, whether or not anybody has swept.
     let late = t.try_send(&bob, approve(&id));
     t.refused(late, Code::FailedPrecondition, Reason::RequestExpired, "request_id").await;
@@ -322,4 +322,63 @@ async fn a_plan_for_a_lead_that_has_exited_is_refused_and_for_a_lost_one_waits()
     t.send(&bob, plan("p")).await;
     t.leave(&t.lead).await;
     t.refused(t.try_send(&bob, plan("q")), Code::FailedPrecondition, Reason::AgentExited, "recipient").await;
+}
+
+#[tokio::test]
+async fn of_opposite_answers_at_once_one_decides() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let other = t.another_coordinator().await;
+    for _ in 0..8 {
+        let id = t.ask(&bob, plan("p")).await;
+        let (yes, no) = (answer_plan("bob", &id, Some(true), ""), answer_plan("bob", &id, Some(false), "no"));
+        let by_operator = in_alpha(no);
+        let (yes, no) = tokio::join!(t.coordinator.send(&t.lead.who, &yes), other.send(&t.operator, &by_operator));
+        let (decided, refused) = if yes.is_ok() { (yes, no) } else { (no, yes) };
+        assert!(!decided.unwrap().replayed);
+        assert_eq!(refused.unwrap_err().reason, Reason::AlreadyDecided);
+    }
+}
+
+#[tokio::test]
+async fn of_many_shutdown_requests_at_once_one_is_made() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let other = t.another_coordinator().await;
+    let (by_lead, by_operator) = (shutdown("bob"), in_alpha(shutdown("bob")));
+    let calls = (0..10).map(|n| match n % 2 {
+        0 => t.coordinator.send(&t.lead.who, &by_lead),
+        _ => other.send(&t.operator, &by_operator),
+    });
+    let replies = futures::future::join_all(calls).await;
+    let made: Vec<_> = replies.iter().flatten().collect();
+    assert_eq!(made.len(), 1);
+    for refusal in replies.iter().filter_map(|reply| reply.as_ref().err()) {
+        assert_eq!((refusal.reason, &refusal.metadata["request_id"]), (Reason::ShutdownPending, &made[0].request_id));
+    }
+    assert_eq!(t.inbox(&bob).await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_approval_and_a_new_life_at_once_do_not_stop_the_new_life() {
+    let t = Team::new().await;
+    let other = t.another_coordinator().await;
+    for n in 0..8 {
+        let bob = t.join(&format!("bob{n}")).await;
+        let id = t.ask(&t.lead, shutdown(&bob.name)).await;
+        let (yes, again) = (approve(&id), v1::JoinRequest::default());
+        let (approved, rejoined) = tokio::join!(t.coordinator.send(&bob.who, &yes), other.join(&bob.who, &again));
+        let (member, request) = (t.member(&bob.name).await, t.request(&id).await);
+        match (approved, rejoined) {
+            (Ok(_), Err(refusal)) => {
+                assert_eq!(refusal.reason, Reason::MemberStopped);
+                assert_eq!((member.incarnation, member.state()), (1, v1::MemberState::Stopping));
+                assert_eq!(request.state(), RequestState::Approved);
+            }
+            (Err(refusal), Ok(_)) => {
+                assert_eq!(refusal.reason, Reason::SessionSuperseded);
+                assert_eq!((member.incarnation, member.state()), (2, v1::MemberState::Joined));
+                assert_eq!(request.state(), RequestState::Cancelled);
+            }
+            both => panic!("{both:?}"),
+        }
+    }
 }
