@@ -229,7 +229,10 @@ impl Coordinator {
                 Err(Refusal::new(Reason::StoreUnavailable, format!("{name} has just given a sign of life. Try again.")))
             }
             Failed::Full { stream } => {
-                let member = stream.strip_prefix("inbox/").unwrap_or(&stream);
+                let folded = stream.strip_prefix("inbox/").unwrap_or(&stream);
+                let team = view.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten());
+                let written = team.as_ref().and_then(|team| team.members.iter().find(|m| m.name.folded() == folded));
+                let member = written.map_or(folded, |member| member.name.as_str());
                 Err(Refusal::new(
                     Reason::InboxFull,
                     format!(

@@ -213,14 +213,14 @@ async fn deadlines_references_and_attachments_are_checked() {
 #[tokio::test]
 async fn a_full_inbox_refuses_with_a_time_to_retry_and_says_whose_it_is() {
     let t = Team::with_limits(|limits| limits.inbox_entries_max = 2).await;
-    let [bob, eve] = t.join_all(["bob", "eve"]).await;
+    let [bob, eve] = t.join_all(["bob", "Eve"]).await;
     t.send(&bob, message("eve", "1")).await;
     t.send(&bob, message("eve", "2")).await;
     let full = (Code::ResourceExhausted, Reason::InboxFull);
     for request in [message("eve", "3"), broadcast("3")] {
         let refusal = t.refused(t.try_send(&bob, request), full.0, full.1, "").await;
         assert!(refusal.retry_after.is_some());
-        assert_eq!(refusal.metadata["member"], "eve");
+        assert_eq!(refusal.metadata["member"], "Eve", "as first written");
     }
     assert!(t.inbox(&t.lead).await.is_empty(), "all or nothing: the broadcast reached nobody");
     // An acknowledgement makes room.
