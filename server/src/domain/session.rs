@@ -261,6 +261,10 @@ pub fn bury(
     why: GiveUp,
 ) -> Result<(), Stop> {
     hold(tx, member, session_id)?;
+    // It may have been acknowledged outside of the session while this was decided.
+    if tx.read::<ReceiptRecord>(&receipt_id(&leaving.message_id, member))?.is_some() {
+        return Ok(());
+    }
     let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;
     leave(tx, member, std::slice::from_ref(leaving), why.as_str());
     post::record(

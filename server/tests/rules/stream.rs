@@ -2,8 +2,10 @@
 
 use teamwire_proto::{
     Reason,
+    name::Name,
     v1::{self, CloseReason, NoticeKind, ReceiptState, history_entry::Event, message::Body},
 };
+use teamwire_server::domain::session::{GiveUp, Leaving};
 use tonic::Code;
 
 use crate::team::*;
@@ -210,4 +212,21 @@ async fn the_exit_of_a_superseded_process_is_not_that_of_the_member() {
     t.try_leave(&new.member, 0).await.unwrap();
     t.try_leave(&bob, 2).await.unwrap();
     assert_eq!(t.member("bob").await.exit.unwrap().code, Some(2));
+}
+
+#[tokio::test]
+async fn a_message_that_was_acknowledged_meanwhile_is_not_given_up() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let id = t.send(&t.lead, message("bob", "x")).await.message_id;
+    let session = t.open(&bob).await;
+    let message = t.inbox(&bob).await.remove(0);
+    // The command line acknowledges while a session is about to give the message up.
+    assert_eq!(t.ack(&bob, &[&id]).await, Ok(1));
+    let before = t.history().await;
+    let leaving = Leaving { sequence: 1, message_id: id.clone(), delivered_ms: 0, delivery_count: 5 };
+    let name = Name::parse("bob", "name").unwrap();
+    let session_id = &session.opened.session_id;
+    t.coordinator.bury(&t.space, &name, session_id, &leaving, &message, GiveUp::DeliveryLimit).await.unwrap();
+    assert_eq!(t.receipts(&id).await[0].state(), ReceiptState::Processed);
+    assert_eq!(t.history().await, before, "and nobody is told so");
 }
