@@ -17,11 +17,14 @@ pub struct DemoTeammate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Knows the tasks, reports their completion, and needs a plan approved.
-    TaskManager,
+    #[value(name = "task-manager")]
+    Tasks,
     /// Asks for tasks, and updates the knowledge base when one is done.
-    KnowledgeManager,
+    #[value(name = "knowledge-manager")]
+    Knowledge,
     /// Writes a report when a task is done.
-    FileManager,
+    #[value(name = "file-manager")]
+    Files,
 }
 
 impl DemoTeammate {
@@ -35,7 +38,7 @@ impl DemoTeammate {
             let answer = match kind.as_str() {
                 "shutdown_request" => {
                     // The task manager has work left the first time.
-                    let refuse = self.part == Part::TaskManager && !std::mem::replace(&mut refused_before, true);
+                    let refuse = self.part == Part::Tasks && !std::mem::replace(&mut refused_before, true);
                     let reason = if refuse { "还有 3 个任务正在进行，无法立即退出" } else { "" };
                     Some(
                         json!({"type": "shutdown_response", "request_id": of("request_id"), "approve": !refuse, "content": reason}),
@@ -62,21 +65,21 @@ impl DemoTeammate {
 
     fn answer(&self, from: &str, content: &str, id: &str) -> Option<Value> {
         match self.part {
-            Part::KnowledgeManager if content.contains("今日任务") => Some(json!({
+            Part::Knowledge if content.contains("今日任务") => Some(json!({
                 "type": "message", "recipient": "task-manager",
                 "content": "请查询 2026-02-24 的所有任务列表", "summary": "查询今日任务列表",
             })),
-            Part::TaskManager if content.contains("任务列表") => Some(json!({
+            Part::Tasks if content.contains("任务列表") => Some(json!({
                 "type": "message", "recipient": from, "in_reply_to": id,
                 "content": "2026-02-24 任务列表：\n1. TASK-001: 财务报表生成（进行中）\n2. TASK-002: 系统备份（已完成）",
                 "summary": "返回今日任务列表",
             })),
-            Part::TaskManager if content.contains("完成") => Some(json!({
+            Part::Tasks if content.contains("完成") => Some(json!({
                 "type": "broadcast",
                 "content": "任务 TASK-2026-02-24-001 已完成，开始时间：2026-02-24 09:00，完成时间：2026-02-24 11:30",
                 "summary": "任务 TASK-001 完成",
             })),
-            Part::TaskManager if content.contains("计划") => Some(self.plan(0)),
+            Part::Tasks if content.contains("计划") => Some(self.plan(0)),
             _ => None,
         }
     }

@@ -52,7 +52,7 @@ impl Send {
 
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let mut request = match self.json.as_deref() {
-            Some("") | None => self.from_words()?,
+            Some("") | None => self.words_as_request()?,
             Some(file) => {
                 if !self.words.is_empty() {
                     return Err(Failure::usage(
@@ -91,7 +91,7 @@ impl Send {
         }
     }
 
-    fn from_words(&self) -> Result<v1::SendRequest, Failure> {
+    fn words_as_request(&self) -> Result<v1::SendRequest, Failure> {
         let (recipient, content) = match (self.broadcast, self.words.as_slice()) {
             (true, [content]) => ("", content),
             (false, [recipient, content]) => (recipient.as_str(), content),
