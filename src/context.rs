@@ -140,8 +140,12 @@ impl ContextArgs {
         self.operator()
     }
 
-    /// Returns the operator of the coordinator on this machine.
+    /// Returns the operator of the coordinator on this machine. Who was given a credential calls with that one: an agent
+    /// that acts for a member does not become the operator because it runs on the same machine.
     pub fn operator(&self) -> Result<Caller, Failure> {
+        if let Some(credential) = &self.credential {
+            return self.caller_with(credential.clone(), None);
+        }
         let path = self.state_dir()?.join(OPERATOR_FILE);
         let credential = fs::read_to_string(&path).map_err(|error| {
             let message = match error.kind() {
