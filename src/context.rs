@@ -47,7 +47,14 @@ pub struct ContextArgs {
     #[arg(long, env = "TEAMWIRE_STATE_DIR", global = true, value_name = "DIR", help_heading = "Context")]
     state_dir: Option<PathBuf>,
     /// How long to try, in seconds, before a call is given up
-    #[arg(long, env = "TEAMWIRE_TIMEOUT", global = true, value_name = "SECONDS", default_value_t = 15, help_heading = "Context")]
+    #[arg(
+        long,
+        env = "TEAMWIRE_TIMEOUT",
+        global = true,
+        value_name = "SECONDS",
+        default_value_t = 15,
+        help_heading = "Context"
+    )]
     timeout: u64,
 }
 
@@ -125,14 +132,20 @@ impl ContextArgs {
             if let Some(named) = named {
                 let known: Vec<_> = file.identities.iter().map(|i| format!("{}@{}", i.member, i.team)).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                return Err(Failure::usage(format!("There is no identity \"{named}\" in the context file. There are: {known}.")));
+                return Err(Failure::usage(format!(
+                    "There is no identity \"{named}\" in the context file. There are: {known}."
+                )));
             }
         }
         self.operator()
     }
 
-    /// Returns the operator of the coordinator on this machine.
+    /// Returns the operator of the coordinator on this machine. Who was given a credential calls with that one: an agent
+    /// that acts for a member does not become the operator because it runs on the same machine.
     pub fn operator(&self) -> Result<Caller, Failure> {
+        if let Some(credential) = &self.credential {
+            return self.caller_with(credential.clone(), None);
+        }
         let path = self.state_dir()?.join(OPERATOR_FILE);
         let credential = fs::read_to_string(&path).map_err(|error| {
             let message = match error.kind() {
@@ -238,7 +251,8 @@ impl ContextArgs {
                     || member.is_some_and(|member| !identity.member.eq_ignore_ascii_case(member))
             });
             let current = file.current.clone();
-            let still = |current: &String| file.identities.iter().any(|i| format!("{}@{}", i.member, i.team) == *current);
+            let still =
+                |current: &String| file.identities.iter().any(|i| format!("{}@{}", i.member, i.team) == *current);
             file.current = current.filter(still);
         })
     }
@@ -248,7 +262,12 @@ impl ContextArgs {
         let path = self.path()?;
         let directory = path.parent().unwrap_or(Path::new("."));
         make_private_directory(directory)?;
-        let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path.with_extension("lock"))?;
+        let lock = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(path.with_extension("lock"))?;
         lock.lock()?;
         let mut file = self.load()?;
         change(&mut file);

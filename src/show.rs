@@ -50,12 +50,19 @@ pub fn entry_json(entry: &v1::HistoryEntry) -> Value {
 
 /// Returns an instant in local form: the time, with the date unless it is today.
 pub fn time(at: Option<&prost_types::Timestamp>) -> String {
-    let Some(zoned) = at.and_then(|at| Timestamp::new(at.seconds, at.nanos).ok()).map(|at| at.to_zoned(TimeZone::system()))
-    else {
-        return "-".to_owned();
-    };
+    let Some(zoned) = local(at) else { return "-".to_owned() };
     let form = if zoned.date() == Zoned::now().date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
     zoned.strftime(form).to_string()
+}
+
+/// Returns an instant in local form, with the date.
+fn date_and_time(at: Option<&prost_types::Timestamp>) -> String {
+    local(at).map_or_else(|| "-".to_owned(), |zoned| zoned.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+fn local(at: Option<&prost_types::Timestamp>) -> Option<Zoned> {
+    let at = at?;
+    Some(Timestamp::new(at.seconds, at.nanos).ok()?.to_zoned(TimeZone::system()))
 }
 
 /// Returns text without anything that could steer a terminal.
@@ -79,6 +86,9 @@ pub fn table(headings: &[&str], rows: Vec<Vec<String>>) {
     table.set_header(headings.iter().map(|heading| Cell::new(heading.to_uppercase())));
     for row in rows {
         table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
     }
     for line in table.to_string().lines() {
         anstream::println!("{}", line.trim_end());
@@ -203,8 +213,10 @@ pub fn request_text(request: &v1::Request) -> String {
     }
     if request.state() == RequestState::Cancelled {
         let cause = format!("{:?}", request.cancel_cause());
-        let words: String =
-            cause.chars().flat_map(|c| c.is_uppercase().then_some(' ').into_iter().chain([c.to_ascii_lowercase()])).collect();
+        let words: String = cause
+            .chars()
+            .flat_map(|c| c.is_uppercase().then_some(' ').into_iter().chain([c.to_ascii_lowercase()]))
+            .collect();
         text.push_str(&format!(" ({})", words.trim()));
     }
     text
@@ -249,7 +261,9 @@ pub fn says(message: &v1::Message) -> (String, String) {
     match &message.body {
         Some(Body::Message(body)) => (plain(&body.summary), plain(&body.content)),
         Some(Body::Broadcast(body)) => (plain(&body.summary), plain(&body.content)),
-        Some(Body::ShutdownRequest(body)) => (format!("please shut down ({})", message.request_id), plain(&body.reason)),
+        Some(Body::ShutdownRequest(body)) => {
+            (format!("please shut down ({})", message.request_id), plain(&body.reason))
+        }
         Some(Body::ShutdownResponse(body)) => (answer(body.approve, &body.reason), String::new()),
         Some(Body::PlanApprovalRequest(body)) => {
             let summary = if body.summary.is_empty() { "a plan to approve" } else { &body.summary };
@@ -285,7 +299,7 @@ pub fn delivery(delivery: &v1::Delivery) {
 
 /// Prints an entry of the history. `own`: the reader's name, for the direction.
 pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
-    let at = paint(dim(), format!("[{}]", time(entry.at.as_ref())));
+    let at = paint(dim(), format!("[{}]", date_and_time(entry.at.as_ref())));
     let text = match &entry.event {
         Some(Event::Message(message)) => {
             let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
@@ -299,8 +313,11 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
             } else {
                 format!("{from} -> {to}")
             };
-            let style = AnsiColor::Cyan.on_default();
-            format!("{} {} \"{says}\"{}", paint(bold(), route), paint(style, kind(message)), receipts(&entry.receipts))
+            let kind = match kind(message) {
+                "message" => String::new(),
+                kind => paint(AnsiColor::Cyan.on_default(), format!(" ({kind})")),
+            };
+            format!("{}: \"{says}\"{kind}{}", paint(bold(), route), receipts(&entry.receipts))
         }
         Some(Event::Decision(request)) => {
             format!("{} of {} {}", request_kind(request.kind()), request.member, request_text(request))
@@ -333,7 +350,8 @@ fn receipts(receipts: &[v1::Receipt]) -> String {
     if receipts.is_empty() {
         return String::new();
     }
-    let each: Vec<_> = receipts.iter().map(|receipt| format!("{} {}", receipt.recipient, receipt_state(receipt))).collect();
+    let each: Vec<_> =
+        receipts.iter().map(|receipt| format!("{} {}", receipt.recipient, receipt_state(receipt))).collect();
     let all_same = receipts.len() == 1 || receipts.iter().all(|receipt| receipt.state() == receipts[0].state());
     let text = if all_same { receipt_state(&receipts[0]) } else { each.join(", ") };
     format!(" {}", paint(dim(), format!("({text})")))

@@ -58,10 +58,16 @@ async fn answer(
     // Whoever has answered a request has processed the message that brought it. If this does not work out, the message
     // comes again, and says that it was answered.
     if caller.member.is_some()
-        && let Ok(found) = caller.client.get_request(v1::GetRequestRequest { request_id: request_id.to_owned(), ..Default::default() }).await
+        && let Ok(found) = caller
+            .client
+            .get_request(v1::GetRequestRequest { request_id: request_id.to_owned(), ..Default::default() })
+            .await
         && let Some(request) = found.request
     {
-        let _ = caller.client.ack(v1::AckRequest { session_id: String::new(), message_ids: vec![request.message_id] }).await;
+        let _ = caller
+            .client
+            .ack(v1::AckRequest { session_id: String::new(), message_ids: vec![request.message_id] })
+            .await;
     }
     if output.json {
         show::line(&show::json("SendResponse", &reply));

@@ -57,7 +57,8 @@ impl History {
             return Ok(());
         }
         let filter = v1::HistoryFilter { include_receipts: false, ..filter };
-        let request = v1::FollowHistoryRequest { filter: Some(filter), after_sequence, ..v1::FollowHistoryRequest::default() };
+        let request =
+            v1::FollowHistoryRequest { filter: Some(filter), after_sequence, ..v1::FollowHistoryRequest::default() };
         let mut entries = caller.client.follow_history(request);
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);

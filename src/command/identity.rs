@@ -39,12 +39,16 @@ impl Whoami {
 
 impl Use {
     pub fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let (member, team) = self.who.split_once('@').map_or((self.who.as_str(), context.team()), |(m, t)| (m, Some(t)));
+        let (member, team) =
+            self.who.split_once('@').map_or((self.who.as_str(), context.team()), |(m, t)| (m, Some(t)));
         let Some(identity) = context.kept(member, team)? else {
             let file = context.load()?;
             let known: Vec<_> = file.identities.iter().map(|i| format!("{}@{}", i.member, i.team)).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(Failure::usage(format!("There is no identity \"{}\" in the context file. There are: {known}.", self.who)));
+            return Err(Failure::usage(format!(
+                "There is no identity \"{}\" in the context file. There are: {known}.",
+                self.who
+            )));
         };
         let name = format!("{}@{}", identity.member, identity.team);
         context.change(|file| file.current = Some(name.clone()))?;

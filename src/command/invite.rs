@@ -60,7 +60,11 @@ impl Invite {
             "{}",
             show::paint(
                 show::dim(),
-                format!("Good until {}. Use it with: {use_it} --address {}", show::time(expires_at.as_ref()), caller.address)
+                format!(
+                    "Good until {}. Use it with: {use_it} --address {}",
+                    show::time(expires_at.as_ref()),
+                    caller.address
+                )
             )
         );
         Ok(())

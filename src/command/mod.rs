@@ -2,8 +2,8 @@
 
 mod answer;
 mod completions;
-//DEMO mod demo;
-//DEMO mod demo_teammate;
+mod demo;
+mod demo_teammate;
 mod history;
 mod identity;
 mod inbox;
@@ -29,9 +29,14 @@ use crate::{context::ContextArgs, failure::Failure};
 /// are processes anywhere: `teamwire run NAME -- COMMAND` makes any program one. Start with `teamwire demo` to see it
 /// work, or with `teamwire serve` and what it tells you to type next.
 #[derive(Debug, Parser)]
-#[command(name = "teamwire", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "teamwire",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Exit codes: 0 done; 1 refused; 3 rejected; 4 expired or cancelled; 5 not in time; 64 wrong usage; 69 coordinator \
-unreachable; 75 outcome unknown; 77 not permitted. `run` otherwise returns the code of the program.")]
+unreachable; 75 outcome unknown; 77 not permitted. `run` otherwise returns the code of the program."
+)]
 pub struct Cli {
     #[command(flatten)]
     context: ContextArgs,
@@ -51,8 +56,8 @@ pub struct Output {
 enum Command {
     /// Run a coordinator
     Serve(serve::Serve),
-//DEMO    /// See a whole team at work, start to end, on this machine
-//DEMO    Demo(demo::Demo),
+    /// See a whole team at work, start to end, on this machine
+    Demo(demo::Demo),
     /// Create, list, show or delete teams; hand over the lead
     #[command(subcommand)]
     Team(team::Team),
@@ -89,9 +94,9 @@ enum Command {
     Use(identity::Use),
     /// Print a script that completes commands in your shell
     Completions(completions::Completions),
-//DEMO    /// A scripted teammate of the demo
-//DEMO    #[command(hide = true)]
-//DEMO    DemoTeammate(demo_teammate::DemoTeammate),
+    /// A scripted teammate of the demo
+    #[command(hide = true)]
+    DemoTeammate(demo_teammate::DemoTeammate),
 }
 
 /// Runs the command; returns the exit code.
@@ -99,7 +104,7 @@ pub async fn run(cli: Cli) -> u8 {
     let Cli { context, command } = cli;
     let (outcome, json) = match command {
         Command::Serve(command) => (command.run(&context).await, false),
-//DEMO        Command::Demo(command) => (command.run().await, false),
+        Command::Demo(command) => (command.run().await, false),
         Command::Team(command) => command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
         Command::Join(command) => (command.run(&context).await, command.output.json),
@@ -117,7 +122,7 @@ pub async fn run(cli: Cli) -> u8 {
         Command::Whoami(command) => (command.run(&context), command.output.json),
         Command::Use(command) => (command.run(&context), false),
         Command::Completions(command) => (command.run(), false),
-//DEMO        Command::DemoTeammate(command) => (command.run(), false),
+        Command::DemoTeammate(command) => (command.run(), false),
     };
     match outcome {
         Ok(()) => 0,

@@ -54,7 +54,11 @@ impl Submit {
         let summary = self.summary.clone().unwrap_or_else(|| super::summary_of(&plan));
         let reply = caller.client.send(message::plan_approval_request(plan, summary)).await?;
         if !self.output.json {
-            anstream::println!("Submitted to {} {}", reply.recipients.join(", "), show::paint(show::dim(), &reply.request_id));
+            anstream::println!(
+                "Submitted to {} {}",
+                reply.recipients.join(", "),
+                show::paint(show::dim(), &reply.request_id)
+            );
         }
         if !self.wait {
             if self.output.json {

@@ -52,7 +52,7 @@ impl Send {
 
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let mut request = match self.json.as_deref() {
-            Some("") | None => self.from_words()?,
+            Some("") | None => self.words_as_request()?,
             Some(file) => {
                 if !self.words.is_empty() {
                     return Err(Failure::usage(
@@ -91,13 +91,15 @@ impl Send {
         }
     }
 
-    fn from_words(&self) -> Result<v1::SendRequest, Failure> {
+    fn words_as_request(&self) -> Result<v1::SendRequest, Failure> {
         let (recipient, content) = match (self.broadcast, self.words.as_slice()) {
             (true, [content]) => ("", content),
             (false, [recipient, content]) => (recipient.as_str(), content),
             (true, _) => return Err(Failure::usage("With --broadcast, give the text alone.")),
             (false, _) => {
-                return Err(Failure::usage("Give a recipient and a text: teamwire send backend \"The schema is ready\"."));
+                return Err(Failure::usage(
+                    "Give a recipient and a text: teamwire send backend \"The schema is ready\".",
+                ));
             }
         };
         let content = super::text(content)?;
@@ -107,7 +109,8 @@ impl Send {
         } else {
             message::direct(recipient, summary, content)
         };
-        let attachments = self.attachments.iter().map(|uri| v1::Attachment { uri: uri.clone(), ..v1::Attachment::default() });
+        let attachments =
+            self.attachments.iter().map(|uri| v1::Attachment { uri: uri.clone(), ..v1::Attachment::default() });
         Ok(v1::SendRequest {
             in_reply_to: self.in_reply_to.clone().unwrap_or_default(),
             attachments: attachments.collect(),
@@ -140,7 +143,10 @@ impl Send {
             Ok(Err(failure)) => Err(failure),
             Ok(Ok(None)) | Err(_) => Err(Failure::with_code(
                 NOT_IN_TIME,
-                format!("Nobody has answered within {} s. The message stays where it is; see `teamwire history`.", patience.as_secs()),
+                format!(
+                    "Nobody has answered within {} s. The message stays where it is; see `teamwire history`.",
+                    patience.as_secs()
+                ),
             )),
         }
     }

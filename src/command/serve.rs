@@ -67,10 +67,7 @@ impl Serve {
             Failure::local(&format!("{} cannot be listened on; is another coordinator running?", self.listen), error)
         })?;
         let address = listener.local_addr()?;
-        let url = self
-            .store
-            .clone()
-            .unwrap_or_else(|| format!("embedded:{}", state_dir.join(STORE_FILE).display()));
+        let url = self.store.clone().unwrap_or_else(|| format!("embedded:{}", state_dir.join(STORE_FILE).display()));
         let store = store::open(&url).await.map_err(|error| {
             Failure::with_code(crate::failure::UNREACHABLE, format!("The store cannot be opened: {error}."))
         })?;

@@ -58,7 +58,11 @@ impl Shutdown {
                 if self.output.json && !self.wait {
                     show::line(&show::json("SendResponse", &reply));
                 } else if !self.output.json {
-                    anstream::println!("Asked {} to shut down {}", reply.recipients.join(", "), show::paint(show::dim(), &reply.request_id));
+                    anstream::println!(
+                        "Asked {} to shut down {}",
+                        reply.recipients.join(", "),
+                        show::paint(show::dim(), &reply.request_id)
+                    );
                 }
                 reply.request_id
             }
@@ -91,7 +95,11 @@ impl Shutdown {
     }
 
     async fn force(&self, caller: &Caller) -> Result<(), Failure> {
-        let ask = v1::ForceStopRequest { member: self.name.clone(), reason: self.reason.clone(), ..v1::ForceStopRequest::default() };
+        let ask = v1::ForceStopRequest {
+            member: self.name.clone(),
+            reason: self.reason.clone(),
+            ..v1::ForceStopRequest::default()
+        };
         let member = caller.client.force_stop(ask).await?.member.ok_or_else(show::incomplete)?;
         if !self.output.json {
             anstream::println!("{} is stopped by force.", member.name);
@@ -107,7 +115,8 @@ impl Shutdown {
 
     async fn wait_for_exit(&self, caller: &Caller, name: &str, request: Option<&v1::Request>) -> Result<(), Failure> {
         if let (Some(request), false) = (request, self.output.json) {
-            let said = if request.reason.is_empty() { String::new() } else { format!(": {}", show::plain(&request.reason)) };
+            let said =
+                if request.reason.is_empty() { String::new() } else { format!(": {}", show::plain(&request.reason)) };
             anstream::println!("{name} has approved{said}");
         }
         // The history brings whatever changes the member's state, also what happened before we began to follow.

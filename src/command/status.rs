@@ -35,7 +35,11 @@ pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Resul
         return Ok(());
     }
     let you = caller.member.as_ref().map_or_else(String::new, |member| format!(", you are {member}"));
-    anstream::println!("Team {}{}{you}", show::paint(show::bold(), &team.name), show::paint(show::dim(), format!(" at {}", caller.address)));
+    anstream::println!(
+        "Team {}{}{you}",
+        show::paint(show::bold(), &team.name),
+        show::paint(show::dim(), format!(" at {}", caller.address))
+    );
     if !team.description.is_empty() {
         anstream::println!("{}", show::plain(&team.description));
     }

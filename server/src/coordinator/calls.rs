@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use teamwire_proto::{Reason, Refusal, credential::Credential, id, name::Name, v1};
 
-use super::{Coordinator, Done, member_key, team_key, unavailable};
+use super::{Coordinator, Done, member_key, reads::WHOLE_INBOX, team_key, unavailable};
 use crate::{
     delivery::session::{Session, SessionOptions},
     domain::{
@@ -16,7 +16,7 @@ use crate::{
         session::{self, GiveUp, Leaving, Opened},
         team,
     },
-    store::{Check, Key, Leases, Range, Space, Txn, Write},
+    store::{Check, Key, Leases, Space, Txn, Write},
 };
 
 /// How many ids one Ack may carry.
@@ -119,7 +119,7 @@ impl Coordinator {
 
     /// Finds messages that no session of this coordinator has delivered. What is not there was acknowledged before.
     async fn find_in_inbox(&self, space: &Space, member: &Name, ids: &[String]) -> Result<Vec<Leaving>, Refusal> {
-        let entries = self.inbox_entries(space, member, Range::after(0, usize::MAX)).await?;
+        let entries = self.inbox_entries(space, member, WHOLE_INBOX).await?;
         let places: HashMap<&str, u64> = entries.iter().map(|(sequence, id)| (id.as_str(), *sequence)).collect();
         let facts = self.session_facts(space, member).await?;
         Ok(ids

@@ -36,7 +36,7 @@ use crate::{
 use cache::Cache;
 use clock::Clock;
 
-/// How often a rule runs again before the coordinator gives up. Each time somebody else has succeeded.
+/// How often a commit may fail before the coordinator gives up. Each time somebody else has succeeded.
 const ATTEMPTS_MAX: u32 = 100;
 
 /// Decides calls. Keeps nothing that it cannot lose; any number of them may share a store.
@@ -120,7 +120,9 @@ impl Coordinator {
         let mut view = View::default();
         let mut from_cache = self.cache.fill(space, preload, &mut view);
         let mut cache_allowed = true;
-        for attempt in 0..ATTEMPTS_MAX {
+        let mut attempts = 0;
+        // Between two attempts a rule runs once for each record that it misses; there are only so many.
+        while attempts < ATTEMPTS_MAX {
             let mut tx = Tx::new(&ctx, &view);
             match rule(&mut tx) {
                 Err(Stop::Missing(key)) => {
@@ -146,11 +148,16 @@ impl Coordinator {
                     }
                 }
                 Ok(value) if tx.is_read_only() => {
-                    if !from_cache {
+                    // Without a commit nothing else would find out that the key was used.
+                    let unasked = tx.unasked_ledger_keys();
+                    if !unasked.is_empty() {
+                        self.look_up(space, unasked, &mut view).await?;
+                    } else if from_cache {
+                        (from_cache, cache_allowed) = (false, false);
+                        self.reload(space, &mut view).await?;
+                    } else {
                         return Ok(Done { value, durability: self.last_durability() });
                     }
-                    (from_cache, cache_allowed) = (false, false);
-                    self.reload(space, &mut view).await?;
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();
@@ -161,7 +168,8 @@ impl Coordinator {
                         }
                         Outcome::Refused(failed) => self.learn(space, &txn, failed, &mut view)?,
                     }
-                    back_off(attempt).await;
+                    back_off(attempts).await;
+                    attempts += 1;
                 }
             }
         }
@@ -221,7 +229,10 @@ impl Coordinator {
                 Err(Refusal::new(Reason::StoreUnavailable, format!("{name} has just given a sign of life. Try again.")))
             }
             Failed::Full { stream } => {
-                let member = stream.strip_prefix("inbox/").unwrap_or(&stream);
+                let folded = stream.strip_prefix("inbox/").unwrap_or(&stream);
+                let team = view.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten());
+                let written = team.as_ref().and_then(|team| team.members.iter().find(|m| m.name.folded() == folded));
+                let member = written.map_or(folded, |member| member.name.as_str());
                 Err(Refusal::new(
                     Reason::InboxFull,
                     format!(

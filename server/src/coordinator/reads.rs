@@ -21,7 +21,7 @@ use crate::{
             CursorRecord, HISTORY, ListedTeam, PresenceRecord, REQUESTS, ReceiptRecord, SessionRecord, Stored,
             TeamRecord, inbox,
         },
-        session::{Leaving, receipt_id},
+        session::{Leaving, is_for_another_life, receipt_id},
         team,
         tx::{Loaded, Stop},
     },
@@ -40,6 +40,9 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// How often a waiting call looks by itself, in case a hint was lost.
 const POLL: Duration = Duration::from_secs(1);
+
+/// Every entry of an inbox. Not every store can count up to `usize::MAX`.
+pub(super) const WHOLE_INBOX: Range = Range { first: 1, last: u64::MAX, limit: u32::MAX as usize, newest_first: false };
 
 /// Checks the bound of a list.
 pub fn limit(given: u32, field: &str) -> Result<usize, Refusal> {
@@ -228,16 +231,19 @@ impl Coordinator {
         let Credential::Member { member, .. } = &who.credential else {
             return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox. Use a member's credential."));
         };
-        let (space, _, _) = self.caller(who, "").await?;
+        let (space, team, _) = self.caller(who, "").await?;
+        let incarnation = team.member(member).map_or(0, |member| member.incarnation);
         let extents = self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
         let entries = self.inbox_entries(&space, member, Range::after(request.after_sequence, limit)).await?;
         let messages = self.messages(&space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let facts = self.session_facts(&space, member).await?;
         let deliveries = entries.iter().zip(messages).filter_map(|((sequence, _), message)| {
+            // The next session will give it up.
+            let message = message.filter(|message| !is_for_another_life(message, incarnation))?;
             Some(v1::Delivery {
                 sequence: *sequence,
                 delivery_count: facts.delivery_count(*sequence),
-                message: Some(v1::Message::clone(&*message?)),
+                message: Some(v1::Message::clone(&message)),
             })
         });
         let total = extents.first().map_or(0, |extent| extent.entries);
@@ -281,7 +287,7 @@ impl Coordinator {
             if facts.finished.is_none() {
                 if !lookup.inboxes.contains_key(name) {
                     // Sessions first: what they deliver meanwhile is not taken for undelivered.
-                    let entries = self.inbox_entries(space, name, Range::after(0, usize::MAX)).await?;
+                    let entries = self.inbox_entries(space, name, WHOLE_INBOX).await?;
                     let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
                     let session = self.session_facts(space, name).await?;
                     lookup.inboxes.insert(name.clone(), (places, session));

@@ -385,12 +385,16 @@ impl Running {
             self.check().await?;
         }
         loop {
-            let (credit, bytes_left, none_out) = self.credit();
-            if credit == 0 || (bytes_left == 0 && !none_out) {
+            let credit = self.credit();
+            if credit == 0 {
                 return Ok(());
             }
             match self.next_arrival() {
-                Arrival::Here(sequence, message) => self.hand_over(sequence, message).await?,
+                Arrival::Here(sequence, message) => {
+                    if !self.hand_over(sequence, message).await? {
+                        return Ok(());
+                    }
+                }
                 Arrival::InStore => {
                     if !self.deliver_from_store(credit).await? {
                         return Ok(());
@@ -401,12 +405,16 @@ impl Running {
         }
     }
 
-    fn credit(&self) -> (usize, u64, bool) {
+    /// Returns how many messages more may be unacknowledged.
+    fn credit(&self) -> usize {
+        let out = self.shared.lock().unacked.len() as u64;
+        usize::try_from(self.options.messages_max.saturating_sub(out)).unwrap_or(usize::MAX)
+    }
+
+    /// Returns whether a message of this size may be unacknowledged besides the others. Alone, any may.
+    fn has_room(&self, bytes: u64) -> bool {
         let state = self.shared.lock();
-        let out = state.unacked.len() as u64;
-        let messages = self.options.messages_max.saturating_sub(out);
-        let bytes = self.options.bytes_max.saturating_sub(state.unacked_bytes);
-        (usize::try_from(messages).unwrap_or(usize::MAX), bytes, out == 0)
+        state.unacked.is_empty() || state.unacked_bytes + bytes <= self.options.bytes_max
     }
 
     fn next_arrival(&self) -> Arrival {
@@ -444,17 +452,15 @@ impl Running {
                 self.next = sequence + 1;
                 continue;
             };
-            let (_, bytes_left, none_out) = self.credit();
-            if bytes_left == 0 && !none_out {
-                self.shared.lock().look = true;
+            if !self.hand_over(sequence, message).await? {
                 return Ok(false);
             }
-            self.hand_over(sequence, message).await?;
         }
         Ok(may_be_more || !self.shared.lock().arrivals.is_empty())
     }
 
-    async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<(), Trouble> {
+    /// Delivers a message, or gives it up. Returns false, to come back to it later, when credit does not last.
+    async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<bool, Trouble> {
         let delivery_count = self.record.maybe_seen(sequence) + 1;
         let deliveries_max = self.coordinator.limits().deliveries_max;
         if let Some(why) = session::give_up(&self.record, sequence, &message, deliveries_max) {
@@ -467,13 +473,17 @@ impl Running {
             let Shared { space, member, session_id, .. } = &*self.shared;
             self.coordinator.bury(space, member, session_id, &leaving, &message, why).await?;
             self.next = sequence + 1;
-            return Ok(());
+            return Ok(true);
+        }
+        let bytes = message.encoded_len() as u64;
+        if !self.has_room(bytes) {
+            self.shared.lock().look = true;
+            return Ok(false);
         }
         if sequence > self.cursor.reserved {
             self.cursor.reserved = sequence + RESERVED_AHEAD;
             self.record_progress().await?;
         }
-        let bytes = message.encoded_len() as u64;
         let delivered_ms = self.coordinator.now_ms();
         {
             let mut state = self.shared.lock();
@@ -486,7 +496,7 @@ impl Running {
         self.next = sequence + 1;
         self.cursor.delivered = sequence;
         self.unrecorded = true;
-        Ok(())
+        Ok(true)
     }
 
     /// Finds out whether the session still holds.

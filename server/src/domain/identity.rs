@@ -27,6 +27,8 @@ pub struct Presented {
 impl Presented {
     /// Hashes the credential's secret.
     pub fn new(credential: Credential, session_id: Option<String>) -> Self {
+        // A stream that was opened after the approval has no session, and says so with an empty id.
+        let session_id = session_id.filter(|id| !id.is_empty());
         Self { hash: SecretHash::of(credential.secret()), credential, session_id }
     }
 }

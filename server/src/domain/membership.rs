@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -22,7 +21,7 @@ use super::{
     request::{self, member_event},
     roster::Party,
     secret::{SecretHash, derive},
-    send::{check_line, keep, recall, shorten},
+    send::{check_line, digest, keep, recall, without_labels},
     session, team,
     tx::{Stop, Tx},
 };
@@ -146,13 +145,9 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
         Credential::Member { member, .. } => format!("join/{}/{key}", member.folded()),
         _ => unreachable!("the others were refused above"),
     });
-    let bare = v1::JoinRequest { idempotency_key: String::new(), ..request.clone() };
-    // Labels are a map: their order in the encoding is not defined, so they are left out of the comparison.
-    let bare = v1::JoinRequest {
-        attributes: bare.attributes.map(|a| v1::MemberAttributes { labels: Default::default(), ..a }),
-        ..bare
-    };
-    let fingerprint = shorten(blake3::hash(&bare.encode_to_vec()));
+    let told = request.attributes.as_ref();
+    let bare = v1::JoinRequest { idempotency_key: String::new(), attributes: without_labels(told), ..request.clone() };
+    let fingerprint = digest(&bare, told);
     let secret = new_credential(tx, who, key);
     let credential = |member: &Name| {
         Credential::Member { team: team.name.clone(), member: member.clone(), secret: secret.clone() }.reveal()
@@ -342,9 +337,9 @@ pub fn leave(tx: &mut Tx<'_>, who: &Presented, request: &v1::LeaveRequest) -> Re
             .into());
     }
     check_line(&report.detail, "exit.detail", Reason::InvalidField, &tx.ctx.limits)?;
-    // The session that reports may well be the one that the approval has just ended.
-    let who = Presented { session_id: None, ..who.clone() };
-    let (team, name) = identity::member(tx, &who, Admit::Ended)?;
+    // A session that the approval has ended may still report; one that another process has superseded may not, for its
+    // end is not that of the member.
+    let (team, name) = identity::member(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
     let exit =
         Exit { code: report.code, signal: report.signal, duration_ms: report.duration_ms, detail: report.detail };

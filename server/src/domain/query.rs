@@ -12,13 +12,37 @@ use super::{
     record::{CursorRecord, Life, MemberRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
 };
 
+/// Returns a member's state, and since when. `session` and `presence`: the latest of its name.
+pub fn member_state(
+    member: &MemberRecord,
+    session: Option<&SessionRecord>,
+    presence: Option<&PresenceRecord>,
+) -> (MemberState, u64) {
+    let session = session.filter(|session| session.incarnation == member.incarnation);
+    let presence = presence.filter(|presence| presence.incarnation == member.incarnation);
+    match (&member.life, presence) {
+        (Life::Stopping { .. }, _) => (MemberState::Stopping, member.since_ms),
+        (Life::Exited { .. }, _) => (MemberState::Exited, member.since_ms),
+        (Life::Lost, _) => (MemberState::Lost, member.since_ms),
+        (Life::Live, Some(presence)) if presence.idle => (MemberState::Idle, presence.since_ms),
+        (Life::Live, Some(presence)) => (MemberState::Active, presence.since_ms.max(member.since_ms)),
+        (Life::Live, None) => match session {
+            Some(session) => (MemberState::Active, session.opened_ms.max(member.since_ms)),
+            None => (MemberState::Joined, member.since_ms),
+        },
+    }
+}
+
 /// Returns the name of a state, for a reader.
-pub fn life_state(life: &Life) -> &'static str {
-    match life {
-        Life::Live => "live",
-        Life::Stopping { .. } => "stopping",
-        Life::Exited { .. } => "exited",
-        Life::Lost => "lost",
+pub fn state_text(state: MemberState) -> &'static str {
+    match state {
+        MemberState::Unspecified => "unknown",
+        MemberState::Joined => "joined",
+        MemberState::Active => "active",
+        MemberState::Idle => "idle",
+        MemberState::Stopping => "stopping",
+        MemberState::Exited => "exited",
+        MemberState::Lost => "lost",
     }
 }
 
@@ -53,17 +77,7 @@ pub struct MemberFacts {
 pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts) -> v1::Member {
     let session = facts.session.as_deref().filter(|session| session.incarnation == member.incarnation);
     let presence = facts.presence.as_deref().filter(|presence| presence.incarnation == member.incarnation);
-    let (state, since_ms) = match (&member.life, presence) {
-        (Life::Stopping { .. }, _) => (MemberState::Stopping, member.since_ms),
-        (Life::Exited { .. }, _) => (MemberState::Exited, member.since_ms),
-        (Life::Lost, _) => (MemberState::Lost, member.since_ms),
-        (Life::Live, Some(presence)) if presence.idle => (MemberState::Idle, presence.since_ms),
-        (Life::Live, Some(presence)) => (MemberState::Active, presence.since_ms.max(member.since_ms)),
-        (Life::Live, None) => match session {
-            Some(session) => (MemberState::Active, session.opened_ms.max(member.since_ms)),
-            None => (MemberState::Joined, member.since_ms),
-        },
-    };
+    let (state, since_ms) = member_state(member, session, presence);
     let exit = match &member.life {
         Life::Exited { exit, .. } => Some(exit.clone().into()),
         _ => None,

@@ -190,9 +190,11 @@ pub fn answer_shutdown(
     if answer.approve {
         post::record(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
         session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
+        // It is alive to say so. Had it counted as lost, it would else be declared exited at once.
+        tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     }
     tx.put("", &team);
-    Ok(Decided::Now(Box::new(message)))
+    Ok(Decided::Now(message.into()))
 }
 
 /// Answers a plan. An approval lets its author work, in the same step.
@@ -224,7 +226,7 @@ pub fn answer_plan(
     member.plan_approved |= answer.approve;
     let message = decide(tx, &team, &request, caller, answer, compose);
     tx.put("", &team);
-    Ok(Decided::Now(Box::new(message)))
+    Ok(Decided::Now(message.into()))
 }
 
 /// Says why a request can no longer be decided this way, or that it was decided so before.

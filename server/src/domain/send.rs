@@ -1,10 +1,11 @@
 //! The six messages: what each must contain, who may send it, and where it goes.
 
+use std::collections::{BTreeMap, HashMap};
+
 use bytes::Bytes;
-use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal, id,
-    name::Name,
+    name::{LEAD_ALIAS, Name},
     v1::{self, message::Body, send_request},
 };
 
@@ -146,13 +147,25 @@ impl Sending<'_> {
     }
 
     fn plan_approval_request(&self, tx: &mut Tx<'_>, ask: &v1::PlanApprovalRequest) -> Result<v1::SendResponse, Stop> {
-        let Caller::Member { name, lead: false } = self.caller else {
-            return Err(Refusal::new(
-                Reason::SelfRecipient,
-                "A plan goes to the team's lead, and that is you. Only a teammate submits plans.",
-            )
-            .into());
+        let name = match self.caller {
+            Caller::Member { name, lead: false } => name,
+            Caller::Member { .. } => {
+                return Err(Refusal::new(
+                    Reason::SelfRecipient,
+                    "A plan goes to the team's lead, and that is you. Only a teammate submits plans.",
+                )
+                .into());
+            }
+            Caller::Operator | Caller::Observer => {
+                return Err(Refusal::new(
+                    Reason::NotPermitted,
+                    "Only a teammate submits plans. Use a member's credential.",
+                )
+                .into());
+            }
         };
+        // Never a silent success: a lead that has exited would not read it.
+        self.team.resolve_receiver(LEAD_ALIAS, "recipient")?;
         content(&ask.plan, "content", Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
         let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.plan_deadline)?;
@@ -174,6 +187,8 @@ impl Sending<'_> {
         self.caller.lead_only("answer a plan")?;
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.feedback, &tx.ctx.limits)?;
         let to = self.team.resolve(&ask.recipient, "recipient")?;
+        // A teammate that has become the lead must not approve the plan that it submitted before.
+        self.refuse_self(&to.name)?;
         let body = Body::PlanApprovalResponse(v1::PlanApprovalResponse {
             recipient: to.name.to_string(),
             approve: Some(answer.approve),
@@ -195,8 +210,10 @@ impl Sending<'_> {
     }
 
     fn compose(&self, tx: &mut Tx<'_>, body: Body) -> v1::Message {
+        // In the form that ids are given out in, so that they can be compared as they stand.
+        let in_reply_to = id::message_id(&self.request.in_reply_to, "in_reply_to").map(|id| id.to_string());
         v1::Message {
-            in_reply_to: self.request.in_reply_to.clone(),
+            in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
             ..post::compose(tx, self.team, self.sender, body)
         }
@@ -349,14 +366,28 @@ fn ledger_key(sender: &Party, key: &str) -> String {
 /// Tells payloads apart: the request without its key and without the redundant name of the team.
 fn fingerprint(request: &v1::SendRequest) -> [u8; 16] {
     let bare = v1::SendRequest { idempotency_key: String::new(), team: String::new(), ..request.clone() };
-    shorten(blake3::hash(&bare.encode_to_vec()))
+    digest(&bare, None)
 }
 
-/// Shortens a hash to what the ledger keeps.
-pub(super) fn shorten(hash: blake3::Hash) -> [u8; 16] {
+/// Returns what the ledger keeps of a payload. `told`: the attributes in it; their labels are a map, whose order in an
+/// encoding is not defined, so they must not be in the payload and are put in order here.
+pub(super) fn digest(payload: &impl prost::Message, told: Option<&v1::MemberAttributes>) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&payload.encode_length_delimited_to_vec());
+    for (key, value) in told.map(|told| told.labels.iter().collect::<BTreeMap<_, _>>()).unwrap_or_default() {
+        for text in [key, value] {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+    }
     let mut short = [0; 16];
-    short.copy_from_slice(&hash.as_bytes()[..16]);
+    short.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     short
+}
+
+/// Returns attributes without their labels.
+pub(super) fn without_labels(told: Option<&v1::MemberAttributes>) -> Option<v1::MemberAttributes> {
+    told.map(|told| v1::MemberAttributes { labels: HashMap::new(), ..told.clone() })
 }
 
 /// Returns the reply that was given before under the key.

@@ -237,11 +237,14 @@ impl GiveUp {
     }
 }
 
+/// Returns whether a message asks another life than this one to end. No other life may see it as its own.
+pub fn is_for_another_life(message: &v1::Message, incarnation: u64) -> bool {
+    matches!(message.body, Some(Body::ShutdownRequest(_))) && message.target_incarnation != incarnation
+}
+
 /// Says whether a message must not be delivered to this life of its recipient any more.
 pub fn give_up(session: &SessionRecord, sequence: u64, message: &v1::Message, deliveries_max: usize) -> Option<GiveUp> {
-    let for_another_life =
-        matches!(message.body, Some(Body::ShutdownRequest(_))) && message.target_incarnation != session.incarnation;
-    if for_another_life {
+    if is_for_another_life(message, session.incarnation) {
         return Some(GiveUp::TargetReplaced);
     }
     let seen = session.surely_seen(sequence) as usize;
@@ -258,6 +261,10 @@ pub fn bury(
     why: GiveUp,
 ) -> Result<(), Stop> {
     hold(tx, member, session_id)?;
+    // It may have been acknowledged outside of the session while this was decided.
+    if tx.read::<ReceiptRecord>(&receipt_id(&leaving.message_id, member))?.is_some() {
+        return Ok(());
+    }
     let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;
     leave(tx, member, std::slice::from_ref(leaving), why.as_str());
     post::record(

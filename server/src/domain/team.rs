@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -16,11 +15,11 @@ use super::{
     identity::{self, Admit, Caller, Presented},
     membership::{NewLife, attributes, new_credential},
     post,
-    query::{life_state, show_new_member, show_team},
-    record::{TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
+    query::{member_state, show_new_member, show_team, state_text},
+    record::{PresenceRecord, SessionRecord, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
     request::member_event,
     roster::Party,
-    send::{keep, recall, shorten},
+    send::{digest, keep, recall, without_labels},
     tx::{Stop, Tx},
 };
 
@@ -50,8 +49,12 @@ pub fn create(
 
     let key = id::idempotency_key(&request.idempotency_key)?;
     let ledger_key = key.map(|key| format!("create/operator/{key}"));
-    let bare = v1::CreateTeamRequest { idempotency_key: String::new(), ..request.clone() };
-    let fingerprint = shorten(blake3::hash(&bare.encode_to_vec()));
+    let bare = v1::CreateTeamRequest {
+        idempotency_key: String::new(),
+        lead_attributes: without_labels(request.lead_attributes.as_ref()),
+        ..request.clone()
+    };
+    let fingerprint = digest(&bare, request.lead_attributes.as_ref());
     let secret = new_credential(tx, who, key);
     let credential = Credential::Member { team: name.clone(), member: lead.clone(), secret: secret.clone() }.reveal();
     if let Some(ledger_key) = &ledger_key
@@ -114,12 +117,13 @@ pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Sto
         Caller::Member { name, .. } => Some(name),
         _ => None,
     };
-    let blocking: BTreeMap<String, String> = team
-        .members
-        .iter()
-        .filter(|member| member.life.is_live() && Some(&member.name) != own)
-        .map(|member| (member.name.to_string(), life_state(&member.life).to_owned()))
-        .collect();
+    let mut blocking = BTreeMap::new();
+    for member in team.members.iter().filter(|member| member.life.is_live() && Some(&member.name) != own) {
+        let id = member.name.folded();
+        let (session, presence) = (tx.peek::<SessionRecord>(id)?, tx.peek::<PresenceRecord>(id)?);
+        let (state, _) = member_state(member, session.as_deref(), presence.as_deref());
+        blocking.insert(member.name.to_string(), state_text(state).to_owned());
+    }
     if !blocking.is_empty() {
         let list: Vec<_> = blocking.iter().map(|(name, state)| format!("{name} ({state})")).collect();
         let mut refusal = Refusal::new(

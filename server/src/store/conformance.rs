@@ -444,6 +444,7 @@ pub(super) async fn a_range_reads_forwards_and_backwards_between_its_ends(bench:
     assert_eq!(range(0, 2, 10, false).await, [1, 2]);
     assert_eq!(range(0, u64::MAX, 1_000, false).await.len(), 299);
     assert_eq!(bench.store.range(&space, "never", Range::after(0, 10)).await.unwrap(), []);
+    assert_eq!(bench.store.range(&space, "never", Range::after(0, usize::MAX)).await.unwrap(), []);
     assert_eq!(bench.store.range(&space, "s", Range::after(u64::MAX, 10)).await.unwrap(), []);
 }
 

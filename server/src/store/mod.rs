@@ -111,7 +111,7 @@ pub struct Range {
     pub first: u64,
     /// The highest sequence.
     pub last: u64,
-    /// How many entries at most.
+    /// How many entries at most; any number, `usize::MAX` for all.
     pub limit: usize,
     /// True: from the highest sequence downwards.
     pub newest_first: bool,

@@ -141,7 +141,9 @@ impl Store for RedisStore {
         }
         let mut ask = redis::cmd(if range.newest_first { "XREVRANGE" } else { "XRANGE" });
         let (from, to) = if range.newest_first { (range.last, range.first) } else { (range.first, range.last) };
-        ask.arg(self.keys.stream(space, stream)).arg(from).arg(to).arg("COUNT").arg(range.limit);
+        // Redis reads the count as a signed number.
+        let count = i64::try_from(range.limit).unwrap_or(i64::MAX);
+        ask.arg(self.keys.stream(space, stream)).arg(from).arg(to).arg("COUNT").arg(count);
         array(self.ask_one(ask).await?)?.into_iter().map(entry).collect()
     }
 

@@ -1,0 +1,23 @@
+//! The rules of teamwire, each as a sentence, through a coordinator over a store in memory.
+//!
+//! [`team`] is the language the tests are written in. A call that is refused is checked there for all that the error
+//! table promises: its code, its reason, its field, a text that helps, and that nothing at all was changed.
+
+#![allow(clippy::unwrap_used)]
+
+mod alike;
+mod clock;
+mod errors;
+mod identity;
+mod members;
+mod requests;
+mod send;
+mod stores;
+mod stream;
+mod team;
+mod teams;
+
+// The spawner of the store's own tests: a real server, ended with the test.
+#[allow(dead_code)]
+#[path = "../../src/store/test_redis.rs"]
+mod test_redis;

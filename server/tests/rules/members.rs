@@ -1,0 +1,384 @@
+//! The lives of members: joining, taking over, going idle, leaving, being lost and found, being stopped.
+
+use std::time::Duration;
+
+use teamwire_proto::{
+    Reason,
+    v1::{self, Activity, MemberState, NoticeKind, RequestState, Role, history_entry::Event},
+};
+use tonic::Code;
+
+use crate::team::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn join_as(name: &str) -> v1::JoinRequest {
+    v1::JoinRequest { name: name.to_owned(), ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_member_joins_with_a_token_and_keeps_what_it_told_of_itself() {
+    let t = Team::new().await;
+    let told = v1::MemberAttributes {
+        agent_type: "researcher".to_owned(),
+        model: "m".to_owned(),
+        labels: [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())].into(),
+        ..Default::default()
+    };
+    let request = v1::JoinRequest { attributes: Some(told.clone()), ..join_as("Bob") };
+    let reply = t.coordinator.join(&presented(&t.invite("").await), &request).await.unwrap();
+    let member = reply.member.unwrap();
+    assert_eq!((member.name.as_str(), member.role(), member.state()), ("Bob", Role::Teammate, MemberState::Joined));
+    assert_eq!((member.incarnation, member.attributes), (1, Some(told)));
+    assert_eq!(reply.team.unwrap().lead, "lead");
+    assert_eq!(t.member("lead").await.role(), Role::Lead);
+}
+
+#[tokio::test]
+async fn a_join_that_does_not_fit_is_refused_and_does_not_use_up_the_token() {
+    let (t, [_bob]) = Team::of(["bob"]).await;
+    let (free, bound) = (presented(&t.invite("").await), presented(&t.invite("eve").await));
+    let bad = Code::InvalidArgument;
+    for name in ["", "a b", "-a", &"x".repeat(64), "operator", "Coordinator"] {
+        t.refused(t.try_join(&free, join_as(name)), bad, Reason::InvalidName, "name").await;
+    }
+    for name in ["BOB", "lead", "team-lead"] {
+        let taken = t.try_join(&free, join_as(name));
+        t.refused(taken, Code::AlreadyExists, Reason::MemberExists, "name").await;
+    }
+    let other = t.try_join(&bound, join_as("dan"));
+    t.refused(other, Code::PermissionDenied, Reason::NotPermitted, "name").await;
+    let told = v1::MemberAttributes { model: "x".repeat(101), ..Default::default() };
+    let request = v1::JoinRequest { attributes: Some(told), ..join_as("dan") };
+    t.refused(t.try_join(&free, request), bad, Reason::InvalidField, "attributes").await;
+    t.try_join(&free, join_as("dan")).await.unwrap();
+    t.try_join(&bound, join_as("EVE")).await.unwrap();
+    t.member("EVE").await;
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_as_many_joins_as_it_says_and_for_as_long() {
+    let mut t = Team::new().await;
+    let request = v1::InviteRequest { uses_max: 2, ..Default::default() };
+    let token = presented(&t.coordinator.invite(&t.lead.who, &request).await.unwrap().join_token);
+    t.try_join(&token, join_as("a")).await.unwrap();
+    t.try_join(&token, join_as("b")).await.unwrap();
+    let used = t.try_join(&token, join_as("c"));
+    t.refused(used, Code::Unauthenticated, Reason::JoinTokenUsed, "").await;
+
+    let token = presented(&t.invite("").await);
+    t.pass(15 * 60 * SECOND).await;
+    let expired = t.try_join(&token, join_as("c"));
+    t.refused(expired, Code::Unauthenticated, Reason::JoinTokenExpired, "").await;
+    for (uses_max, field) in [(1_001, "uses_max")] {
+        let request = v1::InviteRequest { uses_max, ..Default::default() };
+        let call = t.coordinator.invite(&t.lead.who, &request);
+        t.refused(call, Code::InvalidArgument, Reason::InvalidField, field).await;
+    }
+}
+
+#[tokio::test]
+async fn a_new_life_by_the_own_credential_takes_over_and_the_lead_is_told() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.send(&t.lead, message("bob", "x")).await;
+    let mut old = t.open(&bob).await;
+    old.delivery().await;
+    let new = t.rejoin(&bob).await;
+    assert_eq!(old.closing().await.reason(), v1::CloseReason::Superseded);
+    assert_eq!(t.notices(&t.lead, NoticeKind::SessionSuperseded).await.len(), 1);
+    let member = t.member("bob").await;
+    assert_eq!((member.incarnation, member.state()), (2, MemberState::Joined));
+    let aborted = (Code::Aborted, Reason::SessionSuperseded);
+    t.refused(t.try_send(&bob, message("lead", "x")), aborted.0, aborted.1, "").await;
+    t.refused(t.try_leave(&bob, 0), aborted.0, aborted.1, "").await;
+    t.refused(t.try_join(&bob, Default::default()), aborted.0, aborted.1, "").await;
+    let other_name = t.try_join(&new, join_as("eve"));
+    t.refused(other_name, Code::PermissionDenied, Reason::NotPermitted, "name").await;
+    // The inbox stays, and what the old life has seen is marked.
+    assert_eq!(t.open(&new).await.delivery().await.delivery_count, 2);
+}
+
+#[tokio::test]
+async fn a_name_whose_bearer_has_ended_can_be_joined_and_keeps_its_form_and_its_inbox() {
+    let (t, [bob]) = Team::of(["Bob"]).await;
+    t.send(&t.lead, message("bob", "x")).await;
+    t.leave(&bob).await;
+    let new = t.join("BOB").await;
+    assert_eq!((new.name.as_str(), t.member("Bob").await.incarnation), ("Bob", 2));
+    assert_eq!(t.inbox(&new).await.len(), 1);
+}
+
+#[tokio::test]
+async fn who_was_asked_to_end_comes_back_with_a_new_token_only() {
+    let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    let id = t.ask(&t.lead, shutdown("bob")).await;
+    t.send(&bob, approve(&id)).await;
+    let stopped = (Code::FailedPrecondition, Reason::MemberStopped);
+    t.refused(t.try_join(&bob, Default::default()), stopped.0, stopped.1, "").await;
+    t.leave(&bob).await;
+    t.refused(t.try_join(&bob, Default::default()), stopped.0, stopped.1, "").await;
+    t.refused(t.try_send(&bob, message("lead", "x")), stopped.0, stopped.1, "").await;
+    assert_eq!(t.join("bob").await.name, "bob");
+    // Who ended by itself may begin anew.
+    t.leave(&eve).await;
+    t.refused(t.try_send(&eve, message("lead", "x")), stopped.0, stopped.1, "").await;
+    t.rejoin(&eve).await;
+    assert_eq!(t.member("eve").await.incarnation, 2);
+}
+
+#[tokio::test]
+async fn an_exit_is_reported_once_to_the_lead_and_in_the_history() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.try_leave(&bob, 3).await.unwrap();
+    t.try_leave(&bob, 3).await.unwrap();
+    t.coordinator.leave(&bob.who, &v1::LeaveRequest::default()).await.unwrap();
+    let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
+    assert_eq!((told.len(), told[0].exit.as_ref().unwrap().code), (1, Some(3)));
+    let member = t.member("bob").await;
+    assert_eq!((member.state(), member.exit.unwrap().code, member.lease_ms), (MemberState::Exited, Some(3), 0));
+    let bad = Code::InvalidArgument;
+    t.refused(t.try_leave(&bob, 256), bad, Reason::InvalidField, "exit").await;
+}
+
+#[tokio::test]
+async fn going_idle_tells_the_lead_once_with_the_last_summary() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    assert_eq!(t.heartbeat(&bob, Activity::Active, "tests written").await.state(), MemberState::Active);
+    assert_eq!(t.heartbeat(&bob, Activity::Idle, "").await.state(), MemberState::Idle);
+    assert_eq!(t.heartbeat(&bob, Activity::Unspecified, "").await.state(), MemberState::Idle);
+    t.heartbeat(&bob, Activity::Idle, "").await;
+    let told = t.notices(&t.lead, NoticeKind::Idle).await;
+    assert_eq!(told.len(), 1);
+    assert!(told[0].text.contains("tests written"));
+    let member = t.member("bob").await;
+    assert_eq!((member.state(), member.last_summary.as_str()), (MemberState::Idle, "tests written"));
+    t.heartbeat(&bob, Activity::Active, "").await;
+    t.heartbeat(&bob, Activity::Idle, "").await;
+    assert_eq!(t.notices(&t.lead, NoticeKind::Idle).await.len(), 2);
+    let request = v1::HeartbeatRequest { summary: "a\nb".to_owned(), ..Default::default() };
+    let call = t.coordinator.heartbeat(&bob.who, &request);
+    t.refused(call, Code::InvalidArgument, Reason::InvalidSummary, "summary").await;
+}
+
+#[tokio::test]
+async fn a_member_is_lost_when_its_lease_and_a_grace_have_passed_and_found_when_heard_of() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let lead = t.lead.clone();
+    t.pass_and_sweep(35 * SECOND, &[&lead]).await;
+    assert_eq!(t.member("bob").await.state(), MemberState::Joined, "the grace is not over");
+    t.pass(11 * SECOND).await;
+    // A coordinator that may itself have been away loses nobody.
+    t.coordinator.sweep(&t.space, &t.leases().await, false).await.unwrap();
+    assert_eq!(t.member("bob").await.state(), MemberState::Joined);
+    for _ in 0..2 {
+        t.sweep().await;
+    }
+    assert_eq!(t.member("bob").await.state(), MemberState::Lost);
+    assert_eq!(t.notices(&t.lead, NoticeKind::MemberLost).await.len(), 1);
+    // Its credential is still good, and it is alive again with the next sign.
+    t.send(&bob, message("lead", "here I am")).await;
+    t.heartbeat(&bob, Activity::Unspecified, "").await;
+    assert_eq!(t.member("bob").await.state(), MemberState::Active);
+    t.sweep().await;
+    assert_eq!(t.member("bob").await.state(), MemberState::Active);
+}
+
+#[tokio::test]
+async fn whoever_is_heard_of_is_not_lost() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let lead = t.lead.clone();
+    for _ in 0..4 {
+        t.pass_and_sweep(29 * SECOND, &[&lead, &bob]).await;
+    }
+    assert_eq!(t.member("bob").await.state(), MemberState::Joined);
+}
+
+#[tokio::test]
+async fn an_exit_that_does_not_come_is_told_to_the_lead_once_and_ends_with_the_lease() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let lead = t.lead.clone();
+    let id = t.ask(&t.lead, shutdown("bob")).await;
+    t.send(&bob, approve(&id)).await;
+    t.pass_and_sweep(20 * SECOND, &[&lead, &bob]).await;
+    assert!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.is_empty());
+    for _ in 0..3 {
+        t.pass_and_sweep(11 * SECOND, &[&lead, &bob]).await;
+        assert_eq!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.len(), 1);
+    }
+    assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "as long as it is heard of");
+    t.pass_and_sweep(46 * SECOND, &[&lead]).await;
+    assert_eq!(t.member("bob").await.state(), MemberState::Exited);
+    let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
+    assert_eq!((told.len(), told[0].exit.as_ref().unwrap().code), (1, None), "how is not known");
+    // The report that comes after all is news.
+    t.try_leave(&bob, 0).await.unwrap();
+    assert_eq!(t.member("bob").await.exit.unwrap().code, Some(0));
+    assert_eq!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.len(), 1);
+}
+
+#[tokio::test]
+async fn force_fences_at_once_with_an_audit_entry_and_may_be_repeated() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let mut session = t.open(&bob).await;
+    assert_eq!(t.try_force(&t.lead, "Bob").await.unwrap().state(), MemberState::Stopping);
+    let stopped = (Code::FailedPrecondition, Reason::MemberStopped);
+    for request in [message("lead", "x"), broadcast("x"), plan("x"), approve(&unknown_request())] {
+        t.refused(t.try_send(&bob, request), stopped.0, stopped.1, "").await;
+    }
+    t.refused(t.coordinator.open_session(&bob.who, &Default::default()), stopped.0, stopped.1, "").await;
+    t.refused(t.ack(&bob, &[]), stopped.0, stopped.1, "").await;
+    t.refused(t.coordinator.heartbeat(&bob.who, &Default::default()), stopped.0, stopped.1, "").await;
+    assert_eq!(session.closing().await.reason(), v1::CloseReason::MemberStopped);
+    let forced = t.history().await.into_iter().filter_map(|entry| match entry.event {
+        Some(Event::Member(event)) => event.forced_by.map(|by| (by.name, event.member, event.detail)),
+        _ => None,
+    });
+    let forced = forced.collect::<Vec<_>>();
+    assert_eq!(forced, [("lead".to_owned(), "bob".to_owned(), "it does not answer".to_owned())]);
+    let before = t.history().await;
+    t.try_force(&t.lead, "bob").await.unwrap();
+    assert_eq!(t.history().await, before, "again is fine");
+    let gone = t.try_send(&t.lead, message("bob", "x"));
+    t.refused(gone, Code::FailedPrecondition, Reason::AgentExited, "recipient").await;
+    t.leave(&bob).await;
+    t.refused(t.try_force(&t.lead, "bob"), Code::FailedPrecondition, Reason::AgentExited, "member").await;
+    t.refused(t.try_force(&t.lead, "lead"), Code::InvalidArgument, Reason::SelfRecipient, "member").await;
+    t.refused(t.try_force(&t.lead, ""), Code::InvalidArgument, Reason::MissingRecipient, "member").await;
+    t.refused(t.try_force(&t.lead, "zed"), Code::NotFound, Reason::AgentNotFound, "member").await;
+}
+
+#[tokio::test]
+async fn the_lead_hands_its_role_over_and_both_are_told() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    assert_eq!(t.try_set_lead(&t.lead, "bob").await.unwrap().lead, "bob");
+    for member in [&t.lead, &bob] {
+        assert_eq!(t.notices(member, NoticeKind::LeadChanged).await.len(), 1);
+    }
+    assert_eq!((t.member("bob").await.role(), t.member("lead").await.role()), (Role::Lead, Role::Teammate));
+    t.refused(t.try_send(&t.lead, shutdown("bob")), Code::PermissionDenied, Reason::LeadOnly, "").await;
+    t.send(&bob, shutdown("lead")).await;
+    let nobody = t.try_set_lead(&bob, "zed");
+    t.refused(nobody, Code::NotFound, Reason::AgentNotFound, "member").await;
+}
+
+#[tokio::test]
+async fn the_operator_appoints_a_lead_only_when_the_old_one_is_gone() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let by_operator = t.try_set_lead(&t.operator, "bob");
+    t.refused(by_operator, Code::FailedPrecondition, Reason::LeadActive, "").await;
+    t.pass_and_sweep(46 * SECOND, &[&bob]).await;
+    assert_eq!(t.member("lead").await.role(), Role::Lead, "nobody is promoted by itself");
+    t.try_set_lead(&t.operator, "bob").await.unwrap();
+    t.send(&bob, shutdown("lead")).await;
+    // The old lead comes back as a teammate.
+    let old = t.rejoin(&t.lead).await;
+    t.refused(t.try_send(&old, shutdown("bob")), Code::PermissionDenied, Reason::LeadOnly, "").await;
+}
+
+#[tokio::test]
+async fn a_lead_that_comes_back_with_its_credential_leads_again() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    t.pass_and_sweep(46 * SECOND, &[&bob]).await;
+    assert_eq!(t.member("lead").await.state(), MemberState::Lost);
+    t.send(&bob, message("team-lead", "it waits")).await;
+    let lead = t.rejoin(&t.lead).await;
+    assert_eq!(t.inbox(&lead).await.len(), 1);
+    t.send(&lead, shutdown("bob")).await;
+    // But not whoever has a token for any name.
+    t.leave(&lead).await;
+    let request = v1::InviteRequest { team: "alpha".to_owned(), ..Default::default() };
+    let token = presented(&t.coordinator.invite(&t.operator, &request).await.unwrap().join_token);
+    let taken = t.try_join(&token, join_as("lead"));
+    t.refused(taken, Code::AlreadyExists, Reason::MemberExists, "name").await;
+}
+
+#[tokio::test]
+async fn a_team_has_room_for_so_many_members() {
+    let t = Team::with_limits(|limits| limits.members_max = 2).await;
+    let bob = t.join("bob").await;
+    let token = presented(&t.invite("").await);
+    let full = t.try_join(&token, join_as("eve"));
+    t.refused(full, Code::ResourceExhausted, Reason::QuotaExceeded, "").await;
+    t.leave(&bob).await;
+    t.try_join(&token, join_as("bob")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_name_of_a_lost_member_can_be_joined_and_its_requests_are_cancelled() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let id = t.ask(&t.lead, shutdown("bob")).await;
+    t.pass_and_sweep(46 * SECOND, &[&t.lead.clone()]).await;
+    assert_eq!(t.request(&id).await.state(), RequestState::Pending, "it may still answer");
+    let new = t.join("bob").await;
+    assert_eq!(t.request(&id).await.state(), RequestState::Cancelled);
+    t.refused(t.try_send(&bob, approve(&id)), Code::Aborted, Reason::SessionSuperseded, "").await;
+    assert!(t.inbox(&new).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_lost_member_that_approves_its_shutdown_has_time_to_end() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let lead = t.lead.clone();
+    let id = t.ask(&t.lead, shutdown("bob")).await;
+    t.pass_and_sweep(60 * SECOND, &[&lead]).await;
+    assert_eq!(t.member("bob").await.state(), MemberState::Lost);
+    t.send(&bob, approve(&id)).await;
+    t.sweep().await;
+    assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "its process is still there");
+}
+
+#[tokio::test]
+async fn a_repeated_join_returns_the_same_credential() {
+    let t = Team::new().await;
+    let token = presented(&t.invite("bob").await);
+    let labels: std::collections::HashMap<_, _> = (0..8).map(|n| (format!("k{n}"), n.to_string())).collect();
+    let told = |labels: &std::collections::HashMap<String, String>| {
+        // A map of its own each time, so that its order in the encoding differs.
+        let labels = labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        Some(v1::MemberAttributes { labels, ..Default::default() })
+    };
+    let request = |labels| v1::JoinRequest { attributes: told(labels), idempotency_key: "k".to_owned(), ..join_as("") };
+    let first = t.try_join(&token, request(&labels)).await.unwrap();
+    for coordinator in [&t.coordinator, &t.another_coordinator().await] {
+        for _ in 0..4 {
+            let again = coordinator.join(&token, &request(&labels)).await.unwrap();
+            assert_eq!(again.credential, first.credential);
+        }
+    }
+    assert_eq!(t.member("bob").await.incarnation, 1);
+    let mut others = labels.clone();
+    others.insert("k0".to_owned(), "other".to_owned());
+    let other = t.try_join(&token, request(&others));
+    t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
+    let other = v1::JoinRequest { idempotency_key: "k".to_owned(), ..join_as("bob") };
+    let other = t.try_join(&token, other);
+    t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
+
+    // And so does a repeated beginning of a new life, though the credential that it presents is a former one by then.
+    let bob = presented(&first.credential);
+    let request = v1::JoinRequest { idempotency_key: "k2".to_owned(), ..Default::default() };
+    let second = t.try_join(&bob, request.clone()).await.unwrap();
+    assert_eq!(t.try_join(&bob, request).await.unwrap().credential, second.credential);
+    assert_eq!(t.member("bob").await.incarnation, 2);
+}
+
+#[tokio::test]
+async fn of_many_that_join_under_one_name_at_once_one_bears_it() {
+    let t = Team::new().await;
+    let other = t.another_coordinator().await;
+    let request = v1::InviteRequest { uses_max: 10, ..Default::default() };
+    let token = presented(&t.coordinator.invite(&t.lead.who, &request).await.unwrap().join_token);
+    let bob = join_as("bob");
+    let calls = (0..10).map(|n| if n % 2 == 0 { &t.coordinator } else { &other }).map(|c| c.join(&token, &bob));
+    let replies = futures::future::join_all(calls).await;
+    assert_eq!(replies.iter().filter(|reply| reply.is_ok()).count(), 1);
+    for refusal in replies.into_iter().filter_map(Result::err) {
+        assert_eq!(refusal.reason, Reason::MemberExists);
+    }
+    // Each of those that were refused may still use the token.
+    for n in 0..9 {
+        t.try_join(&token, join_as(&format!("other{n}"))).await.unwrap();
+    }
+    let used = t.try_join(&token, join_as("eve"));
+    t.refused(used, Code::Unauthenticated, Reason::JoinTokenUsed, "").await;
+}
