@@ -46,5 +46,7 @@ macro_rules! redis_scenarios {
     )+};
 }
 
+mod crashes;
+mod lives;
 mod messages;
 mod shutdowns;

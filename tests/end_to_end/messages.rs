@@ -8,6 +8,7 @@ use crate::{
 };
 
 scenarios! {
+    a_repeated_send_is_carried_out_once,
     a_team_on_separate_machines_talks_in_order_and_once,
 }
 
@@ -62,4 +63,23 @@ fn a_team_on_separate_machines_talks_in_order_and_once(world: World) {
     }
     let sequences: Vec<_> = history.iter().map(|entry| entry["sequence"].as_u64().unwrap()).collect();
     assert_eq!(sequences, (1..=sequences.len() as u64).collect::<Vec<_>>());
+}
+
+fn a_repeated_send_is_carried_out_once(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let send = |text: &str| world.cli("ann", &["send", "team-lead", text, "--idempotency-key", "key-1", "--json"]);
+    let first = send("the schema is ready").succeeds().json();
+    let second = send("the schema is ready").succeeds().json();
+    assert_eq!((&second["message_id"], &second["replayed"]), (&first["message_id"], &true.into()));
+    assert!(first["replayed"].is_null() || first["replayed"] == false);
+    let error = send("something else").exits(1).error();
+    assert_eq!(error["reason"], "IDEMPOTENCY_KEY_REUSED");
+    let sent = |world: &World| world.history(LEAD).iter().filter(|entry| entry["message"]["from"] == "ann").count();
+    assert_eq!(sent(&world), 1);
+    assert_eq!(texts(&world.take_inbox(LEAD)), ["the schema is ready"]);
+    // The same key of another member is another key.
+    world.join("bob");
+    world.cli("bob", &["send", "team-lead", "and mine", "--idempotency-key", "key-1"]).succeeds();
+    assert_eq!(texts(&world.take_inbox(LEAD)), ["and mine"]);
 }

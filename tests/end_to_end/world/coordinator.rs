@@ -70,7 +70,14 @@ impl Coordinator {
         self.process.wait().unwrap();
     }
 
-    /// Starts it again at the same address, after [`Coordinator::kill`].
+    /// Asks it to end, as a service manager does, and waits until it has.
+    pub fn end(&mut self) {
+        self.signal(Signal::SIGTERM);
+        let status = eventually("the coordinator ends", || self.process.try_wait().unwrap());
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+
+    /// Starts it again at the same address, after [`Coordinator::kill`] or [`Coordinator::end`].
     pub fn restart(&mut self) {
         self.process = spawn(&self.world, &self.directory, self.store.as_deref(), self.address);
         self.starts += 1;
