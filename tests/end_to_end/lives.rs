@@ -21,6 +21,9 @@ fn of_two_processes_under_one_name_the_newer_wins_and_the_older_stays_down(world
     older.await_log("another process holds the inbox now");
     assert_eq!(older.exit(), 77);
     assert!(!is_alive(of_older));
+    world.await_inbox(LEAD, "the notice of the takeover", |message| {
+        message["notice"]["kind"] == "session_superseded" && message["notice"]["member"] == "twin"
+    });
 
     let answered = world.cli(LEAD, &["send", "twin", "ping", "--wait-reply", "60", "--json"]).succeeds();
     assert_eq!(answered.lines().last().unwrap()["content"], "pong");

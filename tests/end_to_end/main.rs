@@ -32,7 +32,6 @@ macro_rules! scenarios {
 }
 
 /// Declares tests of what only Redis can meet with.
-#[allow(unused_macros)]
 macro_rules! redis_scenarios {
     ($($scenario:ident),+ $(,)?) => {$(
         mod $scenario {
@@ -48,5 +47,6 @@ macro_rules! redis_scenarios {
 
 mod crashes;
 mod lives;
+mod load;
 mod messages;
 mod shutdowns;
