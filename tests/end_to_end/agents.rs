@@ -1,0 +1,57 @@
+//! The programs that run as members: small shell scripts that read lines and answer.
+//!
+//! Each keeps what it was told in `heard`, in the directory of its member, and its process id in `pids`.
+
+/// What all scripts begin with.
+const PRELUDE: &str = r#"
+echo $$ >> pids
+# Prints a string field of the line.
+field() { printf '%s\n' "$line" | sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
+ack() { printf '{"ack":"%s"}\n' "$(field id)"; }
+# answer true|false REASON
+answer() {
+    printf '{"type":"shutdown_response","request_id":"%s","approve":%s,"content":"%s"}\n' "$(field request_id)" "$1" "$2"
+}
+hear() { IFS= read -r line && printf '%s\n' "$line" >> heard; }
+"#;
+
+/// Acknowledges every message, answers a question with `pong`, and approves its shutdown.
+pub const WILLING: &str = r#"
+while hear; do
+    case "$line" in
+        *'"type":"shutdown_request"'*) answer true 'all done' ;;
+        *'"content":"ping"'*)
+            printf '{"type":"message","recipient":"%s","content":"pong","summary":"pong","in_reply_to":"%s"}\n' \
+                "$(field from)" "$(field id)" ;;
+        *'"id":"'*) ack ;;
+    esac
+done
+"#;
+
+/// Rejects its shutdown the first time and approves it the second, but ignores SIGTERM, and has descendants that do so,
+/// too: one of its own, one of a child's, one in a session of its own.
+pub const STUBBORN: &str = r#"
+trap '' TERM
+sleep 1000 &
+echo $! >> pids
+sh -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; wait' &
+setsid sh -c 'echo $$ >> pids; sleep 1000' &
+asked=
+while hear; do
+    case "$line" in
+        *'"type":"shutdown_request"'*)
+            if [ -n "$asked" ]; then answer true 'all done'; else answer false 'three tests still run'; fi
+            asked=yes ;;
+        *'"id":"'*) ack ;;
+    esac
+done
+while :; do sleep 1; done
+"#;
+
+/// Takes what it is told and says nothing.
+pub const SILENT: &str = "while hear; do :; done";
+
+/// Returns a whole script.
+pub fn script(body: &str) -> String {
+    format!("{PRELUDE}{body}")
+}

@@ -1,0 +1,282 @@
+//! What a test owns: a coordinator with its store, people at the command line, and programs that run as members.
+
+mod coordinator;
+mod output;
+mod redis;
+mod runner;
+
+use std::{
+    cell::RefCell,
+    env, fs,
+    io::Write as _,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub use coordinator::Coordinator;
+pub use output::Output;
+pub use redis::Redis;
+pub use runner::Runner;
+
+use crate::agents;
+
+/// How long a test waits for what must come. Never reached unless something is wrong.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The name of whoever created the team, on the coordinator's own machine.
+pub const LEAD: &str = "lead";
+
+/// A variable in the environment of everything that a world starts, by which it finds what is left of it.
+const MARK: &str = "END_TO_END_WORLD";
+
+/// The binary under test.
+const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
+
+/// A coordinator, its store, and all who use it. Whatever it has started ends with it.
+pub struct World {
+    /// The Redis that the coordinators keep everything in. None: the embedded store.
+    redis: RefCell<Option<Redis>>,
+    /// The first serves from the beginning on; others join it on the same store.
+    pub coordinator: Coordinator,
+    /// Goes last.
+    directory: TempDir,
+}
+
+impl World {
+    /// Starts a coordinator that keeps everything in a file of its own.
+    pub fn embedded() -> Self {
+        Self::start(None)
+    }
+
+    /// Starts a coordinator on a Redis of its own, which flushes every write before it answers. `None`, with a notice,
+    /// where none is installed.
+    pub fn redis() -> Option<Self> {
+        Redis::start().map(|redis| Self::start(Some(redis)))
+    }
+
+    fn start(redis: Option<Redis>) -> Self {
+        let directory = tempfile::Builder::new().prefix("teamwire-").tempdir().unwrap();
+        let store = redis.as_ref().map(Redis::url);
+        let coordinator = Coordinator::start(directory.path(), "coordinator", store.as_deref());
+        Self { directory, redis: RefCell::new(redis), coordinator }
+    }
+
+    /// Starts another coordinator on the same Redis.
+    pub fn another_coordinator(&self) -> Coordinator {
+        let url = self.redis.borrow().as_ref().expect("a store that two can share").url();
+        Coordinator::start(self.directory.path(), "another-coordinator", Some(&url))
+    }
+
+    /// Does something to the Redis.
+    pub fn with_redis<T>(&self, act: impl FnOnce(&mut Redis) -> T) -> T {
+        act(self.redis.borrow_mut().as_mut().expect("a world on Redis"))
+    }
+
+    /// Creates a team, led by [`LEAD`].
+    pub fn create_team(&self, name: &str) {
+        self.cli(LEAD, &["team", "create", name]).succeeds();
+    }
+
+    /// Has the lead mint a join token for a name.
+    pub fn invite(&self, name: &str) -> String {
+        self.cli(LEAD, &["invite", name]).succeeds().stdout.trim().to_owned()
+    }
+
+    /// Makes somebody a member, who then uses the command line from a directory and an environment of its own. Returns
+    /// the credential.
+    pub fn join(&self, name: &str) -> String {
+        let token = self.invite(name);
+        let joined = self.cli(name, &["join", &token, "--address", &self.coordinator.address(), "--json"]).succeeds();
+        joined.json()["credential"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the directory that somebody works in.
+    pub fn home(&self, identity: &str) -> PathBuf {
+        let home = self.directory.path().join("people").join(identity);
+        fs::create_dir_all(&home).unwrap();
+        home
+    }
+
+    /// Runs a command as somebody, to its end.
+    #[track_caller]
+    pub fn cli(&self, identity: &str, arguments: &[&str]) -> Output {
+        self.cli_with_input(identity, arguments, "")
+    }
+
+    /// Runs a command as somebody, with a text at its standard input.
+    #[track_caller]
+    pub fn cli_with_input(&self, identity: &str, arguments: &[&str], input: &str) -> Output {
+        self.spawn(identity, arguments, input).output()
+    }
+
+    /// Starts a command as somebody.
+    pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> Running {
+        let mut command = self.command(identity);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Not all commands read it.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        Running { child, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
+    }
+
+    /// Starts a script as a member, by `teamwire run` with a join token, from a directory and an environment of its own.
+    /// `options` stand before the command.
+    pub fn run(&self, name: &str, options: &[&str], script: &str) -> Runner {
+        let token = self.invite(name);
+        let address = self.coordinator.address();
+        let joining = ["--join", token.as_str(), "--address", address.as_str()];
+        self.run_again(name, &[&joining, options].concat(), script)
+    }
+
+    /// Starts a script as a member that its directory knows from an earlier run.
+    pub fn run_again(&self, name: &str, options: &[&str], script: &str) -> Runner {
+        let mut command = self.command(name);
+        command.args(["run", name]).args(options).args(["--", "sh", "-c", &agents::script(script)]);
+        Runner::start(command, name, self.home(name))
+    }
+
+    /// Returns the messages in somebody's inbox, acknowledged.
+    pub fn take_inbox(&self, identity: &str) -> Vec<Value> {
+        let listed = self.cli(identity, &["inbox", "--ack", "--json"]).succeeds().lines();
+        listed.into_iter().map(|delivery| delivery["message"].clone()).collect()
+    }
+
+    /// Waits for a message in somebody's inbox, and acknowledges it with all others.
+    #[track_caller]
+    pub fn await_inbox(&self, identity: &str, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        eventually(what, || self.take_inbox(identity).into_iter().find(|message| is_it(message)))
+    }
+
+    /// Returns the whole history as somebody sees it.
+    pub fn history(&self, identity: &str) -> Vec<Value> {
+        self.cli(identity, &["history", "--all", "--json"]).succeeds().lines()
+    }
+
+    /// Returns a member as the lead sees it.
+    pub fn member(&self, name: &str) -> Value {
+        let status = self.cli(LEAD, &["status", "--json"]).succeeds().json();
+        let members = status["members"].as_array().unwrap();
+        members.iter().find(|member| member["name"] == name).cloned().unwrap_or(Value::Null)
+    }
+
+    /// Returns a command that somebody is about to run: nothing of the tests' own environment that teamwire reads, a
+    /// directory and a context file of its own. Only [`LEAD`] works on the coordinator's machine.
+    fn command(&self, identity: &str) -> Command {
+        let home = self.home(identity);
+        let mut command = bare_command();
+        command.env("HOME", &home).env("TEAMWIRE_CONTEXT", home.join("context.json")).env("TEAMWIRE_TIMEOUT", "60");
+        let state = if identity == LEAD { self.coordinator.state_directory() } else { home.join("state") };
+        command.env("TEAMWIRE_STATE_DIR", state).env(MARK, self.directory.path()).current_dir(home);
+        command
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        end_all(self.directory.path());
+    }
+}
+
+/// A command that runs.
+pub struct Running {
+    child: Child,
+    what: String,
+}
+
+impl Running {
+    /// Waits for its end.
+    #[track_caller]
+    pub fn output(self) -> Output {
+        let pid = self.child.id();
+        let (sender, receiver) = mpsc::channel();
+        let child = self.child;
+        thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
+        match receiver.recv_timeout(PATIENCE * 2) {
+            Ok(output) => Output::new(self.what, output),
+            Err(_) => {
+                signal(pid, Signal::SIGKILL);
+                panic!("{} does not end", self.what);
+            }
+        }
+    }
+
+    /// Ends it on the spot.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Waits until something is there. Asks again and again, for as long as [`PATIENCE`].
+#[track_caller]
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends a signal to a process.
+pub fn signal(pid: u32, signal: Signal) {
+    // It may be gone already.
+    let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal);
+}
+
+/// Returns whether a process runs.
+pub fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
+}
+
+/// Returns the binary as a command without what teamwire reads from the environment.
+fn bare_command() -> Command {
+    let mut command = Command::new(TEAMWIRE);
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("TEAMWIRE_") {
+            command.env_remove(name);
+        }
+    }
+    // Signals to the tests are not for it.
+    command.process_group(0);
+    command
+}
+
+/// Kills everything that bears the mark of a world: by its process id, one after the other, until nothing is left.
+fn end_all(world: &Path) {
+    let began = Instant::now();
+    loop {
+        let left: Vec<u32> = marked(world).into_iter().filter(|pid| is_alive(*pid)).collect();
+        if left.is_empty() || began.elapsed() > PATIENCE {
+            return;
+        }
+        for pid in left {
+            signal(pid, Signal::SIGKILL);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn marked(world: &Path) -> Vec<u32> {
+    let mark = format!("{MARK}={}", world.display());
+    let bears_it = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(bears_it).collect()
+}

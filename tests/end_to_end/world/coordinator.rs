@@ -1,0 +1,123 @@
+//! A coordinator as a process.
+
+use std::{
+    fs::{self, File},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+    thread,
+};
+
+use nix::sys::signal::Signal;
+
+use super::{MARK, bare_command, eventually, signal};
+
+/// A coordinator. Killed when dropped; the test fails then if it has logged an error.
+pub struct Coordinator {
+    /// Whose mark it bears.
+    world: PathBuf,
+    /// Where its state and its log are.
+    directory: PathBuf,
+    store: Option<String>,
+    address: SocketAddr,
+    process: Child,
+    starts: usize,
+}
+
+impl Coordinator {
+    pub(super) fn start(world: &Path, name: &str, store: Option<&str>) -> Self {
+        let directory = world.join(name);
+        fs::create_dir_all(&directory).unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let process = spawn(world, &directory, store, any);
+        let mut started = Self {
+            world: world.to_owned(),
+            directory,
+            store: store.map(ToOwned::to_owned),
+            address: any,
+            process,
+            starts: 1,
+        };
+        started.await_serving();
+        let address = fs::read_to_string(started.state_directory().join("address")).unwrap();
+        started.address = address.trim().trim_start_matches("http://").parse().unwrap();
+        started
+    }
+
+    /// Returns where it listens, as a client wants it.
+    pub fn address(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns where it keeps its state.
+    pub fn state_directory(&self) -> PathBuf {
+        self.directory.join("state")
+    }
+
+    /// Returns what it has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, which: Signal) {
+        signal(self.process.id(), which);
+    }
+
+    /// Ends it on the spot, as a power failure would, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Asks it to end, as a service manager does, and waits until it has.
+    pub fn end(&mut self) {
+        self.signal(Signal::SIGTERM);
+        let status = eventually("the coordinator ends", || self.process.try_wait().unwrap());
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+
+    /// Starts it again at the same address, after [`Coordinator::kill`] or [`Coordinator::end`].
+    pub fn restart(&mut self) {
+        self.process = spawn(&self.world, &self.directory, self.store.as_deref(), self.address);
+        self.starts += 1;
+        self.await_serving();
+    }
+
+    fn await_serving(&mut self) {
+        let (starts, directory) = (self.starts, self.directory.clone());
+        eventually("the coordinator serves", || {
+            let log = fs::read_to_string(directory.join("log")).unwrap();
+            if let Some(status) = self.process.try_wait().unwrap() {
+                panic!("the coordinator ended with {status}: {log}");
+            }
+            (log.lines().filter(|line| line.contains("serving")).count() >= starts).then_some(())
+        });
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        // It may have been killed already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let log = self.log();
+        if thread::panicking() {
+            eprintln!("--- log of {} ---\n{log}", self.directory.display());
+            return;
+        }
+        let bad = log.lines().find(|line| line.contains(" ERROR ") || line.contains("panicked at"));
+        assert!(bad.is_none(), "an error in the coordinator's log: {log}");
+    }
+}
+
+fn spawn(world: &Path, directory: &Path, store: Option<&str>, listen: SocketAddr) -> Child {
+    let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
+    let mut command = bare_command();
+    command.args(["serve", "--listen", &listen.to_string()]).env("TEAMWIRE_STATE_DIR", directory.join("state"));
+    if let Some(store) = store {
+        command.args(["--store", store]);
+    }
+    command.env(MARK, world).env("HOME", directory).current_dir(directory);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
