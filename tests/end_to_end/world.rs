@@ -101,6 +101,18 @@ impl World {
         joined.json()["credential"].as_str().unwrap().to_owned()
     }
 
+    /// Returns the credential that a member's context file holds.
+    pub fn credential(&self, name: &str) -> String {
+        let context = fs::read_to_string(self.home(name).join("context.json")).unwrap();
+        let context: Value = serde_json::from_str(&context).unwrap();
+        context["identities"][0]["credential"].as_str().unwrap().to_owned()
+    }
+
+    /// Returns the credential of the operator.
+    pub fn operator(&self) -> String {
+        fs::read_to_string(self.coordinator.state_directory().join("operator.credential")).unwrap().trim().to_owned()
+    }
+
     /// Returns the directory that somebody works in.
     pub fn home(&self, identity: &str) -> PathBuf {
         let home = self.directory.path().join("people").join(identity);

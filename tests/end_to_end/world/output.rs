@@ -57,7 +57,8 @@ impl Output {
     /// Returns the error that it printed as JSON.
     #[track_caller]
     pub fn error(&self) -> Value {
-        let said: Value = serde_json::from_str(&self.stderr).unwrap_or_else(|error| panic!("{}: {error}: {}", self.what, self.stderr));
+        let said: Value = serde_json::from_str(&self.stderr)
+            .unwrap_or_else(|error| panic!("{}: {error}: {}", self.what, self.stderr));
         said["error"].clone()
     }
 }

@@ -1,0 +1,372 @@
+//! What is refused, with which reason, field and code; and that nothing changes by it.
+
+use serde_json::{Value, json};
+use teamwire_client::{Client, message};
+use teamwire_proto::v1::{
+    self, message_service_client::MessageServiceClient, send_request::Body, team_service_client::TeamServiceClient,
+};
+use tokio::runtime::Runtime;
+use tonic::{Code, Request, Status, transport::Channel};
+use tonic_types::StatusExt as _;
+
+use crate::world::{LEAD, World, eventually};
+
+scenarios! {
+    what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_code,
+    commands_that_are_refused_say_why_and_what_to_do,
+    over_grpc_a_refusal_carries_code_reason_and_field,
+    a_full_inbox_refuses_more_and_takes_it_when_there_is_room,
+}
+
+/// Exit codes.
+const REFUSED: i32 = 1;
+const USAGE: i32 = 64;
+const NOT_PERMITTED: i32 = 77;
+
+/// A request id that nobody was given.
+const UNKNOWN: &str = "req_00000000000000000000000000";
+
+/// A team in which everything is that a message can be refused for.
+struct Scene {
+    world: World,
+    /// A plan of another team's member.
+    foreign: String,
+    /// Asks ann to end, and is pending.
+    asks_ann: String,
+    /// Asked cyd to end, in vain.
+    expired: String,
+    /// Plans of bob's: withdrawn by a newer one, rejected, and pending.
+    withdrawn: String,
+    rejected: String,
+    pending: String,
+    /// Of a member that has left.
+    gone: String,
+}
+
+impl Scene {
+    fn set(world: World) -> Self {
+        world.create_team("blue");
+        world.join("zoe");
+        let plan = |who: &str, plan: &str| {
+            let reply = world.cli(who, &["plan", "submit", plan, "--json"]).succeeds().json();
+            reply["request_id"].as_str().unwrap().to_owned()
+        };
+        let foreign = plan("zoe", "a plan of blue's");
+        world.create_team("acme");
+        for name in ["ann", "bob", "cyd"] {
+            world.join(name);
+        }
+        let gone = world.join("gone");
+        world.cli("gone", &["leave"]).succeeds();
+        let shutdown = |name: &str, options: &[&str]| {
+            let asked = world.cli(LEAD, &[&["shutdown", name, "--json"], options].concat()).succeeds().json();
+            asked["request_id"].as_str().unwrap().to_owned()
+        };
+        let expired = shutdown("cyd", &["--deadline", "1"]);
+        let asks_ann = shutdown("ann", &[]);
+        let withdrawn = plan("bob", "one");
+        let rejected = plan("bob", "two");
+        world.cli(LEAD, &["plan", "reject", &rejected, "-r", "no"]).succeeds();
+        let pending = plan("bob", "three");
+        world.cli(LEAD, &["requests", &expired, "--wait"]).exits(4);
+        Self { world, foreign, asks_ann, expired, withdrawn, rejected, pending, gone }
+    }
+
+    /// Returns all that a refused call must leave as it is.
+    fn state(&self) -> Value {
+        let requests = self.world.cli(LEAD, &["requests", "--json"]).succeeds().lines();
+        let depths: Vec<_> = ["ann", "bob", "cyd", "gone", LEAD].map(|name| self.world.member(name)).to_vec();
+        let depths: Vec<_> = depths.iter().map(|member| [&member["inbox_depth"], &member["incarnation"]]).collect();
+        json!([self.world.history(LEAD), requests, depths])
+    }
+}
+
+fn message(recipient: &str, content: &str, summary: &str) -> Value {
+    json!({"type": "message", "recipient": recipient, "content": content, "summary": summary})
+}
+
+fn what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_code(world: World) {
+    let scene = Scene::set(world);
+    let before = scene.state();
+    let large = "x".repeat(64 * 1024 + 1);
+    let answer = |id: &str| json!({"type": "shutdown_response", "request_id": id, "approve": true});
+    let judge = |to: &str, id: &str, approve: bool| json!({"type": "plan_approval_response", "recipient": to, "request_id": id, "approve": approve, "content": "x"});
+    let newer = |to: &str, body: Value| json!({"to": to, "message": body, "summary": "s"});
+    let with = |key: &str, value: Value| {
+        let mut sent = message("bob", "c", "s");
+        sent[key] = value;
+        sent
+    };
+    // Who sends it, what, the reason, the field, the exit code.
+    let rows: Vec<(&str, Value, &str, &str, i32)> = vec![
+        ("ann", json!({}), "INVALID_TYPE", "type", USAGE),
+        ("ann", json!({"type": "massage"}), "INVALID_TYPE", "type", USAGE),
+        ("ann", newer("bob", json!({"type": "massage"})), "INVALID_TYPE", "message.type", USAGE),
+        ("ann", json!(["type"]), "INVALID_JSON", "json", USAGE),
+        ("ann", json!({"type": "message", "content": "c", "summary": "s"}), "MISSING_RECIPIENT", "recipient", USAGE),
+        ("ann", json!({"message": "c", "summary": "s"}), "MISSING_RECIPIENT", "to", USAGE),
+        ("lead", json!({"type": "shutdown_request"}), "MISSING_RECIPIENT", "recipient", USAGE),
+        (
+            "ann",
+            json!({"type": "broadcast", "recipient": "bob", "content": "c", "summary": "s"}),
+            "UNEXPECTED_RECIPIENT",
+            "recipient",
+            USAGE,
+        ),
+        ("ann", message("bbo", "c", "s"), "AGENT_NOT_FOUND", "recipient", REFUSED),
+        ("ann", newer("bbo", json!("c")), "AGENT_NOT_FOUND", "recipient", REFUSED),
+        ("ann", message("gone", "c", "s"), "AGENT_EXITED", "recipient", REFUSED),
+        ("ann", message("ANN", "c", "s"), "SELF_RECIPIENT", "recipient", USAGE),
+        ("lead", message("team-lead", "c", "s"), "SELF_RECIPIENT", "recipient", USAGE),
+        ("ann", message("zoe@blue", "c", "s"), "TEAM_MISMATCH", "recipient", USAGE),
+        ("ann", message("no spaces", "c", "s"), "INVALID_NAME", "recipient", USAGE),
+        ("ann", message("bob", "", "s"), "MISSING_CONTENT", "content", USAGE),
+        ("ann", json!({"to": "bob", "summary": "s"}), "MISSING_CONTENT", "message", USAGE),
+        ("ann", message("bob", &large, "s"), "CONTENT_TOO_LARGE", "content", USAGE),
+        ("ann", newer("*", json!(large)), "CONTENT_TOO_LARGE", "content", USAGE),
+        ("ann", json!({"to": "bob", "message": "c"}), "MISSING_SUMMARY", "summary", USAGE),
+        ("ann", message("bob", "c", "two\nlines"), "INVALID_SUMMARY", "summary", USAGE),
+        ("ann", message("bob", "c", &"s".repeat(201)), "INVALID_SUMMARY", "summary", USAGE),
+        ("bob", json!({"type": "plan_approval_request"}), "MISSING_CONTENT", "content", USAGE),
+        ("ann", answer(""), "INVALID_REQUEST_ID", "request_id", USAGE),
+        ("ann", answer("nonsense"), "INVALID_REQUEST_ID", "request_id", USAGE),
+        ("ann", answer(UNKNOWN), "INVALID_REQUEST_ID", "request_id", REFUSED),
+        ("lead", judge("bob", &scene.foreign, true), "INVALID_REQUEST_ID", "request_id", REFUSED),
+        ("lead", judge("ann", &scene.asks_ann, true), "REQUEST_KIND_MISMATCH", "request_id", REFUSED),
+        ("lead", answer(&scene.pending), "REQUEST_KIND_MISMATCH", "request_id", REFUSED),
+        (
+            "ann",
+            json!({"type": "shutdown_response", "request_id": scene.asks_ann}),
+            "APPROVE_MISSING",
+            "approve",
+            USAGE,
+        ),
+        (
+            "ann",
+            newer("team-lead", json!({"type": "shutdown_response", "request_id": scene.asks_ann})),
+            "APPROVE_MISSING",
+            "message.approve",
+            USAGE,
+        ),
+        ("bob", answer(&scene.asks_ann), "NOT_REQUEST_TARGET", "request_id", NOT_PERMITTED),
+        ("lead", answer(&scene.asks_ann), "NOT_REQUEST_TARGET", "request_id", NOT_PERMITTED),
+        ("lead", judge("ann", &scene.pending, true), "RECIPIENT_MISMATCH", "recipient", USAGE),
+        ("lead", judge("bob", &scene.rejected, true), "ALREADY_DECIDED", "request_id", REFUSED),
+        ("cyd", answer(&scene.expired), "REQUEST_EXPIRED", "request_id", REFUSED),
+        ("lead", judge("bob", &scene.withdrawn, true), "REQUEST_CANCELLED", "request_id", REFUSED),
+        ("lead", json!({"type": "shutdown_request", "recipient": "ann"}), "SHUTDOWN_PENDING", "", REFUSED),
+        ("ann", json!({"type": "shutdown_request", "recipient": "bob"}), "LEAD_ONLY", "", NOT_PERMITTED),
+        ("bob", judge("bob", &scene.pending, true), "LEAD_ONLY", "", NOT_PERMITTED),
+        ("ann", with("idempotency_key", "k".repeat(65).into()), "INVALID_IDEMPOTENCY_KEY", "idempotency_key", USAGE),
+        ("ann", with("in_reply_to", "that one".into()), "INVALID_MESSAGE_ID", "in_reply_to", USAGE),
+        ("ann", with("attachments", json!([{"media_type": "text/plain"}])), "INVALID_ATTACHMENT", "attachments", USAGE),
+    ];
+    let mut wrong = Vec::new();
+    for (who, sent, reason, field, code) in rows {
+        let output = scene.world.cli_with_input(who, &["send", "--json", "-"], &sent.to_string());
+        let shown: String = sent.to_string().chars().take(120).collect();
+        if output.code == 0 {
+            wrong.push(format!("{who} {shown}: was sent"));
+            continue;
+        }
+        let error = output.error();
+        let said = (error["reason"].as_str().unwrap_or(""), error["field"].as_str().unwrap_or(""), output.code);
+        let helps = error["message"].as_str().is_some_and(|text| text.len() > 20 && text.contains('.'));
+        if said != (reason, field, code) || !helps {
+            wrong.push(format!("{who} {shown}: {said:?} instead of {:?}: {}", (reason, field, code), error["message"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(scene.state(), before);
+}
+
+fn commands_that_are_refused_say_why_and_what_to_do(world: World) {
+    let scene = Scene::set(world);
+    let before = scene.state();
+    // Who calls, what, the exit code, and what must be said.
+    let rows: &[(&str, &[&str], i32, &[&str])] = &[
+        (LEAD, &["team", "create", "ACME"], REFUSED, &["TEAM_EXISTS"]),
+        (LEAD, &["team", "create", "no spaces"], USAGE, &["INVALID_NAME", "name"]),
+        (LEAD, &["team", "delete"], REFUSED, &["TEAM_HAS_ACTIVE_MEMBERS", "ann", "bob", "cyd"]),
+        ("ann", &["team", "delete"], NOT_PERMITTED, &["LEAD_ONLY"]),
+        ("ann", &["team", "create", "mine"], NOT_PERMITTED, &["OPERATOR_ONLY"]),
+        ("ann", &["team", "lead", "ann"], NOT_PERMITTED, &["LEAD_ONLY"]),
+        (LEAD, &["team", "lead", "gone"], REFUSED, &["AGENT_EXITED"]),
+        (LEAD, &["team", "show", "nowhere"], REFUSED, &["TEAM_NOT_FOUND"]),
+        ("ann", &["team", "show", "blue"], REFUSED, &["TEAM_NOT_FOUND"]),
+        ("ann", &["invite", "dan"], NOT_PERMITTED, &["LEAD_ONLY"]),
+        ("ann", &["shutdown", "bob", "--force"], NOT_PERMITTED, &["LEAD_ONLY"]),
+        (LEAD, &["shutdown", "nobody", "--force"], REFUSED, &["AGENT_NOT_FOUND"]),
+        (LEAD, &["shutdown", "gone"], REFUSED, &["AGENT_EXITED"]),
+        ("ann", &["approve", UNKNOWN], REFUSED, &["INVALID_REQUEST_ID"]),
+        ("ann", &["requests", &scene.pending], REFUSED, &["INVALID_REQUEST_ID"]),
+        ("ann", &["inbox", "ack", "nonsense"], USAGE, &["INVALID_MESSAGE_ID"]),
+        ("ann", &["send", "bob"], USAGE, &["recipient and a text"]),
+        ("ann", &["status", "--credential", "nonsense"], NOT_PERMITTED, &["CREDENTIAL_INVALID"]),
+        ("ann", &["status", "--as", "eve"], USAGE, &["eve", "ann@acme"]),
+        ("stranger", &["status"], NOT_PERMITTED, &["teamwire join"]),
+        ("stranger", &["status", "--credential", &scene.gone], NOT_PERMITTED, &["MEMBER_STOPPED"]),
+        ("stranger", &["nonsense"], USAGE, &["nonsense"]),
+    ];
+    let mut wrong = Vec::new();
+    for (who, arguments, code, words) in rows {
+        let address = scene.world.coordinator.address();
+        let output = scene.world.cli(who, &[arguments, &["--address", address.as_str()][..]].concat());
+        if output.code != *code || words.iter().any(|word| !output.stderr.contains(word)) {
+            wrong.push(format!("{who} {arguments:?}: {} instead of {code}, {words:?}: {}", output.code, output.stderr));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(scene.state(), before);
+}
+
+/// Calls as the protocol has it, without anything that a client library adds.
+struct Raw {
+    channel: Channel,
+    credential: Option<String>,
+}
+
+impl Raw {
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(credential) = &self.credential {
+            request.metadata_mut().insert("authorization", format!("Bearer {credential}").parse().unwrap());
+        }
+        request
+    }
+
+    async fn send(&self, body: Option<Body>) -> Result<(), Status> {
+        self.send_all(v1::SendRequest { body, ..v1::SendRequest::default() }).await
+    }
+
+    async fn send_all(&self, request: v1::SendRequest) -> Result<(), Status> {
+        MessageServiceClient::new(self.channel.clone()).send(self.request(request)).await.map(drop)
+    }
+
+    fn teams(&self) -> TeamServiceClient<Channel> {
+        TeamServiceClient::new(self.channel.clone())
+    }
+}
+
+/// Asserts that a call was refused by the table.
+#[track_caller]
+fn refused(outcome: Result<(), Status>, code: Code, reason: &str, field: &str) -> Status {
+    let status = outcome.expect_err(reason);
+    let details = status.get_error_details();
+    let info = details.error_info().expect("an ErrorInfo");
+    let violation = details.bad_request().and_then(|bad| bad.field_violations.first());
+    let named = violation.map_or("", |violation| violation.field.as_str());
+    let found = (status.code(), info.reason.as_str(), info.domain.as_str(), named);
+    assert_eq!(found, (code, reason, "teamwire", field), "{status}");
+    assert!(status.message().len() > 20, "no help: {status}");
+    assert!(violation.is_none_or(|violation| !violation.description.is_empty()), "{status}");
+    status
+}
+
+fn over_grpc_a_refusal_carries_code_reason_and_field(world: World) {
+    let scene = Scene::set(world);
+    let ann = scene.world.credential("ann");
+    let before = scene.state();
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let channel = Channel::from_shared(scene.world.coordinator.address()).unwrap().connect_lazy();
+        let with = |credential: &str| Raw { channel: channel.clone(), credential: Some(credential.to_owned()) };
+        let caller = with(&ann);
+        let send = |body: Body| caller.send(Some(body));
+        let text = |recipient: &str, content: &str, summary: &str| {
+            let body = message::direct(recipient, summary, content).body;
+            caller.send(body)
+        };
+        let answer = |id: &str, approve| {
+            let (request_id, reason) = (id.to_owned(), String::new());
+            send(Body::ShutdownResponse(v1::ShutdownResponse { request_id, approve, reason }))
+        };
+        use Code::{AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, Unauthenticated};
+
+        refused(caller.send(None).await, InvalidArgument, "INVALID_TYPE", "type");
+        refused(text("", "c", "s").await, InvalidArgument, "MISSING_RECIPIENT", "recipient");
+        refused(text("bbo", "c", "s").await, NotFound, "AGENT_NOT_FOUND", "recipient");
+        refused(text("gone", "c", "s").await, FailedPrecondition, "AGENT_EXITED", "recipient");
+        refused(text("ann", "c", "s").await, InvalidArgument, "SELF_RECIPIENT", "recipient");
+        refused(text("zoe@blue", "c", "s").await, InvalidArgument, "TEAM_MISMATCH", "recipient");
+        refused(text("no spaces", "c", "s").await, InvalidArgument, "INVALID_NAME", "recipient");
+        refused(text("bob", "", "s").await, InvalidArgument, "MISSING_CONTENT", "content");
+        refused(text("bob", &"x".repeat(65_537), "s").await, InvalidArgument, "CONTENT_TOO_LARGE", "content");
+        refused(text("bob", "c", "").await, InvalidArgument, "MISSING_SUMMARY", "summary");
+        refused(text("bob", "c", "a\nb").await, InvalidArgument, "INVALID_SUMMARY", "summary");
+        refused(answer("", Some(true)).await, InvalidArgument, "INVALID_REQUEST_ID", "request_id");
+        refused(answer(UNKNOWN, Some(true)).await, NotFound, "INVALID_REQUEST_ID", "request_id");
+        refused(answer(&scene.asks_ann, None).await, InvalidArgument, "APPROVE_MISSING", "approve");
+        let ask = message::shutdown_request("bob", "").body;
+        refused(caller.send(ask).await, PermissionDenied, "LEAD_ONLY", "");
+        let key = |key: &str| v1::SendRequest { idempotency_key: key.to_owned(), ..message::direct("bob", "s", "c") };
+        let outcome = caller.send_all(key(&"k".repeat(65))).await;
+        refused(outcome, InvalidArgument, "INVALID_IDEMPOTENCY_KEY", "idempotency_key");
+        let elsewhere = v1::SendRequest { team: "blue".to_owned(), ..message::direct("zoe", "s", "c") };
+        refused(caller.send_all(elsewhere).await, NotFound, "TEAM_NOT_FOUND", "team");
+
+        let nobody = Raw { channel: channel.clone(), credential: None };
+        let body = || message::direct("bob", "s", "c").body;
+        refused(nobody.send(body()).await, Unauthenticated, "CREDENTIAL_MISSING", "");
+        refused(
+            with("twm:acme:ann:0123456789abcdef0123456789abcdef").send(body()).await,
+            Unauthenticated,
+            "CREDENTIAL_INVALID",
+            "",
+        );
+        refused(with(&scene.gone).send(body()).await, FailedPrecondition, "MEMBER_STOPPED", "");
+        let mine = v1::CreateTeamRequest { name: "mine".to_owned(), ..v1::CreateTeamRequest::default() };
+        let outcome = caller.teams().create_team(caller.request(mine)).await.map(drop);
+        refused(outcome, PermissionDenied, "OPERATOR_ONLY", "");
+        let outcome = caller.teams().delete_team(caller.request(v1::DeleteTeamRequest::default())).await.map(drop);
+        refused(outcome, PermissionDenied, "LEAD_ONLY", "");
+        let operator = with(&scene.world.operator());
+        let again = v1::CreateTeamRequest { name: "Acme".to_owned(), ..v1::CreateTeamRequest::default() };
+        let outcome = operator.teams().create_team(operator.request(again)).await.map(drop);
+        refused(outcome, AlreadyExists, "TEAM_EXISTS", "name");
+        let delete = v1::DeleteTeamRequest { team: "acme".to_owned() };
+        let outcome = operator.teams().delete_team(operator.request(delete)).await.map(drop);
+        let status = refused(outcome, FailedPrecondition, "TEAM_HAS_ACTIVE_MEMBERS", "");
+        let live = status.get_error_details().error_info().unwrap().metadata.clone();
+        assert_eq!(live.get("cyd").map(String::as_str), Some("joined"), "{live:?}");
+    });
+    assert_eq!(scene.state(), before);
+}
+
+fn a_full_inbox_refuses_more_and_takes_it_when_there_is_room(world: World) {
+    world.create_team("acme");
+    let credential = world.join("ann");
+    world.join("bob");
+    let runtime = Runtime::new().unwrap();
+    let client = {
+        let _inside = runtime.enter();
+        Client::connect(&world.coordinator.address()).unwrap().with_credential(&credential).unwrap()
+    };
+    let large = "x".repeat(60 * 1024);
+    let (accepted, refusal) = runtime.block_on(async {
+        let mut accepted = 0;
+        loop {
+            match client.send(message::direct("bob", "large", large.as_str())).await {
+                Ok(_) => accepted += 1,
+                Err(refusal) => return (accepted, refusal),
+            }
+        }
+    });
+    assert!((100..1_000).contains(&accepted), "{accepted} were accepted");
+    let teamwire_client::Error::Refused(refusal) = refusal else { panic!("{refusal}") };
+    assert_eq!(refusal.reason.as_str(), "INBOX_FULL");
+    assert!(refusal.retry_after.is_some() && refusal.message.contains("bob"), "{refusal}");
+    // A broadcast is for all or for none.
+    world.join("cyd");
+    let error = world.cli_with_input(LEAD, &["send", "--broadcast", "-", "--json"], &large).exits(REFUSED).error();
+    assert_eq!(error["reason"], "INBOX_FULL");
+    assert!(world.take_inbox("cyd").is_empty());
+
+    assert_eq!(world.take_inbox("bob").len(), 100);
+    runtime.block_on(client.send(message::direct("bob", "large", large.as_str()))).unwrap();
+    let left = eventually("the rest", || {
+        let left = world.take_inbox("bob");
+        (!left.is_empty()).then_some(left)
+    });
+    assert_eq!(left.len(), accepted - 99);
+}
