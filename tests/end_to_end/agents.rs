@@ -48,6 +48,19 @@ done
 while :; do sleep 1; done
 "#;
 
+/// Approves its shutdown once there is a file `go` in its directory.
+pub const SLOW: &str = r#"
+while hear; do
+    case "$line" in
+        *'"type":"shutdown_request"'*)
+            until [ -e go ]; do sleep 0.05; done
+            answer true 'at last'
+            : > answered ;;
+        *'"id":"'*) ack ;;
+    esac
+done
+"#;
+
 /// Takes what it is told and says nothing.
 pub const SILENT: &str = "while hear; do :; done";
 

@@ -15,6 +15,7 @@ scenarios! {
     what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_code,
     commands_that_are_refused_say_why_and_what_to_do,
     over_grpc_a_refusal_carries_code_reason_and_field,
+    tokens_are_good_for_so_many_joins_and_so_long,
     a_full_inbox_refuses_more_and_takes_it_when_there_is_room,
 }
 
@@ -369,4 +370,72 @@ fn a_full_inbox_refuses_more_and_takes_it_when_there_is_room(world: World) {
         (!left.is_empty()).then_some(left)
     });
     assert_eq!(left.len(), accepted - 99);
+}
+
+fn tokens_are_good_for_so_many_joins_and_so_long(world: World) {
+    world.create_team("acme");
+    let address = world.coordinator.address();
+    let join = |identity: &str, arguments: &[&str]| {
+        world.cli(identity, &[&["join", "--address", &address, "--json"], arguments].concat())
+    };
+    let declined = |output: crate::world::Output, reason: &str| {
+        assert_eq!(
+            output.exits(if reason == "MEMBER_EXISTS" { REFUSED } else { NOT_PERMITTED }).error()["reason"],
+            reason
+        );
+    };
+    // Bound to a name, for one join.
+    let token = world.invite("ann");
+    declined(join("eve", &[&token, "--name", "eve"]), "NOT_PERMITTED");
+    join("ann", &[&token]).succeeds();
+    declined(join("eve", &[&token]), "JOIN_TOKEN_USED");
+    declined(join("eve", &[&world.invite("ANN")]), "MEMBER_EXISTS");
+    // For any name, for two.
+    let token = world.cli(LEAD, &["invite", "--uses", "2"]).succeeds().stdout.trim().to_owned();
+    join("bob", &[&token, "--name", "bob"]).succeeds();
+    join("cyd", &[&token, "--name", "cyd"]).succeeds();
+    declined(join("eve", &[&token, "--name", "eve"]), "JOIN_TOKEN_USED");
+
+    // An observer reads everything and changes nothing.
+    let observer = world.cli(LEAD, &["invite", "--observer"]).succeeds().stdout.trim().to_owned();
+    let observe = |arguments: &[&str]| {
+        world.cli("eve", &[arguments, &["--credential", observer.as_str(), "--address", &address]].concat())
+    };
+    assert_eq!(observe(&["history", "--all", "--json"]).succeeds().lines().len(), world.history(LEAD).len());
+    observe(&["send", "ann", "hello"]).exits(NOT_PERMITTED).complains_of("NOT_PERMITTED");
+
+    // What expires is refused then; until then the name that is taken is.
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let channel = Channel::from_shared(address.clone()).unwrap().connect_lazy();
+        let with = |credential: String| Raw { channel: channel.clone(), credential: Some(credential) };
+        let lead = with(world.credential(LEAD));
+        let ttl = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+        let invite = v1::InviteRequest { member: "ann".to_owned(), ttl, ..v1::InviteRequest::default() };
+        let token = lead.teams().invite(lead.request(invite)).await.unwrap().into_inner().join_token;
+        let late = with(token);
+        let observing = v1::CreateObserverRequest { ttl, ..v1::CreateObserverRequest::default() };
+        let observer = lead.teams().create_observer(lead.request(observing)).await.unwrap().into_inner().credential;
+        let observer = with(observer);
+        let joined =
+            until_expired(|| async { late.teams().join(late.request(v1::JoinRequest::default())).await.map(drop) });
+        refused(joined.await, Code::Unauthenticated, "JOIN_TOKEN_EXPIRED", "");
+        let seen = until_expired(|| async {
+            observer.teams().get_team(observer.request(v1::GetTeamRequest::default())).await.map(drop)
+        });
+        refused(seen.await, Code::Unauthenticated, "CREDENTIAL_EXPIRED", "");
+    });
+}
+
+/// Calls until the call is refused because something has expired.
+async fn until_expired<F: Future<Output = Result<(), Status>>>(call: impl Fn() -> F) -> Result<(), Status> {
+    let began = tokio::time::Instant::now();
+    loop {
+        let outcome = call().await;
+        let is_expired = outcome.as_ref().is_err_and(|status| status.code() == Code::Unauthenticated);
+        if is_expired || began.elapsed() > crate::world::PATIENCE {
+            return outcome;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 }

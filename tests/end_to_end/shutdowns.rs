@@ -1,5 +1,9 @@
 //! Shutdowns, from the question to the end of the last process.
 
+use std::fs;
+
+use nix::sys::signal::Signal;
+
 use crate::{
     agents,
     world::{LEAD, World, eventually, is_alive},
@@ -7,6 +11,9 @@ use crate::{
 
 scenarios! {
     a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process,
+    a_shutdown_outlives_the_coordinator_that_it_was_asked_of,
+    a_request_that_merely_arrives_ends_nothing_and_a_second_one_is_the_same,
+    a_runner_that_is_told_to_end_ends_its_program_and_says_so,
 }
 
 fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(world: World) {
@@ -39,4 +46,72 @@ fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(wor
     assert!(world.take_inbox(LEAD).is_empty());
     assert!(world.history(LEAD).iter().all(|entry| entry["message"].is_null()), "the old team's history is left");
     assert!(world.cli(LEAD, &["requests", "--json"]).succeeds().lines().is_empty());
+}
+
+fn a_shutdown_outlives_the_coordinator_that_it_was_asked_of(mut world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &[], agents::SLOW).ready();
+    let program = backend.program();
+    let waiting = world.spawn(LEAD, &["shutdown", "backend", "when you can", "--wait"], "");
+    backend.await_heard("the request", |line| line["type"] == "shutdown_request");
+
+    world.coordinator.kill();
+    // It answers while nobody listens.
+    let home = world.home("backend");
+    fs::write(home.join("go"), "").unwrap();
+    eventually("the answer", || home.join("answered").exists().then_some(()));
+    assert!(is_alive(program), "it ended before its approval was known");
+    world.coordinator.restart();
+
+    waiting.output().exits(0);
+    assert_eq!(backend.exit(), 0);
+    assert!(!is_alive(program));
+    let history = world.history(LEAD);
+    let decisions: Vec<_> = history.iter().filter(|entry| !entry["decision"].is_null()).collect();
+    assert_eq!(decisions.len(), 1, "{decisions:?}");
+    assert_eq!(decisions[0]["decision"]["state"], "REQUEST_STATE_APPROVED");
+    let exits = history.iter().filter(|entry| entry["member"]["state"] == "MEMBER_STATE_EXITED").count();
+    assert_eq!(exits, 1);
+}
+
+fn a_request_that_merely_arrives_ends_nothing_and_a_second_one_is_the_same(world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &[], agents::SLOW).ready();
+    let asked = world.cli(LEAD, &["shutdown", "backend", "--json"]).succeeds().json();
+    backend.await_heard("the request", |line| line["type"] == "shutdown_request");
+    let pending = world.cli(LEAD, &["shutdown", "backend", "--json"]).exits(1).error();
+    assert_eq!(pending["reason"], "SHUTDOWN_PENDING");
+    assert_eq!(pending["metadata"]["request_id"], asked["request_id"]);
+    assert!(is_alive(backend.program()));
+    assert_eq!(world.member("backend")["pending_shutdown"], asked["request_id"]);
+
+    // Whoever waits, waits for the request that is pending.
+    let waiting = world.spawn(LEAD, &["shutdown", "backend", "--wait"], "");
+    waiting.await_said("A request is pending already");
+    fs::write(world.home("backend").join("go"), "").unwrap();
+    waiting.output().exits(0);
+    assert_eq!(backend.exit(), 0);
+    let heard = fs::read_to_string(world.home("backend").join("heard")).unwrap();
+    assert_eq!(heard.matches(r#""type":"shutdown_request""#).count(), 1, "the program was asked more than once");
+}
+
+fn a_runner_that_is_told_to_end_ends_its_program_and_says_so(world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &["--grace", "1"], agents::STUBBORN).ready();
+    let pids = eventually("all descendants run", || Some(backend.pids()).filter(|pids| pids.len() == 5));
+    backend.signal(Signal::SIGTERM);
+    let code = backend.exit();
+    assert_eq!(code, 128 + 9, "the program had to be killed");
+    let left: Vec<_> = pids.iter().filter(|pid| is_alive(**pid)).collect();
+    assert!(left.is_empty(), "{left:?} live on");
+    let member = world.member("backend");
+    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"MEMBER_STATE_EXITED".into(), &9.into()), "{member}");
+
+    // It was not dismissed: it may come back.
+    let back = world.run_again("backend", &[], agents::WILLING).ready();
+    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    assert_eq!(back.exit(), 0);
+    world.cli("backend", &["run", "backend", "--", "true"]).exits(77);
 }

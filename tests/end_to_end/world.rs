@@ -22,7 +22,7 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 pub use coordinator::Coordinator;
 pub use output::Output;
@@ -135,11 +135,12 @@ impl World {
     /// Starts a command as somebody.
     pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> Running {
         let mut command = self.command(identity);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let said = NamedTempFile::new_in(self.directory.path()).unwrap();
+        command.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.stdout(said.reopen().unwrap()).spawn().unwrap();
         // Not all commands read it.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        Running { child, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
+        Running { child, said, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
     }
 
     /// Starts a script as a member, by `teamwire run` with a join token, from a directory and an environment of its own.
@@ -203,10 +204,26 @@ impl Drop for World {
 /// A command that runs.
 pub struct Running {
     child: Child,
+    /// Its standard output.
+    said: NamedTempFile,
     what: String,
 }
 
 impl Running {
+    /// Waits until it has said something at its standard output.
+    #[track_caller]
+    pub fn await_said(&self, text: &str) {
+        let said = || fs::read_to_string(self.said.path()).unwrap();
+        eventually(&format!("{} says \"{text}\"", self.what), || said().contains(text).then_some(()));
+    }
+
+    /// Ends it as a person at a keyboard does, and waits for its end.
+    #[track_caller]
+    pub fn interrupt(self) -> Output {
+        signal(self.child.id(), Signal::SIGINT);
+        self.output()
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub fn output(self) -> Output {
@@ -215,18 +232,15 @@ impl Running {
         let child = self.child;
         thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
         match receiver.recv_timeout(PATIENCE * 2) {
-            Ok(output) => Output::new(self.what, output),
+            Ok(output) => {
+                let stdout = fs::read_to_string(self.said.path()).unwrap();
+                Output::new(self.what, output.status, stdout, String::from_utf8(output.stderr).unwrap())
+            }
             Err(_) => {
                 signal(pid, Signal::SIGKILL);
                 panic!("{} does not end", self.what);
             }
         }
-    }
-
-    /// Ends it on the spot.
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a command has said.
 
-use std::process;
+use std::process::ExitStatus;
 
 use serde_json::Value;
 
@@ -16,10 +16,8 @@ pub struct Output {
 }
 
 impl Output {
-    pub(super) fn new(what: String, output: process::Output) -> Self {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        let code = output.status.code().unwrap_or(-1);
-        Self { what, code, stdout: text(output.stdout), stderr: text(output.stderr) }
+    pub(super) fn new(what: String, status: ExitStatus, stdout: String, stderr: String) -> Self {
+        Self { what, code: status.code().unwrap_or(-1), stdout, stderr }
     }
 
     /// Asserts that it ended well.
