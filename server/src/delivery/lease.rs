@@ -68,7 +68,6 @@ impl SignsOfLife {
                     gathered.written.remove(&(space.clone(), name.clone()));
                 }
                 gathered.pending.entry(space).or_default().extend(names);
-                return;
             }
         }
     }

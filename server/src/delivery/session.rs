@@ -6,8 +6,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -21,6 +19,7 @@ use teamwire_proto::{
 };
 use tokio::{
     sync::{Notify, mpsc},
+    task::JoinHandle,
     time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -283,6 +282,7 @@ impl Session {
             cursor,
             next: 1,
             unrecorded: false,
+            recording: None,
         };
         let end = match run.write(opened).await {
             Ok(()) => run.deliver_until_end(&signs, &draining).await,
@@ -319,9 +319,13 @@ struct Running {
     next: u64,
     /// The cursor has moved since it was last recorded.
     unrecorded: bool,
+    /// One at a time, or an older cursor could replace a newer one.
+    recording: Option<Recording>,
 }
 
-type Recording = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+/// A cursor on its way into the store, on a task of its own: the loop does other things with the store meanwhile, and
+/// what is not driven on must hold nothing there. Returns how far the session may go then.
+type Recording = JoinHandle<Result<u64, Refusal>>;
 
 impl Running {
     async fn deliver_until_end(&mut self, signs: &SignsOfLife, draining: &CancellationToken) -> End {
@@ -330,7 +334,6 @@ impl Running {
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let age = sleep(STREAM_AGE.mul_f64(rand::random_range(0.9..1.1)));
         tokio::pin!(age);
-        let mut recording: Option<Recording> = None;
         let mut record_at = now;
         loop {
             let pause = match self.deliver().await {
@@ -341,25 +344,20 @@ impl Running {
                     Duration::from_millis(rand::random_range(200..1_000))
                 }
             };
-            if self.unrecorded && recording.is_none() && Instant::now() >= record_at {
-                recording = Some(self.record_progress());
+            if self.unrecorded && self.recording.is_none() && Instant::now() >= record_at {
+                self.recording = Some(self.start_recording());
                 record_at = Instant::now() + RECORD_INTERVAL;
             }
-            let wants_recording = self.unrecorded && recording.is_none();
+            let wants_recording = self.unrecorded && self.recording.is_none();
             tokio::select! {
                 biased;
                 () = draining.cancelled() => {
                     return End::closing(CloseReason::Draining, "This coordinator is going away. Reconnect.");
                 }
                 () = self.frames.closed() => return End::Gone,
-                result = async { recording.as_mut().expect("is some").await }, if recording.is_some() => {
-                    recording = None;
-                    if let Err(refusal) = result {
-                        self.unrecorded = true;
-                        if refusal.reason == Reason::SessionSuperseded {
-                            self.shared.lock().check = true;
-                        }
-                    }
+                recorded = async { self.recording.as_mut().expect("is some").await }, if self.recording.is_some() => {
+                    self.recording = None;
+                    self.take_over(recorded.unwrap_or_else(|error| Err(interrupted(&error))));
                 }
                 () = self.shared.wake.notified() => {}
                 () = tokio::time::sleep_until(record_at), if wants_recording => {}
@@ -483,8 +481,7 @@ impl Running {
             return Ok(false);
         }
         if sequence > self.cursor.reserved {
-            self.cursor.reserved = sequence + RESERVED_AHEAD;
-            self.record_progress().await?;
+            self.reserve(sequence + RESERVED_AHEAD).await?;
         }
         let delivered_ms = self.coordinator.now_ms();
         {
@@ -524,14 +521,42 @@ impl Running {
         .into())
     }
 
-    /// Records how far the session has come, and reserves further when it must soon.
-    fn record_progress(&mut self) -> Recording {
+    /// Begins to record how far the session has come, and to reserve further.
+    fn start_recording(&mut self) -> Recording {
         self.unrecorded = false;
-        self.cursor.reserved = self.cursor.reserved.max(self.cursor.delivered + RESERVED_AHEAD);
-        self.cursor.unacked = self.unacked();
-        let (coordinator, shared, cursor) =
-            (Arc::clone(&self.coordinator), Arc::clone(&self.shared), self.cursor.clone());
-        Box::pin(async move { coordinator.advance(&shared.space, &shared.member, &shared.session_id, &cursor).await })
+        let reserved = self.cursor.reserved.max(self.cursor.delivered + RESERVED_AHEAD);
+        let cursor = CursorRecord { reserved, unacked: self.unacked(), ..self.cursor.clone() };
+        let (coordinator, shared) = (Arc::clone(&self.coordinator), Arc::clone(&self.shared));
+        tokio::spawn(async move {
+            coordinator.advance(&shared.space, &shared.member, &shared.session_id, &cursor).await?;
+            Ok(reserved)
+        })
+    }
+
+    /// Takes over what came of a recording. Only what is in the store counts as reserved.
+    fn take_over(&mut self, recorded: Result<u64, Refusal>) {
+        match recorded {
+            Ok(reserved) => self.cursor.reserved = self.cursor.reserved.max(reserved),
+            Err(refusal) => {
+                self.unrecorded = true;
+                if refusal.reason == Reason::SessionSuperseded {
+                    self.shared.lock().check = true;
+                }
+            }
+        }
+    }
+
+    /// Reserves sequences before any of them is delivered.
+    async fn reserve(&mut self, reserved: u64) -> Result<(), Trouble> {
+        if let Some(recording) = self.recording.take() {
+            let recorded = recording.await;
+            self.take_over(recorded.unwrap_or_else(|error| Err(interrupted(&error))));
+        }
+        let cursor = CursorRecord { reserved, unacked: self.unacked(), ..self.cursor.clone() };
+        let Shared { space, member, session_id, .. } = &*self.shared;
+        self.coordinator.advance(space, member, session_id, &cursor).await?;
+        self.cursor.reserved = reserved;
+        Ok(())
     }
 
     fn unacked(&self) -> Vec<(u64, u64)> {
@@ -573,6 +598,10 @@ impl Running {
             tracing::debug!(?space, %member, %refusal, "a session could not be closed in the store");
         }
     }
+}
+
+fn interrupted(error: &tokio::task::JoinError) -> Refusal {
+    Refusal::new(Reason::Internal, format!("A session could not record how far it has come: {error}."))
 }
 
 enum Arrival {

@@ -347,6 +347,9 @@ pub enum StoreError {
 }
 
 /// A durable store. See the [module](self) for what it promises.
+///
+/// Once begun, a call must be driven to its end or dropped: one that is put aside half way may hold what all others wait
+/// for, such as the making of a connection.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the records, in the order of the keys. They are of one instant.
