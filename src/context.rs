@@ -75,6 +75,10 @@ impl Identity {
     fn is(&self, member: &str, team: Option<&str>) -> bool {
         self.member.eq_ignore_ascii_case(member) && team.is_none_or(|team| self.team.eq_ignore_ascii_case(team))
     }
+
+    fn name(&self) -> String {
+        format!("{}@{}", self.member, self.team)
+    }
 }
 
 /// The context file.
@@ -124,20 +128,19 @@ impl ContextArgs {
             return self.caller_with(credential.clone(), None);
         }
         let file = self.load()?;
-        let named = self.who.as_deref();
-        if named != Some("operator") {
-            if let Some(identity) = self.choose(&file, named)? {
-                return self.caller_with(identity.credential.clone(), Some(&identity.address));
-            }
-            if let Some(named) = named {
-                let known: Vec<_> = file.identities.iter().map(|i| format!("{}@{}", i.member, i.team)).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                return Err(Failure::usage(format!(
-                    "There is no identity \"{named}\" in the context file. There are: {known}."
-                )));
-            }
+        if self.who.as_deref() == Some("operator") {
+            return self.operator();
         }
-        self.operator()
+        if let Some(identity) = self.choose(&file)? {
+            return self.caller_with(identity.credential.clone(), Some(&identity.address));
+        }
+        self.operator().map_err(|failure| match file.identities.is_empty() {
+            true => failure,
+            false => Failure::usage(format!(
+                "Choose who you are: --as WHO, or `teamwire use WHO`. There are: {}.",
+                known(&file)
+            )),
+        })
     }
 
     /// Returns the operator of the coordinator on this machine. Who was given a credential calls with that one: an agent
@@ -188,16 +191,40 @@ impl ContextArgs {
         Ok(left.map_or_else(|_| ADDRESS_DEFAULT.to_owned(), |address| address.trim().to_owned()))
     }
 
-    fn choose<'f>(&self, file: &'f ContextFile, named: Option<&str>) -> Result<Option<&'f Identity>, Failure> {
+    /// Returns the identity that was named, or is current, or is the only one of the team that was named. Never a guess:
+    /// without any of these the caller is the operator, or nobody.
+    fn choose<'f>(&self, file: &'f ContextFile) -> Result<Option<&'f Identity>, Failure> {
         let team = self.team.as_deref();
-        if let Some(named) = named.or(file.current.as_deref()) {
-            let (member, of_team) = named.split_once('@').map_or((named, None), |(member, team)| (member, Some(team)));
-            if of_team.is_some() && team.is_some() && !of_team.unwrap_or("").eq_ignore_ascii_case(team.unwrap_or("")) {
-                return Ok(file.identities.iter().find(|i| Some(i.team.as_str()) == team));
+        if let Some(named) = self.who.as_deref() {
+            let (member, of_team) = split(named);
+            if let (Some(of_team), Some(team)) = (of_team, team)
+                && !of_team.eq_ignore_ascii_case(team)
+            {
+                return Err(Failure::usage(format!(
+                    "{named} is not of team {team}. Leave out --team, or name another identity."
+                )));
             }
-            return Ok(file.identities.iter().find(|identity| identity.is(member, of_team.or(team))));
+            let found = file.identities.iter().find(|identity| identity.is(member, of_team.or(team)));
+            return found.map(Some).ok_or_else(|| {
+                Failure::usage(format!(
+                    "There is no identity \"{named}\" in the context file. There are: {}.",
+                    known(file)
+                ))
+            });
         }
-        Ok(file.identities.iter().find(|identity| team.is_none_or(|team| identity.team.eq_ignore_ascii_case(team))))
+        let current = file.current.as_deref().map(split);
+        let current = current.and_then(|(member, of)| file.identities.iter().find(|identity| identity.is(member, of)));
+        let Some(team) = team else { return Ok(current) };
+        let of_team: Vec<_> = file.identities.iter().filter(|i| i.team.eq_ignore_ascii_case(team)).collect();
+        match (current.filter(|current| current.team.eq_ignore_ascii_case(team)), of_team.as_slice()) {
+            (Some(current), _) => Ok(Some(current)),
+            (None, []) => Ok(None),
+            (None, [only]) => Ok(Some(only)),
+            (None, _) => Err(Failure::usage(format!(
+                "You are several members of team {team}. Choose one with --as: {}.",
+                known(file)
+            ))),
+        }
     }
 
     /// Returns the identity that the file keeps of a member.
@@ -234,8 +261,10 @@ impl ContextArgs {
     /// Keeps an identity. `make_current`: it is the one to use from now on.
     pub fn keep(&self, identity: Identity, make_current: bool) -> Result<(), Failure> {
         self.change(|file| {
-            let name = format!("{}@{}", identity.member, identity.team);
-            file.identities.retain(|known| !known.is(&identity.member, Some(&identity.team)));
+            let name = identity.name();
+            // The same name at another coordinator is another member.
+            file.identities
+                .retain(|known| !known.is(&identity.member, Some(&identity.team)) || known.address != identity.address);
             file.identities.insert(0, identity);
             if make_current {
                 file.current = Some(name);
@@ -243,18 +272,22 @@ impl ContextArgs {
         })
     }
 
-    /// Forgets the identities of a team that is no more, or of one member of it.
-    pub fn forget(&self, team: &str, member: Option<&str>) -> Result<(), Failure> {
+    /// Forgets the identities of a team that is no more at that address, or of one member of it.
+    pub fn forget(&self, address: &str, team: &str, member: Option<&str>) -> Result<(), Failure> {
         self.change(|file| {
             file.identities.retain(|identity| {
-                !identity.team.eq_ignore_ascii_case(team)
+                identity.address != address
+                    || !identity.team.eq_ignore_ascii_case(team)
                     || member.is_some_and(|member| !identity.member.eq_ignore_ascii_case(member))
             });
-            let current = file.current.clone();
-            let still =
-                |current: &String| file.identities.iter().any(|i| format!("{}@{}", i.member, i.team) == *current);
-            file.current = current.filter(still);
+            let current = file.current.take();
+            file.current = current.filter(|current| file.identities.iter().any(|identity| identity.name() == *current));
         })
+    }
+
+    /// Makes sure that an identity can be kept, before one is made that would otherwise be lost.
+    pub fn prepare_to_keep(&self) -> Result<(), Failure> {
+        self.change(|_| {})
     }
 
     /// Changes the context file, alone among all processes that do.
@@ -274,6 +307,17 @@ impl ContextArgs {
         let text = serde_json::to_vec_pretty(&file).map_err(|error| Failure::local("the context", error))?;
         write_private(&path, &text)
     }
+}
+
+/// Takes `NAME` or `NAME@TEAM` apart.
+fn split(named: &str) -> (&str, Option<&str>) {
+    named.split_once('@').map_or((named, None), |(member, team)| (member, Some(team)))
+}
+
+/// Names the identities of the file.
+pub fn known(file: &ContextFile) -> String {
+    let names: Vec<_> = file.identities.iter().map(Identity::name).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 fn home(variable: &str, otherwise: &str) -> Result<PathBuf, Failure> {
@@ -303,4 +347,63 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| Failure::local(&format!("{} cannot be written", path.display()), error))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn arguments(who: Option<&str>, team: Option<&str>) -> ContextArgs {
+        ContextArgs {
+            address: None,
+            credential: None,
+            team: team.map(str::to_owned),
+            who: who.map(str::to_owned),
+            context: None,
+            state_dir: None,
+            timeout: 1,
+        }
+    }
+
+    fn file(current: Option<&str>) -> ContextFile {
+        let identity = |member: &str, team: &str| Identity {
+            team: team.to_owned(),
+            member: member.to_owned(),
+            address: "http://127.0.0.1:1".to_owned(),
+            credential: String::new(),
+        };
+        let identities =
+            vec![identity("lead", "b"), identity("Bob", "A"), identity("lead", "A"), identity("solo", "c")];
+        ContextFile { current: current.map(str::to_owned), identities }
+    }
+
+    fn chosen(who: Option<&str>, team: Option<&str>, current: Option<&str>) -> Result<Option<String>, u8> {
+        let file = file(current);
+        let chosen = arguments(who, team).choose(&file);
+        chosen.map(|identity| identity.map(Identity::name)).map_err(|failure| failure.code())
+    }
+
+    #[test]
+    fn nobody_is_chosen_by_guess() {
+        assert_eq!(chosen(None, None, None), Ok(None));
+        assert_eq!(chosen(None, Some("A"), None), Err(crate::failure::USAGE));
+        assert_eq!(chosen(None, Some("nope"), Some("Bob@A")), Ok(None));
+    }
+
+    #[test]
+    fn the_current_identity_is_used_unless_another_is_named() {
+        assert_eq!(chosen(None, None, Some("Bob@A")), Ok(Some("Bob@A".to_owned())));
+        assert_eq!(chosen(None, Some("a"), Some("Bob@A")), Ok(Some("Bob@A".to_owned())));
+        assert_eq!(chosen(None, Some("c"), Some("Bob@A")), Ok(Some("solo@c".to_owned())));
+        assert_eq!(chosen(Some("lead"), Some("a"), Some("Bob@A")), Ok(Some("lead@A".to_owned())));
+        assert_eq!(chosen(Some("bob@a"), None, None), Ok(Some("Bob@A".to_owned())));
+    }
+
+    #[test]
+    fn what_contradicts_itself_or_is_not_there_is_wrong_usage() {
+        assert_eq!(chosen(Some("bob@a"), Some("b"), None), Err(crate::failure::USAGE));
+        assert_eq!(chosen(Some("eve"), None, Some("Bob@A")), Err(crate::failure::USAGE));
+    }
 }

@@ -3,7 +3,11 @@
 use clap::Args;
 
 use super::Output;
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{ContextArgs, known},
+    failure::Failure,
+    show,
+};
 
 /// Show who you are
 #[derive(Args, Debug)]
@@ -42,12 +46,10 @@ impl Use {
         let (member, team) =
             self.who.split_once('@').map_or((self.who.as_str(), context.team()), |(m, t)| (m, Some(t)));
         let Some(identity) = context.kept(member, team)? else {
-            let file = context.load()?;
-            let known: Vec<_> = file.identities.iter().map(|i| format!("{}@{}", i.member, i.team)).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Failure::usage(format!(
-                "There is no identity \"{}\" in the context file. There are: {known}.",
-                self.who
+                "There is no identity \"{}\" in the context file. There are: {}.",
+                self.who,
+                known(&context.load()?)
             )));
         };
         let name = format!("{}@{}", identity.member, identity.team);

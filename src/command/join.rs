@@ -75,6 +75,7 @@ impl Join {
             attributes: Some(self.attributes.to_proto()),
             ..v1::JoinRequest::default()
         };
+        context.prepare_to_keep()?;
         let reply = joining.client.join(request).await?;
         let (team, member) = reply.team.zip(reply.member).ok_or_else(show::incomplete)?;
         let identity = Identity {

@@ -23,7 +23,7 @@ impl Leave {
         let exit = v1::ExitReport { detail: self.reason.clone(), ..v1::ExitReport::default() };
         caller.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
         let team = caller.team.clone().unwrap_or_default();
-        context.forget(&team, Some(member))?;
+        context.forget(&caller.address, &team, Some(member))?;
         if self.output.json {
             show::line(&serde_json::json!({ "left": team, "member": member }));
         } else {

@@ -147,11 +147,10 @@ impl Run {
         if let Some(token) = &self.join {
             // A runner that starts again has used its token up: then it goes on under the name that it has.
             let joining = context.caller_with(token.clone(), None)?;
-            if let Some(kept) = self.kept(context, name, joining.team.as_deref())?
-                && kept.address == joining.address
-                && probe(context, &kept).await
+            if let Some(kept) = self.kept(context, name, joining.team.as_deref()).await?
+                && kept.0 == joining.address
             {
-                return Ok((kept.address, kept.credential));
+                return Ok(kept);
             }
             return Ok((joining.address, joining.credential));
         }
@@ -165,10 +164,8 @@ impl Run {
         {
             return Ok((caller.address.clone(), caller.credential.clone()));
         }
-        if let Some(kept) = self.kept(context, name, team.as_deref())?
-            && probe(context, &kept).await
-        {
-            return Ok((kept.address, kept.credential));
+        if let Some(kept) = self.kept(context, name, team.as_deref()).await? {
+            return Ok(kept);
         }
         let caller = caller?;
         let invite = v1::InviteRequest { member: name.to_owned(), ..v1::InviteRequest::default() };
@@ -176,19 +173,22 @@ impl Run {
         Ok((caller.address, token))
     }
 
-    fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Identity>, Failure> {
-        if name.is_empty() { Ok(None) } else { context.kept(name, team) }
-    }
-}
-
-/// Returns whether a kept credential may still begin a new life.
-async fn probe(context: &ContextArgs, kept: &Identity) -> bool {
-    let Ok(caller) = context.caller_with(kept.credential.clone(), Some(&kept.address)) else { return false };
-    match caller.client.get_team(v1::GetTeamRequest::default()).await {
-        Ok(_) => true,
-        // One that has exited by itself may come back by its own credential; one that was dismissed may not, and the
-        // coordinator says which when it is tried.
-        Err(error) => error.is_retryable(),
+    /// Returns where and with what a member that ran here before may begin a new life.
+    async fn kept(
+        &self,
+        context: &ContextArgs,
+        name: &str,
+        team: Option<&str>,
+    ) -> Result<Option<(String, String)>, Failure> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let Some(kept) = context.kept(name, team)? else { return Ok(None) };
+        let Ok(caller) = context.caller_with(kept.credential, Some(&kept.address)) else { return Ok(None) };
+        let found = caller.client.get_team(v1::GetTeamRequest::default()).await;
+        // Refused: it was dismissed, or its team is gone. No answer says nothing of it, and the runner will try on.
+        let is_good = found.map_or_else(|error| error.is_retryable(), |_| true);
+        Ok(is_good.then_some((caller.address, caller.credential)))
     }
 }
 

@@ -91,6 +91,7 @@ impl Create {
             lead_name: self.lead.clone(),
             ..v1::CreateTeamRequest::default()
         };
+        context.prepare_to_keep()?;
         let reply = operator.client.create_team(request).await?;
         let team = reply.team.ok_or_else(show::incomplete)?;
         let identity = Identity {
@@ -158,7 +159,7 @@ impl Delete {
         let caller = caller_for(context, self.name.as_deref())?;
         let team = self.name.clone().or(caller.team.clone()).unwrap_or_default();
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.clone() }).await?;
-        context.forget(&team, None)?;
+        context.forget(&caller.address, &team, None)?;
         if self.output.json {
             show::line(&serde_json::json!({ "deleted": team }));
         } else {

@@ -31,6 +31,9 @@ const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 /// The largest reply that is read: 1,000 messages of 64 KiB each, and room. A larger one is an error.
 const REPLY_BYTES_MAX: usize = 80 << 20;
 
+/// How many bytes a request may have at a coordinator: 256 KiB.
+const REQUEST_BYTES_MAX: usize = 256 * 1024;
+
 /// A connection to a coordinator. Cheap to clone; clones share the connection and the session.
 ///
 /// It connects when it is first used, and again whenever it must. Calls are tried again as [`Retry`] says.
@@ -143,6 +146,17 @@ impl Client {
         if request.idempotency_key.is_empty() {
             // This version sorts by time, which is the cheapest for a coordinator to keep.
             request.idempotency_key = Uuid::now_v7().to_string();
+        }
+        // The transport of the coordinator would refuse it without a reason.
+        if request.encoded_len() > REQUEST_BYTES_MAX {
+            return Err(Error::Refused(
+                Refusal::new(
+                    Reason::ContentTooLarge,
+                    "The message is far over what a message may have. Put the content somewhere both can reach, and send its \
+                     address as an attachment.",
+                )
+                .field("content"),
+            ));
         }
         let call = Call { idempotency_key: request.idempotency_key.clone(), ..Call::new("Send", Effect::Repeatable) };
         self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await

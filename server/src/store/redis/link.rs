@@ -177,6 +177,23 @@ impl Link {
         }
     }
 
+    /// Warns when the server may drop keys by itself as its memory runs out. One that does not tell is taken to be right.
+    pub(super) async fn warn_of_eviction(&self) {
+        let mut ask = Pipeline::new();
+        ask.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
+        let Ok(answers) = self.read(&ask).await else { return };
+        let settings: Vec<Vec<String>> = answers.into_iter().filter_map(|a| redis::from_redis_value(a).ok()).collect();
+        if let Some(policy) = settings.first().and_then(|setting| setting.get(1))
+            && policy != "noeviction"
+        {
+            tracing::warn!(
+                server = self.address(),
+                policy,
+                "the server drops keys when its memory is full, and messages with them: set maxmemory-policy noeviction"
+            );
+        }
+    }
+
     /// Makes a connection of its own that listens to a channel.
     pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, StoreError> {
         let subscribing = async {

@@ -50,6 +50,7 @@ impl RedisStore {
         })?;
         let link = Arc::new(Link::new(url)?);
         link.connected().await?;
+        link.warn_of_eviction().await;
         // Before anyone can ask for hints, so that none is missed.
         let subscription = link.subscribe(keys.channel()).await?;
         let (hints, _) = broadcast::channel(HINTS_MAX);
