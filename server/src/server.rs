@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::transport::Server;
+use tonic::transport::{Server, server::TcpIncoming};
 
 use crate::{
     coordinator::Coordinator,
@@ -80,15 +79,16 @@ pub async fn run(
     routes.add_service(describe().build_v1().map_err(reflection)?);
     routes.add_service(describe().build_v1alpha().map_err(reflection)?);
 
+    // Said of the listener: the builder's own setting holds only for listeners that it makes itself.
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let served = Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
         .max_concurrent_streams(Some(64))
         .http2_max_pending_accept_reset_streams(Some(20))
         .http2_max_header_list_size(Some(16 * 1024))
         .add_routes(routes.routes())
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
     let hard_stop = async {
         shutdown.cancelled().await;
         tokio::time::sleep(config.drain_grace).await;

@@ -145,7 +145,8 @@ fn stop_on_signal() -> Result<CancellationToken, Failure> {
 }
 
 fn say_what_next(address: SocketAddr, state_dir: &Path) {
-    let me = "teamwire";
+    // As it was started, so that what is shown can be typed where there is no `teamwire` in PATH.
+    let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());
     anstream::eprintln!(
         "\n{}\n\n  {me} team create acme\n  {me} run backend -- cat        {}\n  {me} send backend \"Hello!\" -s \"a first \
          message\"\n  {me} status\n\n{}\n",

@@ -58,12 +58,12 @@ fn test(ci: bool) -> Result<(), Failure> {
             .advice("`cargo test --package PACKAGE NAME` runs one test again");
         if ci { step.env("CI", "true") } else { step }.run()
     };
+    // First, so that the last line of all is that of tests that were run. Nextest would leave them out, too.
+    run(&["test", "--workspace", "--locked", "--doc"])?;
     if Step::cargo(&["nextest", "--version"]).succeeds() {
-        // It runs no documentation tests.
-        run(&["test", "--workspace", "--locked", "--doc"])?;
         run(&["nextest", "run", "--workspace", "--locked"])
     } else {
-        run(&["test", "--workspace", "--locked"])
+        run(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests"])
     }
 }
 

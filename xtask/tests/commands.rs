@@ -79,9 +79,16 @@ fn the_tests_are_given_the_server_in_the_path() {
         .with("cargo", &format!("{NO_NEXTEST} && echo CI=$CI $TEAMWIRE_REDIS_SERVER"));
     let output = machine.xtask(&["test"], &[]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(machine.calls(), ["cargo nextest --version", "cargo test --workspace --locked"]);
+    assert_eq!(
+        machine.calls(),
+        [
+            "cargo test --workspace --locked --doc",
+            "cargo nextest --version",
+            "cargo test --workspace --locked --lib --bins --tests"
+        ]
+    );
     let server = machine.directory.join("bin/redis-server");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("CI= {}\n", server.display()));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("CI= {}\n", server.display()).repeat(2));
 }
 
 #[test]
@@ -93,7 +100,7 @@ fn the_tests_are_given_the_server_that_is_named_as_seen_from_anywhere() {
     let output = machine.xtask(&["test"], &[("TEAMWIRE_REDIS_SERVER", "bin/valkey-server")]);
     assert!(output.status.success(), "{output:?}");
     let server = machine.directory.join("bin/valkey-server");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", server.display()));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", server.display()).repeat(2));
 }
 
 #[test]
@@ -111,7 +118,7 @@ fn nextest_is_used_where_it_is_there_after_the_tests_that_it_leaves_out() {
     assert!(machine.xtask(&["test"], &[]).status.success());
     assert_eq!(
         machine.calls(),
-        ["cargo nextest --version", "cargo test --workspace --locked --doc", "cargo nextest run --workspace --locked"]
+        ["cargo test --workspace --locked --doc", "cargo nextest --version", "cargo nextest run --workspace --locked"]
     );
 }
 
@@ -129,8 +136,9 @@ fn root_has_a_missing_server_installed() {
             "id -u",
             "apt-get update",
             "apt-get install --yes --no-install-recommends redis-server",
+            "cargo test --workspace --locked --doc",
             "cargo nextest --version",
-            "cargo test --workspace --locked"
+            "cargo test --workspace --locked --lib --bins --tests"
         ]
     );
 }
@@ -188,7 +196,7 @@ fn ci_checks_then_tests_as_ci() {
         .with_npm();
     let output = machine.xtask(&["ci"], &[]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "fmt CI=\nclippy CI=\ntest CI=true\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "fmt CI=\nclippy CI=\ntest CI=true\ntest CI=true\n");
 }
 
 #[test]

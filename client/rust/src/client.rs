@@ -114,6 +114,11 @@ impl Client {
         Ok(Self { authorization: Some(authorization), session: Arc::default(), ..self.clone() })
     }
 
+    /// Returns a client on the same connection with the same credential, outside of any session.
+    pub(crate) fn outside_session(&self) -> Self {
+        Self { session: Arc::default(), ..self.clone() }
+    }
+
     /// Names the team in every request that leaves it open. An operator must; for anybody else the credential does.
     pub fn with_team(mut self, team: impl Into<String>) -> Self {
         self.team = team.into();

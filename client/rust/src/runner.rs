@@ -203,7 +203,9 @@ impl Runner {
         }
         let exit = end.exit.clone().unwrap_or(Exit { code: Some(0), ..Exit::default() });
         let request = v1::LeaveRequest { exit: Some(exit.report()) };
-        let client = client.clone().with_retry(Retry::within(self.config.report_patience));
+        // The credential of this life proves who reports. A session that a reconnect has opened without the runner
+        // learning of it must not keep the exit from being told.
+        let client = client.outside_session().with_retry(Retry::within(self.config.report_patience));
         let is_report_lost = tokio::select! {
             left = client.leave(request) => match left {
                 Ok(_) => false,

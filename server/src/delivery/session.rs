@@ -244,7 +244,8 @@ impl Session {
         signs: Arc<SignsOfLife>,
         draining: CancellationToken,
     ) -> mpsc::Receiver<Result<v1::StreamResponse, Refusal>> {
-        let (frames, out) = mpsc::channel(FRAMES_MAX);
+        // One place more, kept for the last frame, which must get through however full the channel is.
+        let (frames, out) = mpsc::channel(FRAMES_MAX + 1);
         tokio::spawn(self.run(frames, signs, draining));
         out
     }
@@ -270,6 +271,7 @@ impl Session {
                 return;
             }
         };
+        let Ok(last) = frames.clone().reserve_owned().await else { return };
         let entered = self.coordinator.hub().enter(Arc::clone(&self.shared));
         let cursor = CursorRecord { epoch: record.epoch, reserved, ..CursorRecord::default() };
         let mut run = Running {
@@ -287,7 +289,7 @@ impl Session {
             Err(end) => end,
         };
         drop(entered);
-        run.finish(end).await;
+        run.finish(end, last).await;
     }
 }
 
@@ -548,20 +550,19 @@ impl Running {
         }
     }
 
-    async fn finish(mut self, end: End) {
+    async fn finish(mut self, end: End, last: mpsc::OwnedPermit<Result<v1::StreamResponse, Refusal>>) {
         match end {
             End::Gone => {}
             End::Slow => {
-                let refusal = Refusal::new(
+                last.send(Err(Refusal::new(
                     Reason::SlowConsumer,
                     "Nothing was read from this stream for 30 s. Read faster, or ask for fewer messages at a time; what was \
                      not acknowledged will come again.",
-                );
-                let _ = self.frames.try_send(Err(refusal));
+                )));
             }
             End::Closing { reason, detail, request_id } => {
                 let closing = v1::SessionClosing { reason: reason.into(), detail: detail.to_owned(), request_id };
-                let _ = self.write(Frame::Closing(closing)).await;
+                last.send(Ok(v1::StreamResponse { frame: Some(Frame::Closing(closing)) }));
             }
         }
         self.cursor.unacked = self.unacked();

@@ -479,10 +479,15 @@ pub fn set_lead(tx: &mut Tx<'_>, who: &Presented, request: &v1::SetLeadRequest) 
     let mut team = TeamRecord::clone(&team);
     let old = std::mem::replace(&mut team.lead, to.clone());
     post::record(tx, team::event(TeamEventKind::LeadChanged, &actor, to.as_str()));
+    let plans = team.members.iter().filter(|member| member.pending_plan.is_some()).count();
+    let open = match plans {
+        0 => String::new(),
+        n => format!(" {n} plans await the lead's answer: see `teamwire requests --state pending`."),
+    };
     let notice = v1::Notice {
         kind: NoticeKind::LeadChanged.into(),
         member: to.to_string(),
-        text: format!("{to} leads the team now; before it was {old}."),
+        text: format!("{to} leads the team now; before it was {old}.{open}"),
         ..v1::Notice::default()
     };
     post::notify(tx, &team, &[&Party::Member(old), &Party::Member(to)], notice);

@@ -53,8 +53,10 @@ pub enum Decided {
     Now(Box<v1::Message>),
     /// The same answer was given before.
     Before {
-        /// The message that made the request.
+        /// The message that carried it.
         message_id: String,
+        /// The member that it went to. None: the operator.
+        recipient: Option<Name>,
         /// When it was decided.
         at_ms: u64,
     },
@@ -174,7 +176,7 @@ pub fn answer_shutdown(
         .field("request_id")
         .into());
     }
-    if let Some(before) = settled(tx, &request, answer)? {
+    if let Some(before) = settled(tx, team, &request, answer)? {
         return Ok(before);
     }
     let Party::Member(name) = asked else { return Err(Stop::Corrupt("a request without a member".to_owned())) };
@@ -217,7 +219,7 @@ pub fn answer_plan(
         .field("recipient")
         .into());
     }
-    if let Some(before) = settled(tx, &request, answer)? {
+    if let Some(before) = settled(tx, team, &request, answer)? {
         return Ok(before);
     }
     let mut team = team.clone();
@@ -230,7 +232,7 @@ pub fn answer_plan(
 }
 
 /// Says why a request can no longer be decided this way, or that it was decided so before.
-fn settled(tx: &Tx<'_>, request: &v1::Request, answer: &Answer) -> Result<Option<Decided>, Refusal> {
+fn settled(tx: &Tx<'_>, team: &TeamRecord, request: &v1::Request, answer: &Answer) -> Result<Option<Decided>, Refusal> {
     let approved = match request.state() {
         RequestState::Approved => true,
         RequestState::Rejected => false,
@@ -255,7 +257,8 @@ fn settled(tx: &Tx<'_>, request: &v1::Request, answer: &Answer) -> Result<Option
     };
     if approved == answer.approve {
         return Ok(Some(Decided::Before {
-            message_id: request.message_id.clone(),
+            message_id: request.answer_message_id.clone(),
+            recipient: requester(team, request),
             at_ms: request.decided_at.as_ref().map_or(0, milliseconds),
         }));
     }
@@ -278,15 +281,16 @@ fn decide(
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
 ) -> v1::Message {
     let state = if answer.approve { RequestState::Approved } else { RequestState::Rejected };
-    let decided = v1::Request {
-        decided_by: Some(caller.into()),
-        reason: answer.reason.clone(),
-        ..leave_pending(tx, request, state)
-    };
     let message = v1::Message { request_id: request.id.clone(), ..compose(tx) };
     let to = requester(team, request);
     let to: Vec<&Name> = to.iter().collect();
     let message = post::post(tx, message, &to, Urgency::Answer);
+    let decided = v1::Request {
+        decided_by: Some(caller.into()),
+        reason: answer.reason.clone(),
+        answer_message_id: message.id.clone(),
+        ..leave_pending(tx, request, state)
+    };
     conclude(tx, &decided);
     message
 }

@@ -243,8 +243,9 @@ fn answered(decided: request::Decided, answer: &Answer, advice: &str) -> v1::Sen
             let warnings = if unexplained { vec![format!("Rejected without a reason. {advice}")] } else { Vec::new() };
             reply(&message, warnings)
         }
-        request::Decided::Before { message_id, at_ms } => v1::SendResponse {
+        request::Decided::Before { message_id, recipient, at_ms } => v1::SendResponse {
             message_id,
+            recipients: recipient.iter().map(ToString::to_string).collect(),
             request_id: answer.request_id.clone(),
             sent_at: Some(timestamp(at_ms)),
             replayed: true,

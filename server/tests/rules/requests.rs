@@ -67,11 +67,12 @@ async fn rejecting_without_a_reason_is_accepted_with_a_warning() {
 async fn the_same_answer_again_is_replayed_and_changes_nothing() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
-    t.send(&bob, reject(&id, "busy")).await;
+    let first = t.send(&bob, reject(&id, "busy")).await;
     let before = t.history().await;
     let again = t.send(&bob, reject(&id, "busy, as I said")).await;
     assert!(again.replayed);
-    assert_eq!(again.request_id, id);
+    assert_eq!((&again.request_id, &again.message_id), (&id, &first.message_id));
+    assert_eq!(again.recipients, first.recipients);
     assert_eq!(t.history().await, before);
     // Also from a member that is stopping because of it.
     let id = t.ask(&t.lead, shutdown("bob")).await;

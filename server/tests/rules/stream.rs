@@ -230,3 +230,27 @@ async fn a_message_that_was_acknowledged_meanwhile_is_not_given_up() {
     assert_eq!(t.receipts(&id).await[0].state(), ReceiptState::Processed);
     assert_eq!(t.history().await, before, "and nobody is told so");
 }
+
+#[tokio::test]
+async fn a_subscriber_that_reads_nothing_is_cut_with_its_reason_and_keeps_its_messages() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    for n in 0..60 {
+        t.send(&t.lead, message("bob", &n.to_string())).await;
+    }
+    // More than the frames that wait for a client, and less than may be unacknowledged.
+    let mut session = t.open(&bob).await;
+    tokio::time::pause();
+    while t.member("bob").await.connected {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+    tokio::time::resume();
+    let mut last = None;
+    while let Some(frame) = session.frames.recv().await {
+        last = Some(frame);
+    }
+    let refusal = last.expect("a last frame").expect_err("a reason");
+    assert_eq!(refusal.reason, Reason::SlowConsumer);
+    let mut again = t.open(&bob).await;
+    let first = again.delivery().await;
+    assert_eq!((first.sequence, first.delivery_count), (1, 2));
+}

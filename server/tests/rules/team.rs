@@ -364,7 +364,7 @@ pub(crate) struct Open {
     /// Presents the session with every call.
     pub(crate) member: Member,
     pub(crate) opened: v1::SessionOpened,
-    frames: mpsc::Receiver<Result<v1::StreamResponse, Refusal>>,
+    pub(crate) frames: mpsc::Receiver<Result<v1::StreamResponse, Refusal>>,
 }
 
 impl Open {
