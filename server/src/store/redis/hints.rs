@@ -1,6 +1,6 @@
 //! The subscription to the hints of all coordinators.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use redis::aio::PubSub;
@@ -23,7 +23,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// Passes hints on for as long as it runs. When the subscription is lost it is made again, and since hints were lost
 /// with it, everyone is told to look.
-pub(super) async fn listen(link: &Link, channel: &str, hints: broadcast::Sender<Hint>, first: PubSub) {
+pub(super) async fn listen(link: &Arc<Link>, channel: &str, hints: broadcast::Sender<Hint>, first: PubSub) {
     let mut subscription = first;
     loop {
         pass_on(subscription, &hints).await;

@@ -3,21 +3,22 @@
 use std::{
     fmt,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, RedisError, Value,
     aio::{MultiplexedConnection, PubSub},
     io::tcp::TcpSettings,
 };
-use tokio::{
-    sync::Mutex,
-    time::{MissedTickBehavior, interval, timeout},
-};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::store::{Durability, StoreError};
 
@@ -42,9 +43,12 @@ pub(super) struct Link {
     client: Client,
     library: Library,
     connected: RwLock<Option<Arc<Connected>>>,
-    /// Held while connecting; when that failed last, and why.
-    failed: Mutex<Option<(Instant, StoreError)>>,
+    /// The attempt to connect that is under way.
+    attempt: Mutex<Option<Attempt>>,
 }
+
+/// An attempt to connect, which goes on whether or not anybody waits for it.
+type Attempt = Shared<BoxFuture<'static, Result<Arc<Connected>, StoreError>>>;
 
 /// One connection.
 pub(super) struct Connected {
@@ -81,7 +85,7 @@ impl Link {
         // Whatever the URL says: the answers are read as the older protocol has them.
         let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
         let client = Client::open(server.set_tcp_settings(tcp).set_redis_settings(settings)).map_err(wrong)?;
-        Ok(Self { client, library: Library::new(), connected: RwLock::new(None), failed: Mutex::new(None) })
+        Ok(Self { client, library: Library::new(), connected: RwLock::new(None), attempt: Mutex::new(None) })
     }
 
     /// Returns the server's address.
@@ -90,38 +94,44 @@ impl Link {
     }
 
     /// Returns the connection, after making it if need be.
-    pub(super) async fn connected(&self) -> Result<Arc<Connected>, StoreError> {
+    ///
+    /// Whoever asks while an attempt is under way shares its outcome, or a crowd would wait for an attempt each. It has
+    /// a task of its own: a caller that made it itself might not be polled for as long as it waits for another caller.
+    pub(super) async fn connected(self: &Arc<Self>) -> Result<Arc<Connected>, StoreError> {
         if let Some(connected) = self.current() {
             return Ok(connected);
         }
-        let asked = Instant::now();
-        let mut failed = self.failed.lock().await;
-        if let Some(connected) = self.current() {
-            return Ok(connected);
-        }
-        // Whoever waited while an attempt failed shares its failure, or a crowd would wait for an attempt each.
-        if let Some((at, error)) = &*failed
-            && *at >= asked
-        {
-            return Err(error.clone());
-        }
-        let attempt = timeout(CONNECT_TIMEOUT, self.connect()).await;
-        match attempt.unwrap_or_else(|_| Err(self.unavailable("no answer to a new connection"))) {
-            Ok(connected) => {
-                let connected = Arc::new(connected);
-                *self.connected.write().unwrap_or_else(PoisonError::into_inner) = Some(connected.clone());
-                Ok(connected)
+        let attempt = {
+            let mut attempt = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+            // The attempt may have succeeded in between.
+            if let Some(connected) = self.current() {
+                return Ok(connected);
             }
-            Err(error) => {
-                *failed = Some((Instant::now(), error.clone()));
-                Err(error)
+            attempt.get_or_insert_with(|| self.attempt()).clone()
+        };
+        attempt.await
+    }
+
+    /// Starts an attempt to connect.
+    fn attempt(self: &Arc<Self>) -> Attempt {
+        let link = Arc::clone(self);
+        let attempt = tokio::spawn(async move {
+            let connected = timeout(CONNECT_TIMEOUT, link.connect()).await;
+            let connected = connected.unwrap_or_else(|_| Err(link.unavailable("no answer to a new connection")));
+            let connected = connected.map(Arc::new);
+            if let Ok(connected) = &connected {
+                *link.connected.write().unwrap_or_else(PoisonError::into_inner) = Some(connected.clone());
             }
-        }
+            *link.attempt.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            connected
+        });
+        let cut_off = |_| Err(StoreError::Unavailable("the attempt to connect was cut off".to_owned()));
+        attempt.map(move |ended| ended.unwrap_or_else(cut_off)).boxed().shared()
     }
 
     /// Calls the function that carries out transactions.
     pub(super) async fn call(
-        &self,
+        self: &Arc<Self>,
         frees: bool,
         command: impl Fn(&str) -> Cmd,
     ) -> Result<(Value, Durability), StoreError> {
@@ -139,7 +149,7 @@ impl Link {
     }
 
     /// Asks what changes nothing; twice, where the connection turned out to be lost.
-    pub(super) async fn read(&self, questions: &Pipeline) -> Result<Vec<Value>, StoreError> {
+    pub(super) async fn read(self: &Arc<Self>, questions: &Pipeline) -> Result<Vec<Value>, StoreError> {
         let mut again = true;
         loop {
             let connected = self.connected().await?;
@@ -158,7 +168,7 @@ impl Link {
     }
 
     /// Keeps looking at the connection for as long as it runs.
-    pub(super) async fn watch(&self) {
+    pub(super) async fn watch(self: &Arc<Self>) {
         let mut ticks = interval(CHECK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -169,7 +179,7 @@ impl Link {
     }
 
     /// Looks whether the connection is alive, and how durable commits are by now.
-    pub(super) async fn check(&self) -> Result<(), StoreError> {
+    pub(super) async fn check(self: &Arc<Self>) -> Result<(), StoreError> {
         let connected = self.connected().await?;
         match connected.ask_durability().await {
             Ok(()) => Ok(()),

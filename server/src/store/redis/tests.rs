@@ -343,3 +343,21 @@ async fn prefixes_keep_stores_apart() {
         assert!(RedisStore::connect(&server.url(), wrong).await.is_err());
     }
 }
+
+/// A session may have a call under way that it does not poll, because it awaits another call first.
+#[tokio::test]
+async fn a_call_that_is_not_polled_holds_up_no_other() {
+    let Some(mut server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    server.kill();
+    let is_lost = async { while store.now_ms().await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(20), is_lost).await.unwrap();
+    let mut calls: Vec<_> = (0..10).map(|_| store.now_ms()).collect();
+    for call in &mut calls {
+        assert!(call.now_or_never().is_none(), "there is no connection yet");
+    }
+    server.restart();
+    let back = commit_when_back(&store, vec![hint()]);
+    tokio::time::timeout(Duration::from_secs(20), back).await.expect("it waits for a call that nobody polls");
+    drop(calls);
+}
