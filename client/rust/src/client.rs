@@ -2,8 +2,9 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
+use prost::Message as _;
 use teamwire_proto::{
-    Reason, SESSION_METADATA_KEY,
+    Reason, Refusal, SESSION_METADATA_KEY,
     v1::{
         self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
         request_service_client::RequestServiceClient, team_service_client::TeamServiceClient,

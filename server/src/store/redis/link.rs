@@ -188,7 +188,7 @@ impl Link {
     }
 
     /// Warns when the server may drop keys by itself as its memory runs out. One that does not tell is taken to be right.
-    pub(super) async fn warn_of_eviction(&self) {
+    pub(super) async fn warn_of_eviction(self: &Arc<Self>) {
         let mut ask = Pipeline::new();
         ask.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
         let Ok(answers) = self.read(&ask).await else { return };
