@@ -73,6 +73,16 @@ impl Shutdown {
                 }
                 id
             }
+            // It has agreed before and is about to end: then its end is what is waited for.
+            Err(Error::Refused(refusal)) if refusal.reason == Reason::AgentExited && self.wait => {
+                let name = self.name.split('@').next().unwrap_or(&self.name);
+                return match find(&caller, name).await? {
+                    Some(member) if member.state() == MemberState::Stopping => {
+                        self.wait_for_exit(&caller, &member.name, None).await
+                    }
+                    _ => Err(refusal.into()),
+                };
+            }
             Err(error) => return Err(error.into()),
         };
         if self.wait { self.wait(&caller, &request_id).await } else { Ok(()) }
