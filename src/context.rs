@@ -134,13 +134,16 @@ impl ContextArgs {
         if let Some(identity) = self.choose(&file)? {
             return self.caller_with(identity.credential.clone(), Some(&identity.address));
         }
-        self.operator().map_err(|failure| match file.identities.is_empty() {
-            true => failure,
-            false => Failure::usage(format!(
+        match (self.operator(), file.identities.as_slice()) {
+            (Ok(operator), _) => Ok(operator),
+            (Err(failure), []) => Err(failure),
+            // Nobody else can be meant.
+            (Err(_), [only]) => self.caller_with(only.credential.clone(), Some(&only.address)),
+            (Err(_), _) => Err(Failure::usage(format!(
                 "Choose who you are: --as WHO, or `teamwire use WHO`. There are: {}.",
                 known(&file)
-            )),
-        })
+            ))),
+        }
     }
 
     /// Returns the operator of the coordinator on this machine. Who was given a credential calls with that one: an agent
