@@ -10,6 +10,7 @@ use serde_json::Value;
 use teamwire_proto::{
     dialect,
     v1::{self, MemberState, NoticeKind, ReceiptState, RequestKind, RequestState, history_entry::Event, message::Body},
+    word,
 };
 
 use crate::failure::Failure;
@@ -110,19 +111,6 @@ pub fn dim() -> Style {
     Style::new().dimmed()
 }
 
-/// Returns the name of a member's state.
-pub fn state(state: MemberState) -> &'static str {
-    match state {
-        MemberState::Unspecified => "unknown",
-        MemberState::Joined => "joined",
-        MemberState::Active => "active",
-        MemberState::Idle => "idle",
-        MemberState::Stopping => "stopping",
-        MemberState::Exited => "exited",
-        MemberState::Lost => "lost",
-    }
-}
-
 fn state_style(state: MemberState) -> Style {
     match state {
         MemberState::Active => AnsiColor::Green.on_default(),
@@ -140,7 +128,7 @@ pub fn members(members: &[v1::Member]) {
         vec![
             member.name.clone(),
             role.to_owned(),
-            paint(state_style(member.state()), state(member.state())),
+            paint(state_style(member.state()), word::member_state(member.state())),
             time(member.state_since.as_ref()),
             member.inbox_depth.to_string(),
             member.incarnation.to_string(),
@@ -325,7 +313,11 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
         Some(Event::Member(event)) => {
             let forced = event.forced_by.as_ref().map_or_else(String::new, |by| format!(" (forced by {})", by.name));
             let detail = if event.detail.is_empty() { String::new() } else { format!(": {}", plain(&event.detail)) };
-            format!("{} is {}{forced}{detail}", event.member, paint(state_style(event.state()), state(event.state())))
+            format!(
+                "{} is {}{forced}{detail}",
+                event.member,
+                paint(state_style(event.state()), word::member_state(event.state()))
+            )
         }
         Some(Event::Team(event)) => {
             let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());

@@ -3,7 +3,8 @@
 //! - [`v1`]: the generated protocol, from `proto/teamwire/v1`.
 //! - [`name`], [`credential`], [`id`]: what may stand in a string field, checked once at the edge.
 //! - [`reason`]: the one table from reasons to gRPC codes; [`refusal`]: an error with its reason, as a `tonic::Status`.
-//! - [`dialect`]: the JSON forms of SendMessage; [`render`]: the form in which an agent reads a message.
+//! - [`dialect`]: the JSON forms of SendMessage; [`render`]: the form in which an agent reads a message;
+//!   [`word`]: the words in which people read values.
 
 pub mod credential;
 pub mod dialect;
@@ -12,6 +13,7 @@ pub mod name;
 pub mod reason;
 pub mod refusal;
 pub mod render;
+pub mod word;
 
 pub use reason::Reason;
 pub use refusal::Refusal;

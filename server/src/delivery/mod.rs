@@ -101,11 +101,6 @@ impl Hub {
         spaces.entry(space.clone()).or_default().news.subscribe()
     }
 
-    /// Returns how many sessions are open.
-    pub fn sessions_open(&self) -> usize {
-        self.lock().values().flat_map(|here| here.sessions.values()).map(Vec::len).sum()
-    }
-
     /// Returns every open session.
     pub fn sessions(&self) -> Vec<Arc<Shared>> {
         self.lock().values().flat_map(|here| here.sessions.values()).flatten().cloned().collect()

@@ -162,7 +162,7 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
 
     let name = match &token {
         Some(token) => use_token(tx, &team, token, &request.name)?,
-        None => own_name(tx, &team, who, &request.name)?,
+        None => own_name(&team, who, &request.name)?,
     };
     let told = request.attributes.clone().unwrap_or_default();
     let mut team = TeamRecord::clone(&team);
@@ -291,7 +291,7 @@ fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &st
     Ok(name)
 }
 
-fn own_name(tx: &Tx<'_>, team: &TeamRecord, who: &Presented, asked: &str) -> Result<Name, Refusal> {
+fn own_name(team: &TeamRecord, who: &Presented, asked: &str) -> Result<Name, Refusal> {
     let Credential::Member { member, .. } = &who.credential else { return Err(invalid()) };
     let record = team.member(member).ok_or_else(invalid)?;
     if record.credential != who.hash {
@@ -314,7 +314,6 @@ fn own_name(tx: &Tx<'_>, team: &TeamRecord, who: &Presented, asked: &str) -> Res
             format!("{} was asked to end, and has. To come back it needs a new join token from the lead.", record.name),
         ));
     }
-    let _ = tx;
     Ok(record.name.clone())
 }
 

@@ -33,19 +33,6 @@ pub fn member_state(
     }
 }
 
-/// Returns the name of a state, for a reader.
-pub fn state_text(state: MemberState) -> &'static str {
-    match state {
-        MemberState::Unspecified => "unknown",
-        MemberState::Joined => "joined",
-        MemberState::Active => "active",
-        MemberState::Idle => "idle",
-        MemberState::Stopping => "stopping",
-        MemberState::Exited => "exited",
-        MemberState::Lost => "lost",
-    }
-}
-
 /// Shows a team.
 pub fn show_team(team: &TeamRecord) -> v1::Team {
     v1::Team {

@@ -8,14 +8,14 @@ use teamwire_proto::{
     id,
     name::Name,
     v1::{self, MemberState, TeamEventKind, history_entry::Event},
+    word,
 };
-use uuid::Uuid;
 
 use super::{
     identity::{self, Admit, Caller, Presented},
     membership::{NewLife, attributes, new_credential},
     post,
-    query::{member_state, show_new_member, show_team, state_text},
+    query::{member_state, show_new_member, show_team},
     record::{PresenceRecord, SessionRecord, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
     request::member_event,
     roster::Party,
@@ -79,7 +79,7 @@ pub fn create(
     let member = life.begin(None, now_ms);
     let team = TeamRecord {
         name: name.clone(),
-        id: uuid_of(tx),
+        id: tx.new_message_id(),
         description: request.description.clone(),
         created_ms: now_ms,
         lead: lead.clone(),
@@ -100,10 +100,6 @@ pub fn create(
     Ok(v1::CreateTeamResponse { credential, ..reply })
 }
 
-fn uuid_of(tx: &mut Tx<'_>) -> Uuid {
-    tx.new_message_id()
-}
-
 /// Makes the history's entry for something that happened to the team.
 pub fn event(kind: TeamEventKind, actor: &Party, member: &str) -> Event {
     Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
@@ -122,7 +118,7 @@ pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Sto
         let id = member.name.folded();
         let (session, presence) = (tx.peek::<SessionRecord>(id)?, tx.peek::<PresenceRecord>(id)?);
         let (state, _) = member_state(member, session.as_deref(), presence.as_deref());
-        blocking.insert(member.name.to_string(), state_text(state).to_owned());
+        blocking.insert(member.name.to_string(), word::member_state(state).to_owned());
     }
     if !blocking.is_empty() {
         let list: Vec<_> = blocking.iter().map(|(name, state)| format!("{name} ({state})")).collect();
