@@ -64,7 +64,12 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
         }
         Some(Body::Notice(body)) => {
             let kind = body.kind().as_str_name().trim_start_matches("NOTICE_KIND_").to_ascii_lowercase();
-            (format!("Notice: {}", kind.replace('_', " ")), escaped(&body.text))
+            let text = escaped(&body.text);
+            let text = match &body.task {
+                Some(task) => with_text(text, "Description", &task.description),
+                None => text,
+            };
+            (format!("Notice: {}", kind.replace('_', " ")), text)
         }
     }
 }

@@ -17,6 +17,7 @@ mod send;
 mod serve;
 mod shutdown;
 mod status;
+mod task;
 mod team;
 
 use clap::{Args, Parser, Subcommand};
@@ -78,6 +79,9 @@ enum Command {
     /// Submit a plan, or answer one
     #[command(subcommand)]
     Plan(plan::Plan),
+    /// Share out work: add, take, complete and follow tasks
+    #[command(subcommand)]
+    Task(task::Task),
     /// Approve a request
     Approve(answer::Approve),
     /// Reject a request
@@ -114,6 +118,7 @@ pub async fn run(cli: Cli) -> u8 {
         Command::Inbox(command) => (command.run(&context).await, command.output.json),
         Command::Shutdown(command) => (command.run(&context).await, command.output.json),
         Command::Plan(command) => command.run(&context).await,
+        Command::Task(command) => command.run(&context).await,
         Command::Approve(command) => (command.run(&context).await, command.output.json),
         Command::Reject(command) => (command.run(&context).await, command.output.json),
         Command::Requests(command) => (command.run(&context).await, command.output.json),

@@ -94,7 +94,11 @@ impl Coordinator {
         Ok((space, team, caller))
     }
 
-    async fn fetch<T: Stored>(&self, space: &Space, ids: Vec<String>) -> Result<Vec<Option<Arc<T>>>, Refusal> {
+    pub(super) async fn fetch<T: Stored>(
+        &self,
+        space: &Space,
+        ids: Vec<String>,
+    ) -> Result<Vec<Option<Arc<T>>>, Refusal> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -105,7 +109,7 @@ impl Coordinator {
             .map(|record| {
                 Loaded::new(record).get::<T>().map_err(|stop| match stop {
                     Stop::Refused(refusal) => refusal,
-                    Stop::Missing(key) => super::corrupt(space, key.kind),
+                    Stop::Missing(_) => super::corrupt(space, T::KIND),
                     Stop::Corrupt(what) => super::corrupt(space, &what),
                 })
             })

@@ -35,6 +35,14 @@ pub struct Limits {
     pub plan_deadline: Duration,
     /// How long a join token is good for by default. 15 min.
     pub join_token_ttl: Duration,
+    /// How many tasks of a team may be neither completed nor deleted. 10,000.
+    pub open_tasks_max: u64,
+    /// How many other tasks a task may wait for. 64.
+    pub task_dependencies_max: usize,
+    /// How many dependencies between open tasks a team may have in all. 20,000.
+    pub board_dependencies_max: usize,
+    /// How many tasks a member may have claimed at a time. 32.
+    pub claims_max: usize,
     /// How long an observer's credential is good for by default. 24 h.
     pub observer_ttl: Duration,
 }
@@ -57,6 +65,10 @@ impl Default for Limits {
             shutdown_deadline: Duration::from_secs(10 * 60),
             plan_deadline: Duration::from_secs(24 * 60 * 60),
             join_token_ttl: Duration::from_secs(15 * 60),
+            open_tasks_max: 10_000,
+            task_dependencies_max: 64,
+            board_dependencies_max: 20_000,
+            claims_max: 32,
             observer_ttl: Duration::from_secs(24 * 60 * 60),
         }
     }

@@ -9,6 +9,7 @@
 //! - [`identity`]: who calls, from a credential.
 //! - [`team`], [`membership`]: teams and the lives of their members. [`roster`]: finding and addressing members.
 //! - [`send`]: the six messages. [`request`]: the one state machine of shutdowns and plans.
+//! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`]: putting messages into inboxes.
 //! - [`deadline`]: what happens by itself when time passes.
 //! - [`query`]: what may be seen, and how it is shown.
@@ -27,6 +28,7 @@ pub mod roster;
 pub mod secret;
 pub mod send;
 pub mod session;
+pub mod task;
 pub mod team;
 pub mod tx;
 

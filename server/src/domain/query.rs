@@ -144,7 +144,7 @@ pub fn may_see_entry(caller: &Caller, entry: &v1::HistoryEntry) -> bool {
         Some(Event::Message(message)) => concerns(name, message),
         Some(Event::Decision(request)) => may_see_request(caller, request),
         Some(Event::DeadLetter(event)) => is(name, &event.recipient),
-        Some(Event::Member(_) | Event::Team(_)) => true,
+        Some(Event::Member(_) | Event::Team(_) | Event::Task(_)) => true,
         None => false,
     }
 }
@@ -168,6 +168,7 @@ pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::His
         Some(Event::Member(event)) => is(name, &event.member) || is_sender(name, event.forced_by.as_ref()),
         Some(Event::Team(event)) => is(name, &event.member) || is_sender(name, event.actor.as_ref()),
         Some(Event::DeadLetter(event)) => is(name, &event.recipient),
+        Some(Event::Task(event)) => is(name, &event.owner) || is_sender(name, event.actor.as_ref()),
         None => false,
     }
 }

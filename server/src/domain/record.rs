@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use teamwire_proto::{name::Name, v1};
 use uuid::Uuid;
 
-use super::secret::SecretHash;
+use super::{
+    secret::SecretHash,
+    task::board::{BoardRecord, TaskRecord, WaitingRecord},
+};
 
 /// The stream of a team's history. Each entry is a `HistoryEntry` in which messages and requests are only their ids.
 pub const HISTORY: &str = "history";
@@ -21,6 +24,9 @@ pub const REQUESTS: &str = "requests";
 
 /// Hint: any member's inbox may have grown.
 pub const TOPIC_INBOXES: &str = "inboxes";
+
+/// Hint: a task has changed.
+pub const TOPIC_TASKS: &str = "tasks";
 
 /// Hint: the team itself was changed or deleted.
 pub const TOPIC_TEAM: &str = "team";
@@ -93,6 +99,9 @@ stored_as_json! {
     JoinTokenRecord = "token",
     ObserverRecord = "observer",
     ListedTeam = "listed",
+    TaskRecord = "task",
+    BoardRecord = "board",
+    WaitingRecord = "waiting",
 }
 
 stored_as_protobuf! {
