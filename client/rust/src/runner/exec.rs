@@ -71,7 +71,7 @@ struct Exec<'a> {
 /// What to do next.
 enum Work {
     Messages,
-    Task(v1::Claim),
+    Task(Box<v1::Claim>),
 }
 
 /// How a program ended.
@@ -154,7 +154,7 @@ impl Exec<'_> {
                 event = self.subscription.next() => event,
                 Some(_) = self.answers.join_next() => continue,
                 () = std::future::ready(()), if is_something => return Ok(Work::Messages),
-                claim = self.tasks.next() => return Ok(Work::Task(claim)),
+                claim = self.tasks.next() => return Ok(Work::Task(Box::new(claim))),
             };
             if let Some(why) = self.take(event) {
                 return Err(why);
