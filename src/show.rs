@@ -325,6 +325,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::LeadChanged => "lead changed",
         NoticeKind::TaskAssignment => "task",
         NoticeKind::TaskRevoked => "task revoked",
+        NoticeKind::Unprocessed => "unprocessed",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs the rules against the store: read, decide, commit, and again when something changed in between.
 //!
 //! - [`calls`]: one function for each call that changes something. [`reads`]: those that only look. [`tasks`]: those of the
-//!   task board; [`turns`] keeps them from running into each other.
+//!   task board; [`turns`] keeps them from running into each other. [`retention`]: what may be forgotten.
 //! - [`cache`]: records that are likely still current. [`clock`]: the store's clock, without asking it.
 //!
 //! A rule may be decided on cached records: if they have changed, its commit fails and the rule runs again on what is
@@ -12,6 +12,7 @@ mod cache;
 pub mod calls;
 pub mod clock;
 pub mod reads;
+mod retention;
 pub mod tasks;
 mod turns;
 

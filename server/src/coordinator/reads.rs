@@ -116,7 +116,7 @@ impl Coordinator {
             .collect()
     }
 
-    async fn entries(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, Refusal> {
+    pub(super) async fn entries(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, Refusal> {
         self.store.range(space, stream, range).await.map_err(|error| unavailable(&error))
     }
 
@@ -191,11 +191,19 @@ impl Coordinator {
         Ok(v1::ListTeamsResponse { teams, next_page_token: next.unwrap_or_default() })
     }
 
-    /// Returns the names of the teams in the directory.
-    pub async fn listed_spaces(&self, after: &str) -> Result<Vec<Space>, Refusal> {
-        let listed = self.store.scan(&Space::directory(), ListedTeam::KIND, after, LIMIT_MAX as usize).await;
-        let listed = listed.map_err(|error| unavailable(&error))?;
-        Ok(listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok()).map(|name| Space::team(&name)).collect())
+    /// Returns every team in the directory.
+    pub async fn all_spaces(&self) -> Result<Vec<Space>, Refusal> {
+        let mut spaces: Vec<Space> = Vec::new();
+        loop {
+            let after = spaces.last().map_or("", Space::as_str).to_owned();
+            let listed = self.store.scan(&Space::directory(), ListedTeam::KIND, &after, LIMIT_MAX as usize).await;
+            let listed = listed.map_err(|error| unavailable(&error))?;
+            let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
+            spaces.extend(names.map(|name| Space::team(&name)));
+            if listed.len() < LIMIT_MAX as usize {
+                return Ok(spaces);
+            }
+        }
     }
 
     /// See `TeamService.ListMembers`.

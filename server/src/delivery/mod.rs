@@ -2,7 +2,8 @@
 //!
 //! - [`Hub`]: who is to be woken when something was committed, here or by another coordinator.
 //! - [`session`]: the loop of one session.
-//! - [`lease`]: signs of life, gathered and written in batches. [`sweep`]: what is due when time passes.
+//! - [`lease`]: signs of life, gathered and written in batches. [`sweep`]: what is due when time passes; [`tidy`]: what
+//!   may be forgotten.
 //!
 //! A wake-up says where to look, never what is there; it may be lost. The one exception is an arrival: an entry of an
 //! inbox that this very coordinator has just committed. A session takes it without reading the store if its sequence is
@@ -11,6 +12,7 @@
 pub mod lease;
 pub mod session;
 pub mod sweep;
+pub mod tidy;
 
 use std::{
     collections::HashMap,

@@ -29,6 +29,20 @@ pub struct Limits {
     pub lost_grace: Duration,
     /// How long after its approved shutdown a member that has not exited is reported to the lead. 30 s.
     pub exit_alarm_after: Duration,
+    /// How long a message may lie unprocessed in an inbox before the lead is told. 10 min.
+    pub unprocessed_alarm_after: Duration,
+    /// How long the history remembers, and with it processed messages, their receipts and decided requests. 30 days.
+    pub history_ttl: Duration,
+    /// How many entries the history of a team has at most; the oldest go first. 100,000.
+    pub history_entries_max: u64,
+    /// How long a member that has exited stays in the roster. 7 days.
+    pub exited_member_ttl: Duration,
+    /// How long a completed task stays on the board. 30 days.
+    pub completed_task_ttl: Duration,
+    /// How long a deleted task is remembered. 24 h.
+    pub deleted_task_ttl: Duration,
+    /// How often what may be forgotten is looked for in each team. 60 s.
+    pub tidy_interval: Duration,
     /// How long a shutdown request stays open by default. 10 min.
     pub shutdown_deadline: Duration,
     /// How long a plan stays open by default. 24 h.
@@ -62,6 +76,13 @@ impl Default for Limits {
             lease_ttl: Duration::from_secs(30),
             lost_grace: Duration::from_secs(15),
             exit_alarm_after: Duration::from_secs(30),
+            unprocessed_alarm_after: Duration::from_secs(10 * 60),
+            history_ttl: Duration::from_secs(30 * 24 * 60 * 60),
+            history_entries_max: 100_000,
+            exited_member_ttl: Duration::from_secs(7 * 24 * 60 * 60),
+            completed_task_ttl: Duration::from_secs(30 * 24 * 60 * 60),
+            deleted_task_ttl: Duration::from_secs(24 * 60 * 60),
+            tidy_interval: Duration::from_secs(60),
             shutdown_deadline: Duration::from_secs(10 * 60),
             plan_deadline: Duration::from_secs(24 * 60 * 60),
             join_token_ttl: Duration::from_secs(15 * 60),
