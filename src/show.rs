@@ -114,6 +114,11 @@ pub fn dim() -> Style {
     Style::new().dimmed()
 }
 
+/// For what needs attention.
+pub fn warning() -> Style {
+    AnsiColor::Yellow.on_default().bold()
+}
+
 fn state_style(state: MemberState) -> Style {
     match state {
         MemberState::Active => AnsiColor::Green.on_default(),
@@ -373,6 +378,43 @@ pub fn delivery(delivery: &v1::Delivery) {
         anstream::println!("    {text}");
     }
     anstream::println!("    {}", paint(dim(), &message.id));
+}
+
+/// Prints a message, and what became of it at each recipient.
+pub fn message_life(message: &v1::Message, receipts: &[v1::Receipt]) {
+    let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
+    let (summary, content) = says(message);
+    anstream::println!(
+        "{} {} {} {}",
+        date_and_time(message.sent_at.as_ref()),
+        paint(bold(), from),
+        paint(AnsiColor::Cyan.on_default(), kind(message)),
+        summary
+    );
+    for text in content.lines() {
+        anstream::println!("    {text}");
+    }
+    if !message.in_reply_to.is_empty() {
+        anstream::println!("    {}", paint(dim(), format!("in reply to {}", message.in_reply_to)));
+    }
+    let instant = |at: Option<&prost_types::Timestamp>| at.map_or_else(|| "-".to_owned(), |at| precise(at));
+    let rows = receipts.iter().map(|receipt| {
+        vec![
+            receipt.recipient.clone(),
+            receipt_state(receipt),
+            instant(receipt.queued_at.as_ref()),
+            instant(receipt.delivered_at.as_ref()),
+            instant(receipt.finished_at.as_ref()),
+            receipt.delivery_count.to_string(),
+        ]
+    });
+    anstream::println!();
+    table(&["recipient", "state", "queued", "last delivered", "finished", "deliveries"], rows.collect());
+}
+
+/// Returns an instant in local form, to the millisecond.
+fn precise(at: &prost_types::Timestamp) -> String {
+    local(Some(at)).map_or_else(|| "-".to_owned(), |zoned| zoned.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string())
 }
 
 /// Prints an entry of the history. `own`: the reader's name, for the direction.

@@ -4,12 +4,14 @@ mod answer;
 mod completions;
 mod demo;
 mod demo_teammate;
+mod doctor;
 mod history;
 mod identity;
 mod inbox;
 mod invite;
 mod join;
 mod leave;
+mod message;
 mod plan;
 mod requests;
 mod run;
@@ -88,6 +90,11 @@ enum Command {
     Reject(answer::Reject),
     /// List requests, or wait for the decision on one
     Requests(requests::Requests),
+    /// See the whole life of a message
+    #[command(subcommand)]
+    Message(message::Message),
+    /// Find what keeps the team from working, and what to do next
+    Doctor(doctor::Doctor),
     /// See or follow what was said and decided
     History(history::History),
     /// See the team and its members
@@ -122,6 +129,8 @@ pub async fn run(cli: Cli) -> u8 {
         Command::Approve(command) => (command.run(&context).await, command.output.json),
         Command::Reject(command) => (command.run(&context).await, command.output.json),
         Command::Requests(command) => (command.run(&context).await, command.output.json),
+        Command::Message(command) => command.run(&context).await,
+        Command::Doctor(command) => (command.run(&context).await, command.output.json),
         Command::History(command) => (command.run(&context).await, command.output.json),
         Command::Status(command) => (command.run(&context).await, command.output.json),
         Command::Whoami(command) => (command.run(&context), command.output.json),

@@ -46,6 +46,7 @@ macro_rules! redis_scenarios {
 }
 
 mod crashes;
+mod diagnosis;
 mod errors;
 mod lives;
 mod load;

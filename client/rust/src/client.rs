@@ -362,8 +362,8 @@ calls! {
     messages.ack = Ack(AckRequest) -> AckResponse, Repeatable;
     /// Returns a message with its receipts.
     messages.get_message = GetMessage(GetMessageRequest.team) -> GetMessageResponse, Read;
-    /// Lists the unprocessed messages of the caller's own inbox without opening a session.
-    messages.list_inbox = ListInbox(ListInboxRequest) -> ListInboxResponse, Read;
+    /// Lists the unprocessed messages of an inbox without opening a session.
+    messages.list_inbox = ListInbox(ListInboxRequest.team) -> ListInboxResponse, Read;
     /// Returns one team.
     teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse, Read;
     /// Lists the teams that the caller may see.

@@ -219,6 +219,7 @@ impl Coordinator {
             session,
             presence,
             inbox_depth: extent.entries,
+            inbox_full: extent.entries >= self.limits.inbox_entries_max || extent.weight >= self.limits.inbox_bytes_max,
             lease_until_ms: 0,
             now_ms: leases.now_ms,
         });
@@ -240,10 +241,11 @@ impl Coordinator {
         request: &v1::ListInboxRequest,
     ) -> Result<v1::ListInboxResponse, Refusal> {
         let limit = limit(request.limit, "limit")?;
-        let Credential::Member { member, .. } = &who.credential else {
-            return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox. Use a member's credential."));
-        };
-        let (space, team, _) = self.caller(who, "").await?;
+        if request.member.is_empty() && !matches!(who.credential, Credential::Member { .. }) {
+            return Err(query::no_own_inbox());
+        }
+        let (space, team, caller) = self.caller(who, &request.team).await?;
+        let member = &query::inbox_owner(&team, &caller, &request.member)?;
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
         let extents = self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
         let entries = self.inbox_entries(&space, member, Range::after(request.after_sequence, limit)).await?;
@@ -345,6 +347,9 @@ impl Coordinator {
         request: &v1::ListRequestsRequest,
     ) -> Result<Vec<v1::Request>, Refusal> {
         let limit = limit(request.limit, "limit")?;
+        if request.member.is_empty() && !matches!(who.credential, Credential::Member { .. }) {
+            return Err(query::no_own_inbox());
+        }
         let (space, team, caller) = self.caller(who, &request.team).await?;
         let member = match request.member.as_str() {
             "" => None,
