@@ -397,7 +397,7 @@ pub fn message_life(message: &v1::Message, receipts: &[v1::Receipt]) {
     if !message.in_reply_to.is_empty() {
         anstream::println!("    {}", paint(dim(), format!("in reply to {}", message.in_reply_to)));
     }
-    let instant = |at: Option<&prost_types::Timestamp>| at.map_or_else(|| "-".to_owned(), |at| precise(at));
+    let instant = |at: Option<&prost_types::Timestamp>| at.map_or_else(|| "-".to_owned(), precise);
     let rows = receipts.iter().map(|receipt| {
         vec![
             receipt.recipient.clone(),
