@@ -47,6 +47,13 @@ pub struct Cli {
     command: Command,
 }
 
+impl Cli {
+    /// Returns whether the command has something to do even if nobody reads what it says.
+    pub fn goes_on_without_output(&self) -> bool {
+        matches!(self.command, Command::Serve(_) | Command::Run(_))
+    }
+}
+
 /// How a command prints.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Output {

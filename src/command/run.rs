@@ -1,6 +1,6 @@
 //! `teamwire run`: runs a program as a member of a team.
 
-use std::{ffi::OsString, sync::Arc, time::Duration};
+use std::{ffi::OsString, io::Write as _, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_client::{
@@ -143,7 +143,8 @@ impl Run {
         config.on_joined = Arc::new(move |reply| keep(&keeper, &address, reply));
         if !self.quiet {
             config.on_progress = Arc::new(|progress| {
-                anstream::eprintln!("{} {progress}", show::paint(show::bold(), "teamwire:"));
+                // Nobody may read it; the program goes on all the same.
+                let _ = writeln!(anstream::stderr(), "{} {progress}", show::paint(show::bold(), "teamwire:"));
             });
         }
         Ok(config)
