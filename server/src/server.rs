@@ -8,7 +8,7 @@ use tonic::transport::{Server, server::TcpIncoming};
 
 use crate::{
     coordinator::Coordinator,
-    delivery::{lease::SignsOfLife, sweep, tidy},
+    delivery::{lease::SignsOfLife, poll, sweep, tidy},
     domain::{Limits, secret::SecretHash},
     grpc::Services,
     store::{Store, StoreError},
@@ -64,6 +64,7 @@ pub async fn run(
     tasks.spawn(hints(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(Arc::clone(&signs).run(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(sweep::run(Arc::clone(&coordinator), Arc::clone(&signs), stop.clone()));
+    tasks.spawn(poll::run(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(tidy::run(Arc::clone(&coordinator), stop.clone()));
 
     let mut routes = tonic::service::Routes::builder();
