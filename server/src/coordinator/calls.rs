@@ -1,6 +1,6 @@
 //! The calls that change something, each by one rule.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use teamwire_proto::{Reason, Refusal, credential::Credential, id, name::Name, v1};
 
@@ -297,10 +297,10 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Carries out what is due in a team.
-    pub async fn sweep(&self, space: &Space, leases: &Leases, may_lose: bool) -> Result<(), Refusal> {
-        self.decide(space, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
-        Ok(())
+    /// Carries out what is due in a team. Returns how long nothing will be if nothing changes; `None`: for ever.
+    pub async fn sweep(&self, space: &Space, leases: &Leases, may_lose: bool) -> Result<Option<Duration>, Refusal> {
+        let done = self.decide(space, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
+        Ok(done.value.map(Duration::from_millis))
     }
 }
 

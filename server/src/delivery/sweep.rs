@@ -18,8 +18,10 @@ use crate::{coordinator::Coordinator, store::Space};
 /// How often the sweep wakes.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How often each team is looked at, if nothing calls for more.
-const EACH: Duration = Duration::from_secs(2);
+/// How soon each team is looked at again at the earliest, and at the latest: another coordinator may have made something
+/// due and be gone.
+const EACH_MIN: Duration = Duration::from_millis(500);
+const EACH_MAX: Duration = Duration::from_secs(30);
 
 /// How often the list of teams is read.
 const LIST: Duration = Duration::from_secs(10);
@@ -56,11 +58,12 @@ pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: C
         let ready: Vec<Space> = due.iter().filter(|(_, at)| **at <= now).map(|(space, _)| space.clone()).collect();
         for space in ready {
             let may_lose = Instant::now() >= lose_from;
-            if sweep(&coordinator, &space, may_lose).await.is_err() {
+            let Ok(rest) = sweep(&coordinator, &space, may_lose).await else {
                 lose_from = Instant::now() + patience;
                 break;
-            }
-            due.insert(space, Instant::now() + EACH.mul_f64(rand::random_range(0.8..1.2)));
+            };
+            let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
+            due.insert(space, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
         }
         // What took long here was the store, not a pause of this coordinator.
         ticked = Instant::now();
@@ -78,7 +81,7 @@ async fn list(coordinator: &Coordinator, due: &mut HashMap<Space, Instant>) -> R
     Ok(())
 }
 
-async fn sweep(coordinator: &Coordinator, space: &Space, may_lose: bool) -> Result<(), ()> {
+async fn sweep(coordinator: &Coordinator, space: &Space, may_lose: bool) -> Result<Option<Duration>, ()> {
     let leases = match coordinator.store().leases(space).await {
         Ok(leases) => leases,
         Err(error) => {
@@ -86,8 +89,11 @@ async fn sweep(coordinator: &Coordinator, space: &Space, may_lose: bool) -> Resu
             return Err(());
         }
     };
-    if let Err(refusal) = coordinator.sweep(space, &leases, may_lose).await {
-        tracing::debug!(?space, %refusal, "what is due could not be done");
+    match coordinator.sweep(space, &leases, may_lose).await {
+        Ok(rest) => Ok(rest),
+        Err(refusal) => {
+            tracing::debug!(?space, %refusal, "what is due could not be done");
+            Ok(Some(EACH_MIN))
+        }
     }
-    Ok(())
 }

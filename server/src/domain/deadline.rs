@@ -6,10 +6,12 @@ use teamwire_proto::{
 };
 
 use super::{
+    limits::Limits,
     membership::conclude_life,
     post,
-    record::{Exit, Life, TeamRecord},
+    record::{Exit, Life, MemberRecord, TeamRecord},
     request::{self, member_event},
+    retention::ms,
     roster::Party,
     task::claim,
     tx::{Stop, Tx},
@@ -18,8 +20,9 @@ use crate::store::Leases;
 
 /// Carries out whatever is due in a team. `leases`: as they were just read. `may_lose`: whether members whose lease ran
 /// out long enough ago may be declared lost; false as long as this coordinator may have been the one that was away.
-pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<(), Stop> {
-    let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
+/// Returns how long, in milliseconds, nothing will be due if nothing changes. `None`: for ever.
+pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<u64>, Stop> {
+    let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(None) };
     let mut team = TeamRecord::clone(&team);
     let mut changed = false;
     let names: Vec<Name> = team.members.iter().map(|member| member.name.clone()).collect();
@@ -33,7 +36,25 @@ pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<(), Sto
     if changed {
         tx.put("", &team);
     }
-    Ok(())
+    Ok(team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits)).min().map(|due_ms| {
+        // On the clock that is ahead: better to look once too often.
+        due_ms.saturating_sub(tx.ctx.now_ms.max(leases.now_ms))
+    }))
+}
+
+/// Returns when something will be due of a member.
+fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u64> {
+    let requests = [&member.pending_shutdown, &member.pending_plan];
+    let requests = requests.into_iter().flatten().map(|pending| pending.expires_ms);
+    let alarm = match member.life {
+        Life::Stopping { alarmed: false, .. } => Some(member.since_ms + ms(limits.exit_alarm_after)),
+        _ => None,
+    };
+    let loss = member.life.is_live().then(|| {
+        let lease_ms = leases.until_ms.get(member.name.folded()).copied();
+        lease_ms.unwrap_or(member.since_ms + ms(limits.lease_ttl)) + ms(limits.lost_grace)
+    });
+    requests.chain(alarm).chain(loss).min()
 }
 
 fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, Stop> {
@@ -112,8 +133,4 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
         post::notify(tx, team, &[&Party::Member(lead)], notice);
     }
     Ok(true)
-}
-
-fn ms(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
