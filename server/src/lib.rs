@@ -3,6 +3,7 @@
 //! - [`domain`]: the rules, pure. [`coordinator`]: runs them against the store.
 //! - [`store`]: the store's contract and its backends.
 //! - [`delivery`]: open sessions. [`grpc`]: the protocol's face. [`edge`]: connections, TLS, bounds of the transport.
+//! - [`rate`]: how fast members may send.
 //! - [`server`]: [`server::run`] puts all of it together.
 
 pub mod coordinator;
@@ -10,5 +11,6 @@ pub mod delivery;
 pub mod domain;
 pub mod edge;
 pub mod grpc;
+pub mod rate;
 pub mod server;
 pub mod store;

@@ -7,10 +7,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     coordinator::Coordinator,
-    delivery::{lease::SignsOfLife, sweep},
+    delivery::{lease::SignsOfLife, session::Pace, sweep},
     domain::{Limits, secret::SecretHash},
     edge::{self, Acceptor, tls::Tls, visitor::Watch},
     grpc::{self, Services},
+    rate::Rates,
     store::{Store, StoreError},
 };
 
@@ -21,6 +22,10 @@ pub struct Config {
     pub limits: Limits,
     /// The hash of the operator's secret.
     pub operator: SecretHash,
+    /// The rhythm of sessions.
+    pub pace: Pace,
+    /// How fast members may send.
+    pub rates: Rates,
     /// The bounds of connections and of what goes over them.
     pub edge: edge::Bounds,
     /// The certificates. None: connections are not encrypted.
@@ -50,6 +55,8 @@ impl Config {
         Self {
             limits: Limits::default(),
             operator: SecretHash::of(operator_secret),
+            pace: Pace::default(),
+            rates: Rates::default(),
             edge: edge::Bounds::default(),
             tls: None,
             tls_reload_interval: Duration::from_secs(5),
@@ -91,7 +98,8 @@ pub async fn run(
     tasks.spawn(sweep::run(Arc::clone(&coordinator), Arc::clone(&signs), stop.clone()));
 
     let mut routes = tonic::service::Routes::builder();
-    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), shutdown.clone(), config.edge.request_bytes_max)
+    let (pace, rates, request_bytes_max) = (config.pace, config.rates, config.edge.request_bytes_max);
+    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), shutdown.clone(), pace, rates, request_bytes_max)
         .register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_service_status("", tonic_health::ServingStatus::Serving).await;
@@ -113,7 +121,7 @@ pub async fn run(
         .edge
         .server()
         .layer(Watch)
-        .layer(grpc::too_large::layer(config.edge.request_bytes_max))
+        .layer(grpc::too_large::layer(request_bytes_max))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
     let drained = async {

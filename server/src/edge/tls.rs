@@ -159,9 +159,7 @@ struct Contents {
 
 impl Contents {
     fn read(files: &TlsFiles) -> Result<Self, TlsError> {
-        let read = |path: &Path| {
-            fs::read(path).map_err(|error| TlsError::Unreadable { path: path.to_owned(), error })
-        };
+        let read = |path: &Path| fs::read(path).map_err(|error| TlsError::Unreadable { path: path.to_owned(), error });
         Ok(Self {
             cert: read(&files.cert)?,
             key: read(&files.key)?,
@@ -188,8 +186,7 @@ impl Contents {
             what: "private key",
             error,
         })?;
-        let unusable =
-            |error| TlsError::Unusable { cert: files.cert.clone(), key: files.key.clone(), error };
+        let unusable = |error| TlsError::Unusable { cert: files.cert.clone(), key: files.key.clone(), error };
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(unusable)?;
@@ -210,11 +207,7 @@ fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>,
 }
 
 /// Makes what asks clients for a certificate, and refuses those that have none of these CAs.
-fn verifier(
-    pem: &[u8],
-    path: &Path,
-    provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+fn verifier(pem: &[u8], path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let unusable = |error| TlsError::ClientCa { path: path.to_owned(), error };
     let mut roots = RootCertStore::empty();
     for certificate in certificates(pem, path)? {

@@ -123,6 +123,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn call_of(visitor: &Arc<Visitor>) -> Call {

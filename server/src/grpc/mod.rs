@@ -22,7 +22,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, metadata::MetadataMap};
 
 use crate::{
-    coordinator::Coordinator, delivery::lease::SignsOfLife, domain::identity::Presented, edge::visitor::Call, store::Space,
+    coordinator::Coordinator,
+    delivery::{lease::SignsOfLife, session::Pace},
+    domain::identity::Presented,
+    edge::visitor::Call,
+    rate::{Meter, Rates},
+    store::Space,
 };
 
 /// What every service has at hand.
@@ -31,19 +36,23 @@ pub struct Services {
     coordinator: Arc<Coordinator>,
     signs: Arc<SignsOfLife>,
     draining: CancellationToken,
+    pace: Pace,
+    meter: Arc<Meter>,
     request_bytes_max: usize,
 }
 
 impl Services {
-    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, and take requests of up
-    /// to so many bytes.
+    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, keep to the pace of
+    /// sessions and the rates of sending, and take requests of up to so many bytes.
     pub fn new(
         coordinator: Arc<Coordinator>,
         signs: Arc<SignsOfLife>,
         draining: CancellationToken,
+        pace: Pace,
+        rates: Rates,
         request_bytes_max: usize,
     ) -> Self {
-        Self { coordinator, signs, draining, request_bytes_max }
+        Self { coordinator, signs, draining, pace, meter: Arc::new(Meter::new(rates)), request_bytes_max }
     }
 
     /// Adds them to a router.
