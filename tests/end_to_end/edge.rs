@@ -58,8 +58,13 @@ impl Wire {
 
     /// Calls with an empty message. Returns the gRPC status of a refusal.
     async fn call(&mut self, path: &str, credential: &str) -> Result<Option<String>, h2::Error> {
+        self.call_with(path, credential, 0).await
+    }
+
+    /// Calls with so many bytes of headers that mean nothing.
+    async fn call_with(&mut self, path: &str, credential: &str, more: usize) -> Result<Option<String>, h2::Error> {
         let (answer, mut body) =
-            self.requests.clone().ready().await?.send_request(request(path, credential, 0), false)?;
+            self.requests.clone().ready().await?.send_request(request(path, credential, more), false)?;
         // An empty message: not compressed, no bytes.
         body.send_data(Bytes::from_static(&[0; 5]), true)?;
         let answer: Response<RecvStream> = answer.await?;
@@ -171,15 +176,46 @@ fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given_a
 
 #[test]
 fn headers_over_the_bound_are_refused_and_the_connection_goes_on() {
-    let world = World::embedded();
+    for (configuration, kib) in [("", 16), ("[network]\nheader_bytes_max = \"4KiB\"\n", 4)] {
+        let world = World::configured(configuration);
+        let operator = world.operator();
+        Runtime::new().unwrap().block_on(async {
+            let mut wire = Wire::known(&world).await;
+            let answer = wire.open(LIST_TEAMS, &operator, kib * 1_024).await.unwrap();
+            assert_eq!(timeout(PATIENCE, answer).await.unwrap().unwrap().status(), 431);
+            let below = wire.call_with(LIST_TEAMS, &operator, (kib - 1) * 1_024).await;
+            assert_eq!(below.unwrap(), None);
+        });
+    }
+}
+
+#[test]
+fn calls_that_break_the_protocol_again_and_again_close_their_connection_only() {
+    let world = World::configured("[network]\nerror_resets_max = 10\n");
+    world.coordinator.may_complain_of("locally-reset streams reached limit");
     let operator = world.operator();
     Runtime::new().unwrap().block_on(async {
-        let mut wire = Wire::known(&world).await;
-        let answer = wire.open(LIST_TEAMS, &operator, 17 * 1_024).await.unwrap();
-        assert_eq!(timeout(PATIENCE, answer).await.unwrap().unwrap().status(), 431);
-        let answer = wire.open(LIST_TEAMS, &operator, 15 * 1_024).await.unwrap();
-        drop(answer);
-        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None);
+        let mut other = Wire::known(&world).await;
+        let wire = Wire::known(&world).await;
+        let mut broken = 0;
+        let error = loop {
+            let (answer, mut body) = match wire.requests.clone().ready().await {
+                Ok(mut requests) => {
+                    let mut request = request(LIST_TEAMS, &operator, 0);
+                    request.headers_mut().insert("content-length", "1".parse().unwrap());
+                    requests.send_request(request, false).unwrap()
+                }
+                Err(error) => break error,
+            };
+            // More than was said.
+            let _ = body.send_data(Bytes::from_static(&[0; 5]), true);
+            timeout(PATIENCE, answer).await.unwrap().expect_err("the call is reset");
+            broken += 1;
+            assert!(broken < 100, "nothing stops it");
+        };
+        assert_eq!(error.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM), "{error}");
+        assert!(broken >= 10, "{broken}");
+        assert_eq!(other.call(LIST_TEAMS, &operator).await.unwrap(), None);
     });
 }
 
