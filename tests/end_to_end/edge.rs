@@ -10,7 +10,7 @@ use tonic::Code;
 
 use crate::{
     raw::{Raw, refused},
-    world::{LEAD, PATIENCE, World},
+    world::{LEAD, PATIENCE, World, eventually},
 };
 
 /// A call that needs the operator's credential.
@@ -266,4 +266,29 @@ fn a_flood_of_calls_that_are_cancelled_at_once_closes_the_floods_connection_only
         assert!(error.is_remote(), "{error}");
         assert_eq!(other.call(LIST_TEAMS, &operator).await.unwrap(), None);
     });
+}
+
+#[test]
+fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
+    let world = World::configured(
+        "[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"\n[delivery]\nheartbeat_interval = \"5s\"\n",
+    );
+    world.create_team("acme");
+    world.join("ann");
+    let runtime = Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let forged = Raw::at(&world.coordinator.address(), "twm:acme:ann:0123456789abcdef0123456789abcdef");
+    let forger = runtime.spawn(async move {
+        let mut requests = RequestServiceClient::new(forged.channel.clone());
+        loop {
+            let request_id = "req_00000000000000000000000000".to_owned();
+            let request = v1::WaitForDecisionRequest { request_id, ..v1::WaitForDecisionRequest::default() };
+            let waited = requests.wait_for_decision(forged.request(request)).await;
+            assert!(waited.is_err_and(|status| status.code() == Code::Unauthenticated));
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    });
+    eventually("ann is taken for lost", || (world.member("ann")["state"] == "MEMBER_STATE_LOST").then_some(()));
+    assert!(!forger.is_finished(), "the stranger has called all the while");
+    forger.abort();
 }
