@@ -1,5 +1,7 @@
 //! The coordinator's edge: clients that say nothing, too much, or the same thing all the time, on raw connections.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use h2::{RecvStream, client::SendRequest};
 use http::{Response, StatusCode};
@@ -159,19 +161,66 @@ fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given_a
         }
 
         known.pop().unwrap().connection.abort();
-        let began = tokio::time::Instant::now();
-        loop {
-            let stream = TcpStream::connect(world.coordinator.socket()).await.unwrap();
-            // Refused until the coordinator has seen that one has gone.
-            if let Ok((requests, connection)) = h2::client::handshake(stream).await {
-                let mut wire = Wire { requests, connection: tokio::spawn(connection) };
-                if wire.call(LIST_TEAMS, &world.operator()).await.is_ok() {
-                    break;
-                }
-            }
-            assert!(began.elapsed() < PATIENCE, "no place was given again");
-        }
+        await_place(&world).await;
     });
+}
+
+/// Waits until the coordinator takes a connection.
+async fn await_place(world: &World) {
+    let began = tokio::time::Instant::now();
+    loop {
+        let stream = TcpStream::connect(world.coordinator.socket()).await.unwrap();
+        // Refused until the coordinator has seen that one has gone.
+        if let Ok((requests, connection)) = h2::client::handshake(stream).await {
+            let mut wire = Wire { requests, connection: tokio::spawn(connection) };
+            if wire.call(LIST_TEAMS, &world.operator()).await.is_ok() {
+                return;
+            }
+        }
+        assert!(began.elapsed() < PATIENCE, "no place was given again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[test]
+fn a_client_that_answers_no_pings_loses_its_place() {
+    let world =
+        World::configured("[network]\nconnections_max = 1\nkeepalive_interval = \"1s\"\nkeepalive_timeout = \"1s\"\n");
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let stream = TcpStream::connect(world.coordinator.socket()).await.unwrap();
+        let (mut requests, mut connection) = h2::client::handshake(stream).await.unwrap();
+        let answer = async {
+            let (answer, mut body) = requests.send_request(request(LIST_TEAMS, &operator, 0), false).unwrap();
+            body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+            answer.await.unwrap()
+        };
+        tokio::select! {
+            ended = &mut connection => panic!("{ended:?}"),
+            answer = answer => assert_eq!(answer.status(), StatusCode::OK),
+        }
+        // The connection is open, and nobody reads from it any more.
+        await_place(&world).await;
+        drop(connection);
+    });
+}
+
+#[test]
+fn a_coordinator_that_is_asked_to_end_waits_for_open_calls_only_so_long() {
+    let mut world = World::configured("[drain]\ngrace = \"1s\"\nhard_stop = \"2s\"\n");
+    world.coordinator.may_complain_of("calls were still open at the end of the grace");
+    let operator = world.operator();
+    let runtime = Runtime::new().unwrap();
+    let wire = runtime.block_on(async {
+        let mut wire = Wire::known(&world).await;
+        let answer = wire.open(LIST_TEAMS, &operator, 0).await.unwrap();
+        // Seen by the coordinator, since frames stay in order.
+        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None);
+        (wire, answer)
+    });
+    world.coordinator.end();
+    world.coordinator.await_log("calls were still open", 1);
+    drop(wire);
 }
 
 #[test]
@@ -285,7 +334,7 @@ fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
             let request = v1::WaitForDecisionRequest { request_id, ..v1::WaitForDecisionRequest::default() };
             let waited = requests.wait_for_decision(forged.request(request)).await;
             assert!(waited.is_err_and(|status| status.code() == Code::Unauthenticated));
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     });
     eventually("ann is taken for lost", || (world.member("ann")["state"] == "MEMBER_STATE_LOST").then_some(()));

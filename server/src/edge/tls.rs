@@ -221,3 +221,45 @@ fn fingerprint_of_ca(der: &CertificateDer<'_>) -> Option<String> {
     let certificate = webpki::EndEntityCert::try_from(der).ok()?;
     (certificate.issuer() == certificate.subject()).then(|| hex::encode(digest(&SHA256, der)))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_is_that_of_the_ca_at_the_end_of_the_chain() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a CA");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a coordinator");
+        let cert = params.signed_by(&key, &ca).unwrap();
+
+        let files = TlsFiles {
+            cert: directory.path().join("cert.pem"),
+            key: directory.path().join("key.pem"),
+            client_ca: None,
+        };
+        fs::write(&files.key, key.serialize_pem()).unwrap();
+        fs::write(&files.cert, cert.pem()).unwrap();
+        let tls = Tls::load(files.clone()).unwrap();
+        assert_eq!(tls.ca_fingerprint(), None, "the chain does not say which CA it is");
+        assert!(!tls.reload().unwrap(), "nothing is new");
+
+        fs::write(&files.cert, cert.pem() + &ca.pem()).unwrap();
+        assert!(tls.reload().unwrap());
+        assert_eq!(tls.ca_fingerprint(), Some(hex::encode(digest(&SHA256, ca.der()))));
+
+        fs::write(&files.key, KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        assert!(matches!(tls.reload(), Err(TlsError::Unusable { .. })));
+        assert!(tls.ca_fingerprint().is_some(), "the old ones stay");
+        assert!(!tls.reload().unwrap(), "the same files are not tried again");
+    }
+}
