@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::IsTerminal as _,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -104,7 +105,7 @@ impl Serve {
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             Failure::local(&format!("{listen} cannot be listened on; is another coordinator running?"), error)
         })?;
-        let address = listener.local_addr()?;
+        let address = reachable(listener.local_addr()?);
         let url = match settings.store.as_str() {
             "" => format!("embedded:{}", state_dir.join(STORE_FILE).display()),
             url => url.to_owned(),
@@ -122,7 +123,7 @@ impl Serve {
             addresses: settings.advertise.clone(),
             ca_fingerprint: tls.as_ref().and_then(|tls| tls.ca_fingerprint()),
         };
-        tracing::info!(%address, store = kind_of(&url), "serving");
+        tracing::info!(%address, %listen, store = kind_of(&url), "serving");
         if settings.log_format == "text" && std::io::stderr().is_terminal() {
             say_what_next(&address, &state_dir);
         }
@@ -194,6 +195,15 @@ fn refresh_on_hangup(tls: Arc<Tls>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns where clients on this machine reach a listener: one that listens everywhere also does so on the loopback.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    match listener {
+        SocketAddr::V4(address) if address.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        SocketAddr::V6(address) if address.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
+        other => other,
+    }
+}
+
 /// Says which kind of store it is, without what may be secret in its URL.
 fn kind_of(url: &str) -> &str {
     match url.split_once(':') {
@@ -253,4 +263,21 @@ fn say_what_next(address: &str, state_dir: &Path) {
         paint(dim(), "# in a third one: any program that reads lines"),
         paint(dim(), format!("Everything is kept in {}.", state_dir.display()))
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coordinator_that_listens_everywhere_is_reached_on_the_loopback() {
+        for (listens, reached) in [
+            ("0.0.0.0:7420", "127.0.0.1:7420"),
+            ("[::]:7420", "[::1]:7420"),
+            ("192.0.2.7:1", "192.0.2.7:1"),
+            ("127.0.0.1:7420", "127.0.0.1:7420"),
+        ] {
+            assert_eq!(reachable(listens.parse().expect(listens)).to_string(), reached);
+        }
+    }
 }
