@@ -113,6 +113,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "network.streams_max": Number(1..=10_000) => edge.streams_max;
     "network.header_bytes_max": Kib(1..=1_024) => edge.header_bytes_max;
     "network.request_bytes_max": Kib(2..=16_384) => edge.request_bytes_max;
+    "network.request_timeout": Millis(100..=600_000) => edge.request_timeout;
     "network.pending_resets_max": Number(1..=10_000) => edge.pending_resets_max;
     "network.error_resets_max": Number(1..=100_000) => edge.error_resets_max;
     "rates.sends_per_second": Rate => rates.sends_per_second;

@@ -286,6 +286,19 @@ fn a_request_over_the_bound_is_refused_with_a_reason() {
 }
 
 #[test]
+fn a_request_that_does_not_become_whole_is_ended_and_the_connection_goes_on() {
+    let world = World::configured("[network]\nrequest_timeout = \"500ms\"\n");
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let mut wire = Wire::known(&world).await;
+        let answer = wire.open(LIST_TEAMS, &operator, 0).await.unwrap();
+        let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
+        assert_eq!(answer.headers().get("grpc-status").unwrap(), "4", "{answer:?}");
+        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None);
+    });
+}
+
+#[test]
 fn a_flood_of_calls_that_are_cancelled_at_once_closes_the_floods_connection_only() {
     let world = World::embedded();
     world.coordinator.may_complain_of("remotely-reset pending-accept streams reached limit");

@@ -24,6 +24,8 @@ pub struct Bounds {
     pub header_bytes_max: u32,
     /// How many bytes a request may have. 256 KiB. More is refused with `CONTENT_TOO_LARGE`.
     pub request_bytes_max: usize,
+    /// How long a request may take until it is whole. 10 s. Then its call ends with DEADLINE_EXCEEDED.
+    pub request_timeout: Duration,
     /// How many calls that the client has cancelled may wait to be looked at before its connection is closed. 20.
     pub pending_resets_max: usize,
     /// How many calls of a connection may break the protocol before it is closed. 1,024.
@@ -41,6 +43,7 @@ impl Default for Bounds {
             streams_max: 64,
             header_bytes_max: 16 * 1024,
             request_bytes_max: 256 * 1024,
+            request_timeout: Duration::from_secs(10),
             pending_resets_max: 20,
             error_resets_max: 1_024,
         }

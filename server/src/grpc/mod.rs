@@ -7,6 +7,7 @@ mod message;
 mod request;
 mod team;
 pub mod too_large;
+pub mod too_slow;
 
 use std::sync::Arc;
 
