@@ -1,9 +1,11 @@
 //! The one binary of teamwire: the coordinator, the runner, and the command line of people and agents.
 //!
-//! Each subcommand is a file in `command/`. [`context`] finds out where the coordinator is and who calls; [`failure`]
-//! turns errors into texts and exit codes; [`show`] turns replies into tables, lines and JSON.
+//! Each subcommand is a file in `command/`. [`context`] finds out where the coordinator is and who calls; [`config`] is the
+//! configuration of `serve`; [`failure`] turns errors into texts and exit codes; [`show`] turns replies into tables, lines
+//! and JSON.
 
 mod command;
+mod config;
 mod context;
 mod failure;
 mod show;

@@ -2,12 +2,15 @@
 //!
 //! - [`domain`]: the rules, pure. [`coordinator`]: runs them against the store.
 //! - [`store`]: the store's contract and its backends.
-//! - [`delivery`]: open sessions. [`grpc`]: the protocol's face.
+//! - [`delivery`]: open sessions. [`grpc`]: the protocol's face. [`edge`]: connections, TLS, bounds of the transport.
+//! - [`rate`]: how fast members may send.
 //! - [`server`]: [`server::run`] puts all of it together.
 
 pub mod coordinator;
 pub mod delivery;
 pub mod domain;
+pub mod edge;
 pub mod grpc;
+pub mod rate;
 pub mod server;
 pub mod store;

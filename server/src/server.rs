@@ -2,20 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::transport::{Server, server::TcpIncoming};
 
 use crate::{
     coordinator::Coordinator,
-    delivery::{lease::SignsOfLife, poll, sweep, tidy},
+    delivery::{lease::SignsOfLife, poll, session::Pace, sweep, tidy},
     domain::{Limits, secret::SecretHash},
-    grpc::Services,
+    edge::{self, Acceptor, tls::Tls, visitor::Watch},
+    grpc::{self, Services},
+    rate::Rates,
     store::{Store, StoreError},
 };
-
-/// How long streams are given to end once a coordinator drains.
-pub const DRAIN_GRACE: Duration = Duration::from_secs(25);
 
 /// What a coordinator needs to know.
 #[derive(Clone, Debug)]
@@ -24,14 +22,48 @@ pub struct Config {
     pub limits: Limits,
     /// The hash of the operator's secret.
     pub operator: SecretHash,
+    /// The rhythm of sessions.
+    pub pace: Pace,
+    /// How fast members may send.
+    pub rates: Rates,
+    /// The bounds of connections and of what goes over them.
+    pub edge: edge::Bounds,
+    /// The certificates. None: connections are not encrypted.
+    pub tls: Option<Arc<Tls>>,
+    /// How often the files of the certificates are looked at. 5 s.
+    pub tls_reload_interval: Duration,
+    /// What others are told of where this coordinator is.
+    pub advertised: Advertised,
     /// How long open calls may go on after the shutdown was asked for. 25 s.
     pub drain_grace: Duration,
+    /// How long after the shutdown was asked for everything is dropped, done or not. 30 s.
+    pub hard_stop: Duration,
+}
+
+/// Where other machines reach a coordinator, and whose certificate they shall expect there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advertised {
+    /// `http://HOST:PORT` or `https://HOST:PORT`, the one to try first in front. Empty: nobody has said.
+    pub addresses: Vec<String>,
+    /// The SHA-256 of the CA's certificate, as it was when the coordinator started; see [`Tls::ca_fingerprint`].
+    pub ca_fingerprint: Option<String>,
 }
 
 impl Config {
     /// The defaults, with the operator's secret.
     pub fn new(operator_secret: &str) -> Self {
-        Self { limits: Limits::default(), operator: SecretHash::of(operator_secret), drain_grace: DRAIN_GRACE }
+        Self {
+            limits: Limits::default(),
+            operator: SecretHash::of(operator_secret),
+            pace: Pace::default(),
+            rates: Rates::default(),
+            edge: edge::Bounds::default(),
+            tls: None,
+            tls_reload_interval: Duration::from_secs(5),
+            advertised: Advertised::default(),
+            drain_grace: Duration::from_secs(25),
+            hard_stop: Duration::from_secs(30),
+        }
     }
 }
 
@@ -68,7 +100,9 @@ pub async fn run(
     tasks.spawn(tidy::run(Arc::clone(&coordinator), stop.clone()));
 
     let mut routes = tonic::service::Routes::builder();
-    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), shutdown.clone()).register(&mut routes);
+    let (pace, rates, request_bytes_max) = (config.pace, config.rates, config.edge.request_bytes_max);
+    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), shutdown.clone(), pace, rates, request_bytes_max)
+        .register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_service_status("", tonic_health::ServingStatus::Serving).await;
     routes.add_service(health_service);
@@ -81,31 +115,38 @@ pub async fn run(
     routes.add_service(describe().build_v1().map_err(reflection)?);
     routes.add_service(describe().build_v1alpha().map_err(reflection)?);
 
-    // Said of the listener: the builder's own setting holds only for listeners that it makes itself.
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let served = Server::builder()
-        .http2_keepalive_interval(Some(Duration::from_secs(20)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-        .max_concurrent_streams(Some(64))
-        .http2_max_pending_accept_reset_streams(Some(20))
-        .http2_max_header_list_size(Some(16 * 1024))
+    if let Some(tls) = &config.tls {
+        tasks.spawn(Arc::clone(tls).keep_current(config.tls_reload_interval, stop.clone()));
+    }
+    let incoming = Acceptor::new(listener, config.tls, config.edge.clone()).incoming();
+    let served = config
+        .edge
+        .server()
+        .layer(Watch)
+        .layer(grpc::too_large::layer(request_bytes_max))
+        .layer(grpc::too_slow::layer(config.edge.request_timeout))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
-    let hard_stop = async {
+    let drained = async {
         shutdown.cancelled().await;
         tokio::time::sleep(config.drain_grace).await;
     };
     let result = tokio::select! {
         served = served => served.map_err(RunError::from),
-        () = hard_stop => {
+        () = drained => {
             tracing::warn!("calls were still open at the end of the grace; they are cut off");
             Ok(())
         }
     };
-    signs.write(&coordinator).await;
     stop.cancel();
     tasks.close();
-    tasks.wait().await;
+    let last_things = async {
+        signs.write(&coordinator).await;
+        tasks.wait().await;
+    };
+    if timeout(config.hard_stop.saturating_sub(config.drain_grace), last_things).await.is_err() {
+        tracing::warn!("the store did not answer in time; leases were not renewed a last time");
+    }
     result
 }
 

@@ -1,15 +1,26 @@
 //! `teamwire serve`: runs a coordinator.
 
-use std::{fs, io::IsTerminal as _, net::SocketAddr, path::Path};
+use std::{
+    fs,
+    io::IsTerminal as _,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use teamwire_proto::credential::Credential;
-use teamwire_server::{server, store};
+use teamwire_server::{
+    edge::tls::{Tls, TlsFiles},
+    server::{self, Advertised},
+    store,
+};
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
+    config::{Config, Settings},
     context::{ADDRESS_FILE, ContextArgs, OPERATOR_FILE, make_private_directory, write_private},
     failure::Failure,
     show::{bold, dim, paint},
@@ -25,73 +36,171 @@ const STORE_FILE: &str = "teamwire.redb";
 /// this machine finds it.
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, env = "TEAMWIRE_LISTEN", default_value = "127.0.0.1:7420", value_name = "HOST:PORT")]
-    listen: SocketAddr,
+    /// The configuration, a TOML file; --print-config shows its keys [env: TEAMWIRE_CONFIG]
+    ///
+    /// Every key can also be set in the environment: listen as TEAMWIRE_LISTEN, limits.members_max as
+    /// TEAMWIRE_LIMITS_MEMBERS_MAX. The environment overrides the file, and flags override both.
+    #[arg(long, env = "TEAMWIRE_CONFIG", value_name = "FILE", hide_env = true)]
+    config: Option<PathBuf>,
+    /// Print the configuration that holds, with every key explained, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
     /// The store: embedded:PATH, memory: or redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] [default: a file in the state
     /// directory]
-    #[arg(long, env = "TEAMWIRE_STORE", value_name = "URL", hide_env_values = true)]
+    #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// Serve with TLS: the coordinator's certificate, and those that lead to its CA, in PEM
+    ///
+    /// Certificates are read again when their files change, and on SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+    /// The private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// Let only those connect who have a certificate of one of these CAs, in PEM
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<String>,
+    /// Where other machines reach this coordinator, as https://HOST:PORT
+    #[arg(long, value_name = "URL[,URL]")]
+    advertise: Option<String>,
     /// Listen beyond this machine without TLS: whoever can see the network can read everything and act as anybody
     #[arg(long)]
     insecure_no_tls: bool,
-    /// How to log
-    #[arg(long, env = "TEAMWIRE_LOG_FORMAT", value_enum, default_value = "text")]
-    log_format: LogFormat,
-    /// What to log: error, warn, info, debug or trace
-    #[arg(long, env = "TEAMWIRE_LOG", default_value = "info", value_name = "LEVEL")]
-    log: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
+    /// How to log: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// What to log: error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
 }
 
 impl Serve {
     pub async fn run(self, context: &ContextArgs) -> Result<(), Failure> {
-        if !self.listen.ip().is_loopback() && !self.insecure_no_tls {
+        // What is not UTF-8 is none of ours.
+        let environment =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let file = self.config.as_deref().filter(|file| !file.as_os_str().is_empty());
+        let config = Config::load(file, environment, &self.flags())?;
+        if self.print_config {
+            anstream::print!("{}", config.print());
+            return Ok(());
+        }
+        let settings = config.settings;
+        let listen = settings.listen()?;
+        if !listen.ip().is_loopback() && settings.tls_cert.is_none() && !settings.insecure_no_tls {
             return Err(Failure::usage(format!(
-                "{} can be reached from other machines, and there would be no TLS. Listen on 127.0.0.1, put a proxy that \
-                 speaks TLS in front, or say --insecure-no-tls on a network that you trust.",
-                self.listen
+                "{listen} can be reached from other machines, and there would be no TLS. Give a certificate with --tls-cert \
+                 and --tls-key, listen on 127.0.0.1, or say --insecure-no-tls on a network that you trust.",
             )));
         }
-        self.start_log()?;
+        start_log(&settings)?;
+        let tls = certificates(&settings)?;
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
         let secret = operator_secret(&state_dir)?;
         // Bound first, so that a taken port is found before the store is touched.
-        let listener = TcpListener::bind(self.listen).await.map_err(|error| {
-            Failure::local(&format!("{} cannot be listened on; is another coordinator running?", self.listen), error)
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            Failure::local(&format!("{listen} cannot be listened on; is another coordinator running?"), error)
         })?;
-        let address = listener.local_addr()?;
-        let url = self.store.clone().unwrap_or_else(|| format!("embedded:{}", state_dir.join(STORE_FILE).display()));
+        let address = reachable(listener.local_addr()?);
+        let url = match settings.store.as_str() {
+            "" => format!("embedded:{}", state_dir.join(STORE_FILE).display()),
+            url => url.to_owned(),
+        };
         let store = store::open(&url).await.map_err(|error| {
             Failure::with_code(crate::failure::UNREACHABLE, format!("The store cannot be opened: {error}."))
         })?;
         let shutdown = stop_on_signal()?;
-        write_private(&state_dir.join(ADDRESS_FILE), format!("http://{address}\n").as_bytes())?;
-        tracing::info!(%address, store = kind_of(&url), "serving");
-        if self.log_format == LogFormat::Text && std::io::stderr().is_terminal() {
-            say_what_next(address, &state_dir);
+        if let Some(tls) = &tls {
+            refresh_on_hangup(Arc::clone(tls))?;
         }
-        let served = server::run(server::Config::new(&secret), store, listener, shutdown).await;
-        served.map_err(|error| Failure::local("the coordinator ended", error))?;
+        let address = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
+        write_private(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes())?;
+        let advertised = Advertised {
+            addresses: settings.advertise.clone(),
+            ca_fingerprint: tls.as_ref().and_then(|tls| tls.ca_fingerprint()),
+        };
+        tracing::info!(%address, %listen, store = kind_of(&url), "serving");
+        if settings.log_format == "text" && std::io::stderr().is_terminal() {
+            say_what_next(&address, &state_dir);
+        }
+        let served = server::run(
+            server::Config {
+                limits: settings.limits,
+                pace: settings.pace,
+                rates: settings.rates,
+                edge: settings.edge,
+                tls,
+                tls_reload_interval: settings.tls_reload_interval,
+                advertised,
+                drain_grace: settings.drain_grace,
+                hard_stop: settings.hard_stop,
+                ..server::Config::new(&secret)
+            },
+            store,
+            listener,
+            shutdown,
+        );
+        served.await.map_err(|error| Failure::local("the coordinator ended", error))?;
         tracing::info!("ended");
         Ok(())
     }
 
-    fn start_log(&self) -> Result<(), Failure> {
-        let filter = EnvFilter::try_new(&self.log)
-            .map_err(|error| Failure::usage(format!("--log {} is not understood: {error}.", self.log)))?;
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        let started = match self.log_format {
-            LogFormat::Text => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
-            LogFormat::Json => log.json().try_init(),
-        };
-        started.map_err(|error| Failure::local("the log cannot be started", error))
+    /// Returns the flags that were given, by the keys that they set.
+    fn flags(&self) -> Vec<(&'static str, String)> {
+        let given = [
+            ("listen", &self.listen),
+            ("store", &self.store),
+            ("tls.cert", &self.tls_cert),
+            ("tls.key", &self.tls_key),
+            ("tls.client_ca", &self.client_ca),
+            ("advertise", &self.advertise),
+            ("log_format", &self.log_format),
+            ("log", &self.log),
+        ];
+        let given = given.into_iter().filter_map(|(key, flag)| Some((key, flag.clone()?)));
+        given.chain(self.insecure_no_tls.then(|| ("insecure_no_tls", true.to_string()))).collect()
+    }
+}
+
+fn start_log(settings: &Settings) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&settings.log)
+        .map_err(|error| Failure::usage(format!("log is \"{}\", which is not understood: {error}.", settings.log)))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match settings.log_format.as_str() {
+        "json" => log.json().try_init(),
+        _ => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
+    };
+    started.map_err(|error| Failure::local("the log cannot be started", error))
+}
+
+/// Reads the certificates, if there are to be any.
+fn certificates(settings: &Settings) -> Result<Option<Arc<Tls>>, Failure> {
+    let (Some(cert), Some(key)) = (settings.tls_cert.clone(), settings.tls_key.clone()) else { return Ok(None) };
+    let files = TlsFiles { cert, key, client_ca: settings.tls_client_ca.clone() };
+    let tls = Tls::load(files).map_err(|error| Failure::usage(format!("There can be no TLS: {error}.")))?;
+    Ok(Some(Arc::new(tls)))
+}
+
+fn refresh_on_hangup(tls: Arc<Tls>) -> Result<(), Failure> {
+    let mut hangups = tokio::signal::unix::signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            tls.refresh();
+        }
+    });
+    Ok(())
+}
+
+/// Returns where clients on this machine reach a listener: one that listens everywhere also does so on the loopback.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    match listener {
+        SocketAddr::V4(address) if address.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        SocketAddr::V6(address) if address.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
+        other => other,
     }
 }
 
@@ -144,7 +253,7 @@ fn stop_on_signal() -> Result<CancellationToken, Failure> {
     Ok(shutdown)
 }
 
-fn say_what_next(address: SocketAddr, state_dir: &Path) {
+fn say_what_next(address: &str, state_dir: &Path) {
     // As it was started, so that what is shown can be typed where there is no `teamwire` in PATH.
     let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());
     anstream::eprintln!(
@@ -154,4 +263,21 @@ fn say_what_next(address: SocketAddr, state_dir: &Path) {
         paint(dim(), "# in a third one: any program that reads lines"),
         paint(dim(), format!("Everything is kept in {}.", state_dir.display()))
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coordinator_that_listens_everywhere_is_reached_on_the_loopback() {
+        for (listens, reached) in [
+            ("0.0.0.0:7420", "127.0.0.1:7420"),
+            ("[::]:7420", "[::1]:7420"),
+            ("192.0.2.7:1", "192.0.2.7:1"),
+            ("127.0.0.1:7420", "127.0.0.1:7420"),
+        ] {
+            assert_eq!(reachable(listens.parse().expect(listens)).to_string(), reached);
+        }
+    }
 }

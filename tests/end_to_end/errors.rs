@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 use teamwire_client::{Client, message};
-use teamwire_proto::v1::{
-    self, message_service_client::MessageServiceClient, send_request::Body, team_service_client::TeamServiceClient,
-};
+use teamwire_proto::v1::{self, send_request::Body};
 use tokio::runtime::Runtime;
-use tonic::{Code, Request, Status, transport::Channel};
+use tonic::{Code, Status, transport::Channel};
 use tonic_types::StatusExt as _;
 
-use crate::world::{LEAD, World, eventually};
+use crate::{
+    raw::{Raw, refused},
+    world::{LEAD, World, eventually},
+};
 
 scenarios! {
     what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_code,
@@ -219,49 +220,6 @@ fn commands_that_are_refused_say_why_and_what_to_do(world: World) {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(scene.state(), before);
-}
-
-/// Calls as the protocol has it, without anything that a client library adds.
-struct Raw {
-    channel: Channel,
-    credential: Option<String>,
-}
-
-impl Raw {
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        if let Some(credential) = &self.credential {
-            request.metadata_mut().insert("authorization", format!("Bearer {credential}").parse().unwrap());
-        }
-        request
-    }
-
-    async fn send(&self, body: Option<Body>) -> Result<(), Status> {
-        self.send_all(v1::SendRequest { body, ..v1::SendRequest::default() }).await
-    }
-
-    async fn send_all(&self, request: v1::SendRequest) -> Result<(), Status> {
-        MessageServiceClient::new(self.channel.clone()).send(self.request(request)).await.map(drop)
-    }
-
-    fn teams(&self) -> TeamServiceClient<Channel> {
-        TeamServiceClient::new(self.channel.clone())
-    }
-}
-
-/// Asserts that a call was refused by the table.
-#[track_caller]
-fn refused(outcome: Result<(), Status>, code: Code, reason: &str, field: &str) -> Status {
-    let status = outcome.expect_err(reason);
-    let details = status.get_error_details();
-    let info = details.error_info().expect("an ErrorInfo");
-    let violation = details.bad_request().and_then(|bad| bad.field_violations.first());
-    let named = violation.map_or("", |violation| violation.field.as_str());
-    let found = (status.code(), info.reason.as_str(), info.domain.as_str(), named);
-    assert_eq!(found, (code, reason, "teamwire", field), "{status}");
-    assert!(status.message().len() > 20, "no help: {status}");
-    assert!(violation.is_none_or(|violation| !violation.description.is_empty()), "{status}");
-    status
 }
 
 fn over_grpc_a_refusal_carries_code_reason_and_field(world: World) {

@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 
 mod agents;
+mod raw;
 mod world;
 
 /// Declares tests: each function once for every store.
@@ -45,11 +46,15 @@ macro_rules! redis_scenarios {
     )+};
 }
 
+mod configuration;
 mod crashes;
 mod diagnosis;
+mod edge;
 mod errors;
 mod lives;
 mod load;
 mod messages;
+mod rates;
 mod shutdowns;
 mod takers;
+mod tls;

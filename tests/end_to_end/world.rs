@@ -56,26 +56,31 @@ pub struct World {
 impl World {
     /// Starts a coordinator that keeps everything in a file of its own.
     pub fn embedded() -> Self {
-        Self::start(None)
+        Self::start(None, "")
+    }
+
+    /// Starts a coordinator on the embedded store with a configuration: the text of its file.
+    pub fn configured(configuration: &str) -> Self {
+        Self::start(None, configuration)
     }
 
     /// Starts a coordinator on a Redis of its own, which flushes every write before it answers. `None`, with a notice,
     /// where none is installed.
     pub fn redis() -> Option<Self> {
-        Redis::start().map(|redis| Self::start(Some(redis)))
+        Redis::start().map(|redis| Self::start(Some(redis), ""))
     }
 
-    fn start(redis: Option<Redis>) -> Self {
+    fn start(redis: Option<Redis>, configuration: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("teamwire-").tempdir().unwrap();
         let store = redis.as_ref().map(Redis::url);
-        let coordinator = Coordinator::start(directory.path(), "coordinator", store.as_deref());
+        let coordinator = Coordinator::start(directory.path(), "coordinator", store.as_deref(), configuration);
         Self { directory, redis: RefCell::new(redis), coordinator }
     }
 
     /// Starts another coordinator on the same Redis.
     pub fn another_coordinator(&self) -> Coordinator {
         let url = self.redis.borrow().as_ref().expect("a store that two can share").url();
-        Coordinator::start(self.directory.path(), "another-coordinator", Some(&url))
+        Coordinator::start(self.directory.path(), "another-coordinator", Some(&url), "")
     }
 
     /// Does something to the Redis.

@@ -20,8 +20,8 @@ pub struct Retry {
     pub delay_min: Duration,
     /// The bound of every delay.
     pub delay_max: Duration,
-    /// True: INBOX_FULL and RATE_LIMITED are waited out, too. They are not by default, because a sender that waits for
-    /// a recipient which waits for the sender would wait in vain.
+    /// True: INBOX_FULL is waited out, too. It is not by default, because a sender that waits for a recipient which waits
+    /// for the sender would wait in vain. RATE_LIMITED always is: it passes by itself.
     pub while_full: bool,
 }
 
@@ -47,7 +47,7 @@ impl Retry {
         Self { total, ..Self::default() }
     }
 
-    /// Waits for room in a full inbox and for the end of a rate limit, too.
+    /// Waits for room in a full inbox, too.
     pub fn while_full(mut self) -> Self {
         self.while_full = true;
         self
@@ -139,7 +139,7 @@ impl Failure {
         match self {
             Self::NotSent => true,
             Self::NotNow { refusal, is_outcome_known } => match refusal.reason {
-                Reason::InboxFull | Reason::RateLimited => retry.while_full,
+                Reason::InboxFull => retry.while_full,
                 _ => effect != Effect::Once || *is_outcome_known,
             },
             Self::Broken => effect != Effect::Once,
@@ -185,10 +185,16 @@ mod tests {
 
     #[test]
     fn a_full_inbox_is_waited_out_only_when_asked_for() {
-        for reason in [Reason::InboxFull, Reason::RateLimited] {
-            assert!(!of(reason).is_retried(Effect::Repeatable, &Retry::default()));
-            assert!(of(reason).is_retried(Effect::Repeatable, &Retry::default().while_full()));
-            assert!(!of(reason).may_have_changed(Effect::Repeatable));
+        assert!(!of(Reason::InboxFull).is_retried(Effect::Repeatable, &Retry::default()));
+        assert!(of(Reason::InboxFull).is_retried(Effect::Repeatable, &Retry::default().while_full()));
+        assert!(!of(Reason::InboxFull).may_have_changed(Effect::Repeatable));
+    }
+
+    #[test]
+    fn the_end_of_a_rate_limit_is_always_waited_for() {
+        for effect in [Effect::Read, Effect::Repeatable, Effect::Once] {
+            assert!(of(Reason::RateLimited).is_retried(effect, &Retry::default()));
+            assert!(!of(Reason::RateLimited).may_have_changed(effect));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A session keeps a handful of numbers and what is unacknowledged (64 messages or 1 MiB at most, by default), never a
 //! copy of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a
-//! bounded channel to the stream; a client that takes none for [`WRITE_TIMEOUT`] is cut off, and its messages stay.
+//! bounded channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -39,14 +39,26 @@ use crate::{
     store::{Range, Space},
 };
 
-/// The longest silence between two frames.
-pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+/// The rhythm of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The longest silence between two frames. 10 s.
+    pub heartbeat_interval: Duration,
+    /// How long a client may take no frame while one is waiting. 30 s.
+    pub write_timeout: Duration,
+    /// How long a stream lives at the most; a tenth more or less. 45 min.
+    pub stream_age: Duration,
+}
 
-/// How long a client may take no frame while one is waiting.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How long a stream lives at the most; a tenth more or less.
-const STREAM_AGE: Duration = Duration::from_secs(45 * 60);
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            heartbeat_interval: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
+            stream_age: Duration::from_secs(45 * 60),
+        }
+    }
+}
 
 /// How often a session records how far it has come, at the most.
 const RECORD_INTERVAL: Duration = Duration::from_millis(200);
@@ -246,18 +258,21 @@ impl Session {
 
     /// Runs the session on a task of its own. Returns where its frames come out.
     pub fn start(
-        self,
+        mut self,
+        pace: Pace,
         signs: Arc<SignsOfLife>,
         draining: CancellationToken,
     ) -> mpsc::Receiver<Result<v1::StreamResponse, Refusal>> {
         // One place more, kept for the last frame, which must get through however full the channel is.
         let (frames, out) = mpsc::channel(FRAMES_MAX + 1);
-        tokio::spawn(self.run(frames, signs, draining));
+        self.opened.heartbeat_interval_ms = u32::try_from(pace.heartbeat_interval.as_millis()).unwrap_or(u32::MAX);
+        tokio::spawn(self.run(pace, frames, signs, draining));
         out
     }
 
     async fn run(
         self,
+        pace: Pace,
         frames: mpsc::Sender<Result<v1::StreamResponse, Refusal>>,
         signs: Arc<SignsOfLife>,
         draining: CancellationToken,
@@ -272,7 +287,8 @@ impl Session {
                     request_id,
                 });
                 for frame in [opened, closing] {
-                    let _ = timeout(WRITE_TIMEOUT, frames.send(Ok(v1::StreamResponse { frame: Some(frame) }))).await;
+                    let _ =
+                        timeout(pace.write_timeout, frames.send(Ok(v1::StreamResponse { frame: Some(frame) }))).await;
                 }
                 return;
             }
@@ -285,6 +301,7 @@ impl Session {
             shared: self.shared,
             record,
             options,
+            pace,
             frames,
             cursor,
             next: 1,
@@ -301,12 +318,7 @@ impl Session {
 }
 
 fn announce(member: &Name, team: &Name) -> v1::SessionOpened {
-    v1::SessionOpened {
-        heartbeat_interval_ms: u32::try_from(HEARTBEAT_INTERVAL.as_millis()).unwrap_or(u32::MAX),
-        member: member.to_string(),
-        team: team.to_string(),
-        ..v1::SessionOpened::default()
-    }
+    v1::SessionOpened { member: member.to_string(), team: team.to_string(), ..v1::SessionOpened::default() }
 }
 
 fn share(space: Space, member: Name, session_id: String) -> Arc<Shared> {
@@ -320,6 +332,7 @@ struct Running {
     shared: Arc<Shared>,
     record: SessionRecord,
     options: SessionOptions,
+    pace: Pace,
     frames: mpsc::Sender<Result<v1::StreamResponse, Refusal>>,
     cursor: CursorRecord,
     /// The lowest sequence that was not handled yet.
@@ -337,9 +350,9 @@ type Recording = JoinHandle<Result<u64, Refusal>>;
 impl Running {
     async fn deliver_until_end(&mut self, signs: &SignsOfLife, draining: &CancellationToken) -> End {
         let now = Instant::now();
-        let mut heartbeat = interval_at(now + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
+        let mut heartbeat = interval_at(now + self.pace.heartbeat_interval, self.pace.heartbeat_interval);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let age = sleep(STREAM_AGE.mul_f64(rand::random_range(0.9..1.1)));
+        let age = sleep(self.pace.stream_age.mul_f64(rand::random_range(0.9..1.1)));
         tokio::pin!(age);
         let mut record_at = now;
         loop {
@@ -576,7 +589,7 @@ impl Running {
 
     async fn write(&self, frame: Frame) -> Result<(), End> {
         let frame = v1::StreamResponse { frame: Some(frame) };
-        match timeout(WRITE_TIMEOUT, self.frames.send(Ok(frame))).await {
+        match timeout(self.pace.write_timeout, self.frames.send(Ok(frame))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),
             Err(_) => Err(End::Slow),
@@ -589,8 +602,11 @@ impl Running {
             End::Slow => {
                 last.send(Err(Refusal::new(
                     Reason::SlowConsumer,
-                    "Nothing was read from this stream for 30 s. Read faster, or ask for fewer messages at a time; what was \
-                     not acknowledged will come again.",
+                    format!(
+                        "Nothing was read from this stream for {:?}. Read faster, or ask for fewer messages at a time; what \
+                         was not acknowledged will come again.",
+                        self.pace.write_timeout
+                    ),
                 )));
             }
             End::Closing { reason, detail, request_id } => {

@@ -1,6 +1,9 @@
 //! Secrets: how they are made, and the only form in which they are kept.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
@@ -24,6 +27,12 @@ impl PartialEq for SecretHash {
 }
 
 impl Eq for SecretHash {}
+
+impl Hash for SecretHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl fmt::Debug for SecretHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

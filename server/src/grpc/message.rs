@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use teamwire_proto::v1::{self, message_service_server::MessageService};
+use teamwire_proto::v1::{self, message_service_server::MessageService, send_request::Body};
 use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
@@ -16,6 +16,7 @@ impl MessageService for Services {
 
     async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
         let (who, request) = self.open(request)?;
+        self.meter.count(who.hash, matches!(request.body, Some(Body::Broadcast(_))))?;
         let reply = self.coordinator.send(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(reply))
@@ -25,7 +26,7 @@ impl MessageService for Services {
         let (who, request) = self.open(request)?;
         let session = self.coordinator.open_session(&who, &request).await?;
         self.heard_of(&who);
-        let frames = session.start(self.signs.clone(), self.draining.clone());
+        let frames = session.start(self.pace, self.signs.clone(), self.draining.clone());
         let frames = ReceiverStream::new(frames).map(|frame| frame.map_err(Status::from));
         Ok(Response::new(Box::pin(frames)))
     }

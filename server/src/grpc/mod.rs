@@ -7,6 +7,8 @@ mod message;
 mod request;
 mod task;
 mod team;
+pub mod too_large;
+pub mod too_slow;
 
 use std::sync::Arc;
 
@@ -22,10 +24,14 @@ use teamwire_proto::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, metadata::MetadataMap};
 
-use crate::{coordinator::Coordinator, delivery::lease::SignsOfLife, domain::identity::Presented, store::Space};
-
-/// How many bytes a request may have: 256 KiB.
-const REQUEST_BYTES_MAX: usize = 256 * 1024;
+use crate::{
+    coordinator::Coordinator,
+    delivery::{lease::SignsOfLife, session::Pace},
+    domain::identity::Presented,
+    edge::visitor::Call,
+    rate::{Meter, Rates},
+    store::Space,
+};
 
 /// What every service has at hand.
 #[derive(Clone, Debug)]
@@ -33,23 +39,34 @@ pub struct Services {
     coordinator: Arc<Coordinator>,
     signs: Arc<SignsOfLife>,
     draining: CancellationToken,
+    pace: Pace,
+    meter: Arc<Meter>,
+    request_bytes_max: usize,
 }
 
 impl Services {
-    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled.
-    pub fn new(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, draining: CancellationToken) -> Self {
-        Self { coordinator, signs, draining }
+    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, keep to the pace of
+    /// sessions and the rates of sending, and take requests of up to so many bytes.
+    pub fn new(
+        coordinator: Arc<Coordinator>,
+        signs: Arc<SignsOfLife>,
+        draining: CancellationToken,
+        pace: Pace,
+        rates: Rates,
+        request_bytes_max: usize,
+    ) -> Self {
+        Self { coordinator, signs, draining, pace, meter: Arc::new(Meter::new(rates)), request_bytes_max }
     }
 
     /// Adds them to a router.
     pub fn register(&self, routes: &mut tonic::service::RoutesBuilder) {
         let of = || self.clone();
         routes
-            .add_service(MessageServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX))
-            .add_service(TeamServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX))
-            .add_service(RequestServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX))
-            .add_service(TaskServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX))
-            .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX));
+            .add_service(MessageServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(TeamServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(RequestServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(TaskServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
     }
 
     /// Takes a call apart: what it presents, and what it asks for.
@@ -58,6 +75,9 @@ impl Services {
             return Err(draining().into());
         }
         let who = presented(request.metadata())?;
+        if let Some(call) = request.extensions().get::<Arc<Call>>() {
+            call.presents();
+        }
         Ok((who, request.into_inner()))
     }
 

@@ -32,6 +32,8 @@ impl RequestService for Services {
         request: Request<v1::WaitForDecisionRequest>,
     ) -> Result<Response<v1::WaitForDecisionResponse>, Status> {
         let (who, request) = self.open(request)?;
+        // Whoever waits is alive all the while; but not before it is known to be who it says.
+        self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
         self.heard_of(&who);
         let waited = self.coordinator.wait_for_decision(&who, &request);
         // A caller that waits is no reason for a coordinator to stay: it asks the next one.

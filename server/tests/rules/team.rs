@@ -10,7 +10,7 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     coordinator::{Coordinator, reads::HistoryQuery, team_key},
-    delivery::lease::SignsOfLife,
+    delivery::{lease::SignsOfLife, session::Pace},
     domain::{
         Limits,
         identity::Presented,
@@ -290,7 +290,7 @@ impl Team {
     pub(crate) async fn open(&self, member: &Member) -> Open {
         let session = self.coordinator.open_session(&member.who, &v1::StreamRequest::default()).await.unwrap();
         let draining = CancellationToken::new();
-        let mut frames = session.start(Arc::new(SignsOfLife::default()), draining);
+        let mut frames = session.start(Pace::default(), Arc::new(SignsOfLife::default()), draining);
         let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await else {
             panic!("a session begins with `opened`");
         };

@@ -1,6 +1,7 @@
 //! A coordinator as a process.
 
 use std::{
+    cell::RefCell,
     fs::{self, File},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -15,6 +16,9 @@ use super::{MARK, bare_command, eventually, signal};
 /// What a coordinator may warn of here: the store is made to fail.
 const EXPECTED_WARNING: &str = "hints from the store stopped";
 
+/// Its configuration, in its directory.
+const CONFIGURATION: &str = "teamwire.toml";
+
 /// A coordinator. Killed when dropped; the test fails then if it has logged an error or a warning that is not expected.
 pub struct Coordinator {
     /// Whose mark it bears.
@@ -25,12 +29,15 @@ pub struct Coordinator {
     address: SocketAddr,
     process: Child,
     starts: usize,
+    /// What it may complain of.
+    expected: RefCell<Vec<&'static str>>,
 }
 
 impl Coordinator {
-    pub(super) fn start(world: &Path, name: &str, store: Option<&str>) -> Self {
+    pub(super) fn start(world: &Path, name: &str, store: Option<&str>, configuration: &str) -> Self {
         let directory = world.join(name);
         fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(CONFIGURATION), configuration).unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let process = spawn(world, &directory, store, any);
         let mut started = Self {
@@ -40,21 +47,38 @@ impl Coordinator {
             address: any,
             process,
             starts: 1,
+            expected: RefCell::new(vec![EXPECTED_WARNING]),
         };
         started.await_serving();
-        let address = fs::read_to_string(started.state_directory().join("address")).unwrap();
-        started.address = address.trim().trim_start_matches("http://").parse().unwrap();
+        started.address = started.address().rsplit('/').next().unwrap().parse().unwrap();
         started
     }
 
     /// Returns where it listens, as a client wants it.
     pub fn address(&self) -> String {
-        format!("http://{}", self.address)
+        fs::read_to_string(self.state_directory().join("address")).unwrap().trim().to_owned()
+    }
+
+    /// Returns the address and port that it listens on.
+    pub fn socket(&self) -> SocketAddr {
+        self.address
     }
 
     /// Returns where it keeps its state.
     pub fn state_directory(&self) -> PathBuf {
         self.directory.join("state")
+    }
+
+    /// Says that it is right for it to complain of something.
+    pub fn may_complain_of(&self, text: &'static str) {
+        self.expected.borrow_mut().push(text);
+    }
+
+    /// Waits until it has logged something so many times.
+    #[track_caller]
+    pub fn await_log(&self, text: &str, times: usize) {
+        let is_there = || self.log().lines().filter(|line| line.contains(text)).count() >= times;
+        eventually(&format!("the coordinator logs \"{text}\""), || is_there().then_some(()));
     }
 
     /// Returns what it has logged.
@@ -109,9 +133,10 @@ impl Drop for Coordinator {
             eprintln!("--- log of {} ---\n{log}", self.directory.display());
             return;
         }
+        let expected = self.expected.borrow();
         let is_bad = |line: &&str| {
-            let is_warning = line.contains(" WARN ") && !line.contains(EXPECTED_WARNING);
-            is_warning || line.contains(" ERROR ") || line.contains("panicked at")
+            let is_complaint = line.contains(" WARN ") || line.contains(" ERROR ");
+            (is_complaint && !expected.iter().any(|text| line.contains(text))) || line.contains("panicked at")
         };
         let bad = log.lines().find(is_bad);
         assert!(bad.is_none(), "what nobody expected in the coordinator's log: {log}");
@@ -121,7 +146,9 @@ impl Drop for Coordinator {
 fn spawn(world: &Path, directory: &Path, store: Option<&str>, listen: SocketAddr) -> Child {
     let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
     let mut command = bare_command();
-    command.args(["serve", "--listen", &listen.to_string()]).env("TEAMWIRE_STATE_DIR", directory.join("state"));
+    command
+        .args(["serve", "--config", CONFIGURATION, "--listen", &listen.to_string()])
+        .env("TEAMWIRE_STATE_DIR", directory.join("state"));
     if let Some(store) = store {
         command.args(["--store", store]);
     }

@@ -52,6 +52,13 @@ impl Output {
         self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
     }
 
+    /// Asserts that it failed. Returns the error that it printed as JSON.
+    #[track_caller]
+    pub fn exits_with_error(self) -> Value {
+        assert_ne!(self.code, 0, "{}\n{}{}", self.what, self.stdout, self.stderr);
+        self.error()
+    }
+
     /// Returns the error that it printed as JSON.
     #[track_caller]
     pub fn error(&self) -> Value {

@@ -1,0 +1,67 @@
+//! How much a client may ask of the transport.
+
+use std::time::Duration;
+
+use tonic::transport::Server;
+
+/// The bounds of connections and of what goes over them. All hold for one coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many connections may be open. 2,000. One more is closed as soon as it is there.
+    pub connections_max: usize,
+    /// How long the TLS handshake may take, from the beginning of the connection. 5 s.
+    pub handshake_timeout: Duration,
+    /// How long a connection may be open before a call over it has shown a credential that holds. 5 s. Then it is closed.
+    pub authentication_timeout: Duration,
+    /// After how much silence a client is asked for a sign of life, by an HTTP/2 ping. 20 s.
+    pub keepalive_interval: Duration,
+    /// How long a client may take to answer that ping before its connection is closed. 10 s.
+    pub keepalive_timeout: Duration,
+    /// How many calls may be open in one connection. 64. The client keeps further ones back.
+    pub streams_max: u32,
+    /// How many bytes the headers of a call may have, counted as HTTP/2 does: names, values, and 32 for each. 16 KiB.
+    /// More is answered with HTTP status 431, and the connection goes on.
+    pub header_bytes_max: u32,
+    /// How many bytes a request may have. 256 KiB. More is refused with `CONTENT_TOO_LARGE`.
+    pub request_bytes_max: usize,
+    /// How long a request may take until it is whole. 10 s. Then its call ends with DEADLINE_EXCEEDED.
+    pub request_timeout: Duration,
+    /// How many calls that the client has cancelled may wait to be looked at before its connection is closed. 20.
+    pub pending_resets_max: usize,
+    /// How many calls of a connection may break the protocol before it is closed. 1,024.
+    pub error_resets_max: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections_max: 2_000,
+            handshake_timeout: Duration::from_secs(5),
+            authentication_timeout: Duration::from_secs(5),
+            keepalive_interval: Duration::from_secs(20),
+            keepalive_timeout: Duration::from_secs(10),
+            streams_max: 64,
+            header_bytes_max: 16 * 1024,
+            request_bytes_max: 256 * 1024,
+            request_timeout: Duration::from_secs(10),
+            pending_resets_max: 20,
+            error_resets_max: 1_024,
+        }
+    }
+}
+
+impl Bounds {
+    /// Returns a server that keeps to what HTTP/2 can bound.
+    ///
+    /// Both bounds on resets are set although hyper has defaults: tonic hands on "none" where it is told nothing, which
+    /// takes the guards against floods of cancelled calls away.
+    pub fn server(&self) -> Server {
+        Server::builder()
+            .http2_keepalive_interval(Some(self.keepalive_interval))
+            .http2_keepalive_timeout(Some(self.keepalive_timeout))
+            .max_concurrent_streams(Some(self.streams_max))
+            .http2_max_header_list_size(Some(self.header_bytes_max))
+            .http2_max_pending_accept_reset_streams(Some(self.pending_resets_max))
+            .http2_max_local_error_reset_streams(Some(self.error_resets_max))
+    }
+}

@@ -1,0 +1,116 @@
+//! A connection, as hyper reads from it and writes to it.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+    time::{Instant, Sleep, sleep_until},
+};
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+use tonic::transport::server::Connected;
+
+use super::visitor::Visitor;
+
+/// How soon a connection is looked at again when its time was over while a call was being decided.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// With TLS or without.
+pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// A connection that keeps its place among those that may be open, and fails once its visitor has not shown a credential
+/// in time.
+///
+/// The deadline is looked at with every read and write: hyper always has a read under way, unless it waits to write.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Stream,
+    peer: SocketAddr,
+    visitor: Arc<Visitor>,
+    /// None: the visitor is known.
+    deadline: Option<Pin<Box<Sleep>>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream, peer: SocketAddr, deadline: Instant, place: OwnedSemaphorePermit) -> Self {
+        let deadline = Some(Box::pin(sleep_until(deadline)));
+        Self { stream, peer, visitor: Arc::default(), deadline, _place: place }
+    }
+
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        while let Some(deadline) = &mut self.deadline {
+            if self.visitor.is_known() {
+                self.deadline = None;
+                break;
+            }
+            if deadline.as_mut().poll(context).is_pending() {
+                break;
+            }
+            if !self.visitor.is_calling() {
+                tracing::debug!(peer = %self.peer, "closed: it has shown no credential in time");
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            deadline.as_mut().reset(Instant::now() + AGAIN);
+        }
+        Ok(())
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Arc<Visitor>;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        Arc::clone(&self.visitor)
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_deadline(context)?;
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_deadline(context)?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_deadline(context)?;
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_deadline(context)?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_deadline(context)?;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,265 @@
+//! Certificates: read from PEM files, and read again while running.
+//!
+//! New files take effect for new connections; those that are open keep what they began with. Files that cannot be used
+//! leave the old ones in force.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use ring::digest::{SHA256, digest};
+use tokio::{task::spawn_blocking, time::sleep};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, RootCertStore, ServerConfig,
+        crypto::CryptoProvider,
+        pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _},
+        server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+/// What HTTP/2 is called in the handshake.
+const ALPN: &[u8] = b"h2";
+
+/// Where the certificates are, each file in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The coordinator's certificate, and those that lead to its CA, which may come last.
+    pub cert: PathBuf,
+    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+    pub key: PathBuf,
+    /// The CAs of the clients. If given, whoever connects must have a certificate of one of them.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{} cannot be read: {error}", .path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file holds something else.
+    #[error("{} holds no {what} in PEM: {error}", .path.display())]
+    NotPem {
+        /// Which.
+        path: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+        /// Why it was not found.
+        error: pem::Error,
+    },
+    /// The certificates of the clients' CAs cannot be used.
+    #[error("{} holds no certificate of a CA that can be used: {error}", .path.display())]
+    ClientCa {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: rustls::Error,
+    },
+    /// Certificate and key cannot be used together.
+    #[error("{} and {} cannot be used together: {error}", .cert.display(), .key.display())]
+    Unusable {
+        /// The file of the certificate.
+        cert: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+        /// Why.
+        error: rustls::Error,
+    },
+}
+
+/// The certificates in force.
+#[derive(Debug)]
+pub struct Tls {
+    files: TlsFiles,
+    current: RwLock<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    ca_fingerprint: Option<String>,
+    /// Of the files that were tried last, whether they could be used or not.
+    tried: [u8; 32],
+}
+
+impl Tls {
+    /// Reads the certificates.
+    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        let contents = Contents::read(&files)?;
+        let (config, ca_fingerprint) = contents.build(&files)?;
+        let current = Current { config: Arc::new(config), ca_fingerprint, tried: contents.digest() };
+        Ok(Self { files, current: RwLock::new(current) })
+    }
+
+    /// Reads the certificates again. Returns whether there are new ones; if they cannot be used, the old ones stay, and the
+    /// same files are not tried a second time.
+    pub fn reload(&self) -> Result<bool, TlsError> {
+        let contents = Contents::read(&self.files)?;
+        let digest = contents.digest();
+        let is_known = self.current.read().unwrap_or_else(PoisonError::into_inner).tried == digest;
+        if is_known {
+            return Ok(false);
+        }
+        let built = contents.build(&self.files);
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        current.tried = digest;
+        let (config, ca_fingerprint) = built?;
+        current.config = Arc::new(config);
+        current.ca_fingerprint = ca_fingerprint;
+        Ok(true)
+    }
+
+    /// Reads the certificates again, and logs what came of it.
+    pub fn refresh(&self) {
+        match self.reload() {
+            Ok(true) => tracing::info!(cert = %self.files.cert.display(), "new certificates are in force"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "the old certificates stay in force"),
+        }
+    }
+
+    /// Looks for new certificates again and again, until cancelled.
+    pub async fn keep_current(self: Arc<Self>, every: Duration, stop: CancellationToken) {
+        while stop.run_until_cancelled(sleep(every)).await.is_some() {
+            let tls = Arc::clone(&self);
+            // Files may be slow to read. A panic is none of ours to pass on: the certificates in force stay.
+            let _ = spawn_blocking(move || tls.refresh()).await;
+        }
+    }
+
+    /// Returns what shakes hands with the certificates that are in force now.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config))
+    }
+
+    /// Returns the SHA-256 of the CA's certificate (its DER form, in lower-case hex), if the file of the certificate ends
+    /// with it: the last one there, if it was issued by itself.
+    pub fn ca_fingerprint(&self) -> Option<String> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).ca_fingerprint.clone()
+    }
+}
+
+/// What the files hold.
+struct Contents {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+impl Contents {
+    fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+        let read = |path: &Path| fs::read(path).map_err(|error| TlsError::Unreadable { path: path.to_owned(), error });
+        Ok(Self {
+            cert: read(&files.cert)?,
+            key: read(&files.key)?,
+            client_ca: files.client_ca.as_deref().map(read).transpose()?,
+        })
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let mut all = ring::digest::Context::new(&SHA256);
+        for part in [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()].into_iter().flatten() {
+            all.update(digest(&SHA256, part).as_ref());
+        }
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(all.finish().as_ref());
+        bytes
+    }
+
+    fn build(&self, files: &TlsFiles) -> Result<(ServerConfig, Option<String>), TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = certificates(&self.cert, &files.cert)?;
+        let ca_fingerprint = chain.last().and_then(fingerprint_of_ca);
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| TlsError::NotPem {
+            path: files.key.clone(),
+            what: "private key",
+            error,
+        })?;
+        let unusable = |error| TlsError::Unusable { cert: files.cert.clone(), key: files.key.clone(), error };
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?;
+        let config = match (&self.client_ca, &files.client_ca) {
+            (Some(pem), Some(path)) => config.with_client_cert_verifier(verifier(pem, path, provider)?),
+            _ => config.with_no_client_auth(),
+        };
+        let mut config = config.with_single_cert(chain, key).map_err(unusable)?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok((config, ca_fingerprint))
+    }
+}
+
+fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let not_pem = |error| TlsError::NotPem { path: path.to_owned(), what: "certificate", error };
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(not_pem)?;
+    if found.is_empty() { Err(not_pem(pem::Error::NoItemsFound)) } else { Ok(found) }
+}
+
+/// Makes what asks clients for a certificate, and refuses those that have none of these CAs.
+fn verifier(pem: &[u8], path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let unusable = |error| TlsError::ClientCa { path: path.to_owned(), error };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem, path)? {
+        roots.add(certificate).map_err(unusable)?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    verifier.map_err(|error| unusable(rustls::Error::General(error.to_string())))
+}
+
+fn fingerprint_of_ca(der: &CertificateDer<'_>) -> Option<String> {
+    let certificate = webpki::EndEntityCert::try_from(der).ok()?;
+    (certificate.issuer() == certificate.subject()).then(|| hex::encode(digest(&SHA256, der)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_is_that_of_the_ca_at_the_end_of_the_chain() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a CA");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a coordinator");
+        let cert = params.signed_by(&key, &ca).unwrap();
+
+        let files = TlsFiles {
+            cert: directory.path().join("cert.pem"),
+            key: directory.path().join("key.pem"),
+            client_ca: None,
+        };
+        fs::write(&files.key, key.serialize_pem()).unwrap();
+        fs::write(&files.cert, cert.pem()).unwrap();
+        let tls = Tls::load(files.clone()).unwrap();
+        assert_eq!(tls.ca_fingerprint(), None, "the chain does not say which CA it is");
+        assert!(!tls.reload().unwrap(), "nothing is new");
+
+        fs::write(&files.cert, cert.pem() + &ca.pem()).unwrap();
+        assert!(tls.reload().unwrap());
+        assert_eq!(tls.ca_fingerprint(), Some(hex::encode(digest(&SHA256, ca.der()))));
+
+        fs::write(&files.key, KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        assert!(matches!(tls.reload(), Err(TlsError::Unusable { .. })));
+        assert!(tls.ca_fingerprint().is_some(), "the old ones stay");
+        assert!(!tls.reload().unwrap(), "the same files are not tried again");
+    }
+}

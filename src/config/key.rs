@@ -1,0 +1,155 @@
+//! The one table of keys: what each may be, and where it goes.
+
+use std::{num::NonZeroU32, path::PathBuf, time::Duration};
+
+use super::{
+    Settings,
+    value::{Kind, Value},
+};
+
+/// What stands before the name of a key in the environment.
+const PREFIX: &str = "TEAMWIRE_";
+
+/// A key of the configuration.
+pub(super) struct Key {
+    /// `KEY`, or `SECTION.KEY`.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// Takes a value that is of the kind and within its bounds.
+    put: fn(&mut Settings, Value),
+}
+
+impl Key {
+    /// Returns the section and the key in it.
+    pub(super) fn path(&self) -> (Option<&'static str>, &'static str) {
+        self.name.split_once('.').map_or((None, self.name), |(section, key)| (Some(section), key))
+    }
+
+    /// Returns what the key is called in the environment.
+    pub(super) fn variable(&self) -> String {
+        format!("{PREFIX}{}", self.name.replace('.', "_").to_ascii_uppercase())
+    }
+
+    pub(super) fn put(&self, settings: &mut Settings, value: Value) {
+        (self.put)(settings, value);
+    }
+}
+
+/// Returns whether a variable belongs to a section, so that it must be a key.
+pub(super) fn is_of_a_section(variable: &str) -> bool {
+    let mut sections = KEYS.iter().filter_map(|key| key.path().0);
+    let Some(rest) = variable.strip_prefix(PREFIX) else { return false };
+    sections.any(|section| rest.strip_prefix(&section.to_ascii_uppercase()).is_some_and(|rest| rest.starts_with('_')))
+}
+
+/// Declares keys: name, kind with bounds, and the field that takes it.
+macro_rules! keys {
+    ($($name:literal: $kind:ident $(($($bounds:tt)*))? => $($field:ident).+;)*) => {
+        &[$(Key {
+            name: $name,
+            kind: kind!($kind $(($($bounds)*))?),
+            put: |settings, value| settings.$($field).+ = take!($kind value),
+        },)*]
+    };
+}
+
+macro_rules! kind {
+    (Millis($min:literal..=$max:literal)) => {
+        Kind::Duration(Duration::from_millis($min)..=Duration::from_millis($max))
+    };
+    (Seconds($min:literal..=$max:literal)) => {
+        Kind::Duration(Duration::from_secs($min)..=Duration::from_secs($max))
+    };
+    (Kib($min:literal..=$max:literal)) => {
+        Kind::Size($min * 1_024..=$max * 1_024)
+    };
+    (Rate) => {
+        Kind::Number(1..=1_000_000)
+    };
+    (File) => {
+        Kind::Text
+    };
+    ($kind:ident($($bounds:tt)*)) => {
+        Kind::$kind($($bounds)*)
+    };
+    ($kind:ident) => {
+        Kind::$kind
+    };
+}
+
+/// Takes the value of a kind out. No other can be there: the kind itself has read it.
+macro_rules! take {
+    (Text $value:ident) => { match $value { Value::Text(text) => text, _ => return } };
+    (Choice $value:ident) => { take!(Text $value) };
+    (File $value:ident) => { Some(PathBuf::from(take!(Text $value))).filter(|path| !path.as_os_str().is_empty()) };
+    (List $value:ident) => { match $value { Value::List(texts) => texts, _ => return } };
+    (Flag $value:ident) => { match $value { Value::Flag(flag) => flag, _ => return } };
+    (Millis $value:ident) => { match $value { Value::Duration(duration) => duration, _ => return } };
+    (Seconds $value:ident) => { take!(Millis $value) };
+    (Rate $value:ident) => {
+        match $value { Value::Number(number) => NonZeroU32::new(number as u32).unwrap_or(NonZeroU32::MIN), _ => return }
+    };
+    // Every bound fits the field.
+    ($kind:ident $value:ident) => { match $value { Value::Number(number) => number as _, _ => return } };
+}
+
+/// Every key.
+pub(super) const KEYS: &[Key] = keys! {
+    "listen": Text => listen;
+    "store": Text => store;
+    "advertise": List => advertise;
+    "insecure_no_tls": Flag => insecure_no_tls;
+    "log": Text => log;
+    "log_format": Choice(&["text", "json"]) => log_format;
+    "tls.cert": File => tls_cert;
+    "tls.key": File => tls_key;
+    "tls.client_ca": File => tls_client_ca;
+    "tls.reload_interval": Millis(100..=86_400_000) => tls_reload_interval;
+    "network.connections_max": Number(1..=100_000) => edge.connections_max;
+    "network.handshake_timeout": Millis(10..=600_000) => edge.handshake_timeout;
+    "network.authentication_timeout": Millis(10..=600_000) => edge.authentication_timeout;
+    "network.keepalive_interval": Seconds(1..=3_600) => edge.keepalive_interval;
+    "network.keepalive_timeout": Seconds(1..=600) => edge.keepalive_timeout;
+    "network.streams_max": Number(1..=10_000) => edge.streams_max;
+    "network.header_bytes_max": Kib(1..=1_024) => edge.header_bytes_max;
+    "network.request_bytes_max": Kib(2..=16_384) => edge.request_bytes_max;
+    "network.request_timeout": Millis(100..=600_000) => edge.request_timeout;
+    "network.pending_resets_max": Number(1..=10_000) => edge.pending_resets_max;
+    "network.error_resets_max": Number(1..=100_000) => edge.error_resets_max;
+    "rates.sends_per_second": Rate => rates.sends_per_second;
+    "rates.sends_burst": Rate => rates.sends_burst;
+    "rates.broadcasts_per_second": Rate => rates.broadcasts_per_second;
+    "rates.broadcasts_burst": Rate => rates.broadcasts_burst;
+    "delivery.heartbeat_interval": Millis(100..=600_000) => pace.heartbeat_interval;
+    "delivery.write_timeout": Millis(100..=3_600_000) => pace.write_timeout;
+    "delivery.stream_age": Seconds(1..=604_800) => pace.stream_age;
+    "drain.grace": Seconds(0..=3_600) => drain_grace;
+    "drain.hard_stop": Seconds(0..=3_600) => hard_stop;
+    "limits.content_bytes_max": Kib(1..=8_192) => limits.content_bytes_max;
+    "limits.summary_chars_max": Number(1..=10_000) => limits.summary_chars_max;
+    "limits.attachments_max": Number(0..=1_000) => limits.attachments_max;
+    "limits.inbox_entries_max": Number(1..=1_000_000) => limits.inbox_entries_max;
+    "limits.inbox_bytes_max": Kib(64..=1_048_576) => limits.inbox_bytes_max;
+    "limits.members_max": Number(1..=1_000) => limits.members_max;
+    "limits.deliveries_max": Number(1..=100) => limits.deliveries_max;
+    "limits.unacked_messages_max": Number(1..=10_000) => limits.unacked_messages_max;
+    "limits.unacked_bytes_max": Kib(1..=262_144) => limits.unacked_bytes_max;
+    "limits.lease_ttl": Seconds(10..=3_600) => limits.lease_ttl;
+    "limits.lost_grace": Seconds(0..=86_400) => limits.lost_grace;
+    "limits.exit_alarm_after": Seconds(1..=3_600) => limits.exit_alarm_after;
+    "limits.shutdown_deadline": Seconds(1..=86_400) => limits.shutdown_deadline;
+    "limits.plan_deadline": Seconds(1..=2_592_000) => limits.plan_deadline;
+    "limits.join_token_ttl": Seconds(1..=2_592_000) => limits.join_token_ttl;
+    "limits.observer_ttl": Seconds(1..=31_536_000) => limits.observer_ttl;
+    "limits.unprocessed_alarm_after": Seconds(1..=2_592_000) => limits.unprocessed_alarm_after;
+    "limits.open_tasks_max": Number(1..=100_000) => limits.open_tasks_max;
+    "limits.task_dependencies_max": Number(0..=1_000) => limits.task_dependencies_max;
+    "limits.board_dependencies_max": Number(0..=100_000) => limits.board_dependencies_max;
+    "limits.claims_max": Number(1..=1_000) => limits.claims_max;
+    "limits.history_ttl": Seconds(60..=315_360_000) => limits.history_ttl;
+    "limits.history_entries_max": Number(100..=100_000_000) => limits.history_entries_max;
+    "limits.exited_member_ttl": Seconds(60..=315_360_000) => limits.exited_member_ttl;
+    "limits.completed_task_ttl": Seconds(60..=315_360_000) => limits.completed_task_ttl;
+    "limits.deleted_task_ttl": Seconds(60..=315_360_000) => limits.deleted_task_ttl;
+    "limits.tidy_interval": Millis(100..=86_400_000) => limits.tidy_interval;
+};

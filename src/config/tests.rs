@@ -1,0 +1,129 @@
+//! Tests of the configuration, as it is put together.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn load(text: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Config, Failure> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("teamwire.toml");
+    fs::write(&file, text).unwrap();
+    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    Config::load(Some(&file), environment, &flags)
+}
+
+fn message(failure: Failure) -> String {
+    let Failure::Other { code, message } = failure else { panic!("{failure:?}") };
+    assert_eq!(code, crate::failure::USAGE);
+    message
+}
+
+fn refused(text: &str) -> String {
+    message(load(text, &[], &[]).expect_err(text))
+}
+
+#[test]
+fn the_default_file_has_every_key_with_the_default_of_the_code() {
+    let document: DocumentMut = DEFAULT.parse().unwrap();
+    let mut found = Vec::new();
+    leaves("", document.as_table(), &mut found);
+    let found: Vec<_> = found.into_iter().map(|(path, ..)| path).collect();
+    let known: Vec<_> = KEYS.iter().map(|key| key.name).collect();
+    assert_eq!(found, known);
+    let none: [(String, String); 0] = [];
+    let config = Config::load(None, none, &[]).unwrap();
+    assert_eq!(config.settings, Settings::default());
+    assert_eq!(config.print(), DEFAULT, "printed as it is documented");
+}
+
+#[test]
+fn every_limit_of_the_rules_is_a_key() {
+    let fields = format!("{:#?}", Limits::default());
+    let fields = fields.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(':'));
+    let fields: Vec<_> =
+        fields.map(|(field, _)| format!("limits.{field}")).filter(|name| !name.contains(' ')).collect();
+    assert!(fields.len() > 10, "{fields:?}");
+    for field in fields {
+        assert!(KEYS.iter().any(|key| key.name == field), "{field} cannot be configured");
+    }
+}
+
+#[test]
+fn the_default_file_says_every_bound() {
+    let document: DocumentMut = DEFAULT.parse().unwrap();
+    for key in KEYS
+        .iter()
+        .filter(|key| matches!(key.kind, value::Kind::Number(_) | value::Kind::Size(_) | value::Kind::Duration(_)))
+    {
+        let (section, name) = key.path();
+        let table = document[section.expect("all bounded keys are in a section")].as_table().unwrap();
+        let comment = table.key(name).unwrap().leaf_decor().prefix().unwrap().as_str().unwrap();
+        let comment = comment.replace("\n# ", " ");
+        assert!(comment.contains(&key.kind.bounds()), "{}: nothing of {} in {comment}", key.name, key.kind.bounds());
+    }
+}
+
+#[test]
+fn what_stands_nearer_to_the_caller_wins() {
+    let file = "log = \"warn\"\n[limits]\nmembers_max = 10\ndeliveries_max = 7\nsummary_chars_max = 9\n";
+    let environment = [("TEAMWIRE_LIMITS_DELIVERIES_MAX", "8"), ("TEAMWIRE_LOG", "debug"), ("TEAMWIRE_TEAM", "acme")];
+    let config = load(file, &environment, &[("log", "trace")]).unwrap();
+    let limits = &config.settings.limits;
+    assert_eq!((limits.members_max, limits.deliveries_max, limits.summary_chars_max), (10, 8, 9));
+    assert_eq!(limits.attachments_max, Limits::default().attachments_max);
+    assert_eq!(config.settings.log, "trace");
+    assert!(config.print().contains("members_max = 10\n"), "{}", config.print());
+}
+
+#[test]
+fn what_is_printed_reads_back_as_itself() {
+    let file =
+        "advertise = [\"http://a:1\", \"https://b:2\"]\n[limits]\ncontent_bytes_max = 5000\nlease_ttl = \"100s\"\n";
+    let printed = load(file, &[], &[]).unwrap().print();
+    let again = load(&printed, &[], &[]).unwrap();
+    assert_eq!(again.print(), printed);
+    assert_eq!(again.settings.limits.lease_ttl, Duration::from_secs(100));
+    assert_eq!(again.settings.advertise.len(), 2);
+}
+
+#[test]
+fn the_password_of_a_store_is_not_printed() {
+    for (url, shown) in [
+        ("redis://ann:s3cret@host:6379/1", "redis://ann:***@host:6379/1"),
+        ("redis://:s3@cret@host", "redis://:***@host"),
+        ("redis://host", "redis://host"),
+        ("embedded:/a/b", "embedded:/a/b"),
+    ] {
+        assert_eq!(without_password(url), shown);
+    }
+    let printed = load("store = \"redis://:s3cret@host\"", &[], &[]).unwrap().print();
+    assert!(printed.contains("***") && !printed.contains("s3cret"), "{printed}");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place_and_what_would_be_right() {
+    let error = refused("log = \"info\"\n\n[limits]\nmember_max = 3\n");
+    assert!(error.contains("teamwire.toml:4") && error.contains("Did you mean limits.members_max?"), "{error}");
+    let error = refused("[limit]\nmembers_max = 3\n");
+    assert!(error.contains("limit.members_max") && error.contains("limits.members_max?"), "{error}");
+    let error = refused("[network]\nconnections_max = 0\n");
+    assert!(error.contains(":2: network.connections_max is 0; it must be 1 to 100000"), "{error}");
+    let error = refused("[drain]\ngrace = 3\n");
+    assert!(error.contains("drain.grace is 3; it must be \"0s\" to \"1h\""), "{error}");
+    let error = refused("[limits]\nmembers_max = \"3\"\n");
+    assert!(error.contains("it must be 1 to 1000"), "{error}");
+    assert!(refused("[limits\n").contains("is not TOML"));
+    let error = message(load("", &[("TEAMWIRE_RATES_SEND_BURST", "3")], &[]).unwrap_err());
+    assert!(error.contains("TEAMWIRE_RATES_SENDS_BURST?"), "{error}");
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    assert!(refused("[tls]\ncert = \"a\"\n").contains("tls.key"));
+    assert!(refused("[tls]\nclient_ca = \"a\"\n").contains("tls.cert"));
+    assert!(refused("[drain]\nhard_stop = \"1s\"\n").contains("drain.grace"));
+    assert!(refused("[network]\nrequest_bytes_max = \"64KiB\"\n").contains("limits.content_bytes_max"));
+    assert!(refused("[delivery]\nheartbeat_interval = \"20s\"\n").contains("limits.lease_ttl"));
+    assert!(refused("advertise = [\"host:1\"]\n").contains("http://HOST:PORT"));
+}

@@ -1,0 +1,69 @@
+//! The configuration of a coordinator: where it comes from, what is said of mistakes, and that it holds.
+
+use std::fs;
+
+use crate::world::{LEAD, World};
+
+const USAGE: i32 = 64;
+const UNREACHABLE: i32 = 69;
+
+#[test]
+fn a_printed_configuration_is_one_that_comes_to_the_same() {
+    let world = World::embedded();
+    let file = world.home(LEAD).join("printed.toml");
+    let path = file.to_str().unwrap();
+    let flags =
+        ["serve", "--print-config", "--listen", "127.0.0.1:0", "--advertise", "http://a:1,https://b:2", "--store"];
+    let printed = world.cli(LEAD, &[&flags[..], &["redis://:s3cret@127.0.0.1/1"]].concat()).succeeds().stdout;
+    assert!(printed.contains("listen = \"127.0.0.1:0\"") && !printed.contains("s3cret"), "{printed}");
+    assert!(printed.contains("content_bytes_max = \"64KiB\""), "{printed}");
+    fs::write(&file, &printed).unwrap();
+    let again = world.cli(LEAD, &["serve", "--config", path, "--print-config"]).succeeds().stdout;
+    assert_eq!(again, printed);
+    // A flag overrides the file.
+    let other = world.cli(LEAD, &["serve", "--config", path, "--print-config", "--listen", "127.0.0.1:1"]);
+    assert_eq!(other.succeeds().stdout, printed.replace("127.0.0.1:0", "127.0.0.1:1"));
+}
+
+#[test]
+fn mistakes_are_named_with_their_place_and_what_was_likely_meant() {
+    let world = World::embedded();
+    let file = world.home(LEAD).join("wrong.toml");
+    let path = file.to_str().unwrap();
+    for (text, complaint) in [
+        (
+            "[limits]\nmember_max = 3\n",
+            "wrong.toml:2 has the unknown key limits.member_max. Did you mean limits.members_max?",
+        ),
+        ("listen = \"here\"\n", "listen is \"here\""),
+        (
+            "\n\n[network]\nhandshake_timeout = \"0s\"\n",
+            "wrong.toml:4: network.handshake_timeout is \"0s\"; it must be \"10ms\" to",
+        ),
+        ("[tls]\ncert = \"c.pem\"\n", "tls.key"),
+        ("[tls]\ncert = \"none.pem\"\nkey = \"none.pem\"\n", "none.pem cannot be read"),
+        ("listen = \"0.0.0.0:0\"\n", "--tls-cert"),
+        ("log = \"loud,\"\nlisten=\"127.0.0.1:0\"\nlog_format = \"xml\"\n", "\"text\" or \"json\""),
+    ] {
+        fs::write(&file, text).unwrap();
+        world.cli(LEAD, &["serve", "--config", path]).exits(USAGE).complains_of(complaint);
+    }
+    world.cli(LEAD, &["serve", "--config", "nowhere.toml"]).exits(USAGE).complains_of("nowhere.toml cannot be read");
+    // Said to be wanted, it goes on until the store.
+    let insecure = ["serve", "--listen", "0.0.0.0:0", "--insecure-no-tls", "--store", "redis://127.0.0.1:1"];
+    world.cli(LEAD, &insecure).exits(UNREACHABLE).complains_of("The store cannot be opened");
+}
+
+#[test]
+fn limits_that_are_configured_hold() {
+    let world = World::configured("[limits]\nmembers_max = 2\ncontent_bytes_max = \"1KiB\"\n");
+    world.create_team("acme");
+    world.join("ann");
+    let token = world.invite("bob");
+    let error =
+        world.cli("bob", &["join", &token, "--address", &world.coordinator.address(), "--json"]).exits_with_error();
+    assert_eq!(error["reason"], "QUOTA_EXCEEDED");
+    world.cli(LEAD, &["send", "ann", &"x".repeat(1_024), "-s", "fits"]).succeeds();
+    let error = world.cli(LEAD, &["send", "ann", &"x".repeat(1_025), "-s", "not", "--json"]).exits_with_error();
+    assert_eq!(error["reason"], "CONTENT_TOO_LARGE");
+}

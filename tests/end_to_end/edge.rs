@@ -1,0 +1,356 @@
+//! The coordinator's edge: clients that say nothing, too much, or the same thing all the time, on raw connections.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::{RecvStream, client::SendRequest};
+use http::{Response, StatusCode};
+use teamwire_client::message;
+use teamwire_proto::v1::{self, RequestState, request_service_client::RequestServiceClient};
+use tokio::{io::AsyncReadExt as _, net::TcpStream, runtime::Runtime, task::JoinHandle, time::timeout};
+use tonic::Code;
+
+use crate::{
+    raw::{Raw, refused},
+    world::{LEAD, PATIENCE, World, eventually},
+};
+
+/// A call that needs the operator's credential.
+const LIST_TEAMS: &str = "/teamwire.v1.TeamService/ListTeams";
+
+/// A call that anybody may make.
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+
+/// What is logged of a connection that nobody known has used.
+const UNKNOWN: &str = "closed: it has shown no credential in time";
+
+/// An HTTP/2 connection, and nothing that would make another one in its stead.
+struct Wire {
+    requests: SendRequest<Bytes>,
+    connection: JoinHandle<Result<(), h2::Error>>,
+}
+
+impl Wire {
+    async fn connect(world: &World) -> Self {
+        let stream = TcpStream::connect(world.coordinator.socket()).await.unwrap();
+        let (requests, connection) = h2::client::handshake(stream).await.unwrap();
+        Self { requests, connection: tokio::spawn(connection) }
+    }
+
+    /// Connects, and shows the operator's credential.
+    async fn known(world: &World) -> Self {
+        let mut wire = Self::connect(world).await;
+        assert_eq!(wire.call(LIST_TEAMS, &world.operator()).await.unwrap(), None);
+        wire
+    }
+
+    /// Starts a call, and leaves it open for more to come.
+    async fn open(
+        &mut self,
+        path: &str,
+        credential: &str,
+        more: usize,
+    ) -> Result<h2::client::ResponseFuture, h2::Error> {
+        let (answer, mut body) =
+            self.requests.clone().ready().await?.send_request(request(path, credential, more), false)?;
+        // As an application would keep it.
+        tokio::spawn(async move { std::future::poll_fn(|context| body.poll_reset(context)).await });
+        Ok(answer)
+    }
+
+    /// Calls with an empty message. Returns the gRPC status of a refusal.
+    async fn call(&mut self, path: &str, credential: &str) -> Result<Option<String>, h2::Error> {
+        self.call_with(path, credential, 0).await
+    }
+
+    /// Calls with so many bytes of headers that mean nothing.
+    async fn call_with(&mut self, path: &str, credential: &str, more: usize) -> Result<Option<String>, h2::Error> {
+        let (answer, mut body) =
+            self.requests.clone().ready().await?.send_request(request(path, credential, more), false)?;
+        // An empty message: not compressed, no bytes.
+        body.send_data(Bytes::from_static(&[0; 5]), true)?;
+        let answer: Response<RecvStream> = answer.await?;
+        assert_eq!(answer.status(), StatusCode::OK);
+        Ok(answer.headers().get("grpc-status").map(|status| status.to_str().unwrap().to_owned()))
+    }
+
+    /// Waits until the coordinator has closed the connection.
+    async fn closed(self) -> Result<(), h2::Error> {
+        timeout(PATIENCE, self.connection).await.expect("it is closed").unwrap()
+    }
+}
+
+/// `more`: how many bytes of headers that mean nothing.
+fn request(path: &str, credential: &str, more: usize) -> http::Request<()> {
+    let request = http::Request::post(format!("http://coordinator{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("authorization", format!("Bearer {credential}"));
+    let request = if more > 0 { request.header("x-more", "x".repeat(more)) } else { request };
+    request.body(()).unwrap()
+}
+
+/// Waits until the coordinator has closed a connection on which nothing was said.
+async fn hung_up(mut stream: TcpStream) {
+    // The coordinator may have greeted first, and cut off in the middle of it.
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.expect("it is closed");
+}
+
+#[test]
+fn who_shows_no_credential_in_time_is_cut_off_and_nobody_else() {
+    let world = World::configured("log = \"debug\"\n[network]\nauthentication_timeout = \"2s\"\n");
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let mut known = Wire::known(&world).await;
+
+        let silent = TcpStream::connect(world.coordinator.socket()).await.unwrap();
+        let polite = Wire::connect(&world).await;
+        let mut slow = Wire::connect(&world).await;
+        let unanswered = slow.open(LIST_TEAMS, &operator, 0).await.unwrap();
+        let mut forger = Wire::connect(&world).await;
+        assert_eq!(
+            forger.call(LIST_TEAMS, "two:0123456789abcdef0123456789abcdef").await.unwrap().as_deref(),
+            Some("16")
+        );
+        let mut passer_by = Wire::connect(&world).await;
+        assert_eq!(passer_by.call(CHECK, "").await.unwrap(), None);
+
+        timeout(PATIENCE, unanswered).await.unwrap().expect_err("the call was never whole");
+        hung_up(silent).await;
+        for wire in [polite, slow, forger, passer_by] {
+            let _ = wire.closed().await;
+        }
+        assert_eq!(known.call(LIST_TEAMS, &operator).await.unwrap(), None, "on its old connection");
+    });
+    world.coordinator.await_log(UNKNOWN, 5);
+}
+
+#[test]
+fn a_call_that_takes_longer_than_that_is_waited_for() {
+    let world = World::configured("log = \"debug\"\n[network]\nauthentication_timeout = \"1s\"\n");
+    world.create_team("acme");
+    world.join("bob");
+    let plan = world.cli("bob", &["plan", "submit", "a plan", "--json"]).succeeds().json();
+    let lead = world.credential(LEAD);
+    Runtime::new().unwrap().block_on(async {
+        let caller = Raw::at(&world.coordinator.address(), &lead);
+        let request = v1::WaitForDecisionRequest {
+            request_id: plan["request_id"].as_str().unwrap().to_owned(),
+            timeout: Some(prost_types::Duration { seconds: 3, nanos: 0 }),
+            ..v1::WaitForDecisionRequest::default()
+        };
+        let mut requests = RequestServiceClient::new(caller.channel.clone());
+        let waited = requests.wait_for_decision(caller.request(request)).await.expect("the first call of a connection");
+        assert_eq!(waited.into_inner().request.unwrap().state(), RequestState::Pending);
+    });
+    assert!(!world.coordinator.log().contains(UNKNOWN), "{}", world.coordinator.log());
+}
+
+#[test]
+fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given_again() {
+    let world = World::configured("log = \"debug\"\n[network]\nconnections_max = 3\n");
+    Runtime::new().unwrap().block_on(async {
+        let mut known = Vec::new();
+        for _ in 0..3 {
+            known.push(Wire::known(&world).await);
+        }
+        hung_up(TcpStream::connect(world.coordinator.socket()).await.unwrap()).await;
+        world.coordinator.await_log("too many connections are open", 1);
+        for wire in &mut known {
+            assert_eq!(wire.call(LIST_TEAMS, &world.operator()).await.unwrap(), None);
+        }
+
+        known.pop().unwrap().connection.abort();
+        await_place(&world).await;
+    });
+}
+
+/// Waits until the coordinator takes a connection.
+async fn await_place(world: &World) {
+    let began = tokio::time::Instant::now();
+    loop {
+        let stream = TcpStream::connect(world.coordinator.socket()).await.unwrap();
+        // Refused until the coordinator has seen that one has gone.
+        if let Ok((requests, connection)) = h2::client::handshake(stream).await {
+            let mut wire = Wire { requests, connection: tokio::spawn(connection) };
+            if wire.call(LIST_TEAMS, &world.operator()).await.is_ok() {
+                return;
+            }
+        }
+        assert!(began.elapsed() < PATIENCE, "no place was given again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[test]
+fn a_client_that_answers_no_pings_loses_its_place() {
+    let world =
+        World::configured("[network]\nconnections_max = 1\nkeepalive_interval = \"1s\"\nkeepalive_timeout = \"1s\"\n");
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let stream = TcpStream::connect(world.coordinator.socket()).await.unwrap();
+        let (mut requests, mut connection) = h2::client::handshake(stream).await.unwrap();
+        let answer = async {
+            let (answer, mut body) = requests.send_request(request(LIST_TEAMS, &operator, 0), false).unwrap();
+            body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+            answer.await.unwrap()
+        };
+        tokio::select! {
+            ended = &mut connection => panic!("{ended:?}"),
+            answer = answer => assert_eq!(answer.status(), StatusCode::OK),
+        }
+        // The connection is open, and nobody reads from it any more.
+        await_place(&world).await;
+        drop(connection);
+    });
+}
+
+#[test]
+fn a_coordinator_that_is_asked_to_end_waits_for_open_calls_only_so_long() {
+    let mut world = World::configured("[drain]\ngrace = \"1s\"\nhard_stop = \"2s\"\n");
+    world.coordinator.may_complain_of("calls were still open at the end of the grace");
+    let operator = world.operator();
+    let runtime = Runtime::new().unwrap();
+    let wire = runtime.block_on(async {
+        let mut wire = Wire::known(&world).await;
+        let answer = wire.open(LIST_TEAMS, &operator, 0).await.unwrap();
+        // Seen by the coordinator, since frames stay in order.
+        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None);
+        (wire, answer)
+    });
+    world.coordinator.end();
+    world.coordinator.await_log("calls were still open", 1);
+    drop(wire);
+}
+
+#[test]
+fn headers_over_the_bound_are_refused_and_the_connection_goes_on() {
+    for (configuration, kib) in [("", 16), ("[network]\nheader_bytes_max = \"4KiB\"\n", 4)] {
+        let world = World::configured(configuration);
+        let operator = world.operator();
+        Runtime::new().unwrap().block_on(async {
+            let mut wire = Wire::known(&world).await;
+            let answer = wire.open(LIST_TEAMS, &operator, kib * 1_024).await.unwrap();
+            assert_eq!(timeout(PATIENCE, answer).await.unwrap().unwrap().status(), 431);
+            let below = wire.call_with(LIST_TEAMS, &operator, (kib - 1) * 1_024).await;
+            assert_eq!(below.unwrap(), None);
+        });
+    }
+}
+
+#[test]
+fn calls_that_break_the_protocol_again_and_again_close_their_connection_only() {
+    let world = World::configured("[network]\nerror_resets_max = 10\n");
+    world.coordinator.may_complain_of("locally-reset streams reached limit");
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let mut other = Wire::known(&world).await;
+        let wire = Wire::known(&world).await;
+        let mut broken = 0;
+        let error = loop {
+            let (answer, mut body) = match wire.requests.clone().ready().await {
+                Ok(mut requests) => {
+                    let mut request = request(LIST_TEAMS, &operator, 0);
+                    request.headers_mut().insert("content-length", "1".parse().unwrap());
+                    requests.send_request(request, false).unwrap()
+                }
+                Err(error) => break error,
+            };
+            // More than was said.
+            let _ = body.send_data(Bytes::from_static(&[0; 5]), true);
+            timeout(PATIENCE, answer).await.unwrap().expect_err("the call is reset");
+            broken += 1;
+            assert!(broken < 100, "nothing stops it");
+        };
+        assert_eq!(error.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM), "{error}");
+        assert!(broken >= 10, "{broken}");
+        assert_eq!(other.call(LIST_TEAMS, &operator).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_request_over_the_bound_is_refused_with_a_reason() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.join("bob");
+    let lead = world.credential(LEAD);
+    Runtime::new().unwrap().block_on(async {
+        let caller = Raw::at(&world.coordinator.address(), &lead);
+        let send = |bytes: usize| caller.send(message::direct("bob", "large", "x".repeat(bytes)).body);
+        send(64 * 1_024).await.unwrap();
+        refused(send(64 * 1_024 + 1).await, Code::InvalidArgument, "CONTENT_TOO_LARGE", "content");
+        let status = refused(send(256 * 1_024).await, Code::InvalidArgument, "CONTENT_TOO_LARGE", "");
+        assert!(status.message().contains("262144"), "{status}");
+    });
+    assert_eq!(world.take_inbox("bob").len(), 1);
+}
+
+#[test]
+fn a_request_that_does_not_become_whole_is_ended_and_the_connection_goes_on() {
+    let world = World::configured("[network]\nrequest_timeout = \"500ms\"\n");
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let mut wire = Wire::known(&world).await;
+        let answer = wire.open(LIST_TEAMS, &operator, 0).await.unwrap();
+        let answer = timeout(PATIENCE, answer).await.unwrap().unwrap();
+        assert_eq!(answer.headers().get("grpc-status").unwrap(), "4", "{answer:?}");
+        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_flood_of_calls_that_are_cancelled_at_once_closes_the_floods_connection_only() {
+    let world = World::embedded();
+    world.coordinator.may_complain_of("remotely-reset pending-accept streams reached limit");
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let mut other = Wire::known(&world).await;
+        let flood = Wire::known(&world).await;
+        let (mut requests, path) = (flood.requests.clone(), operator.clone());
+        let flooding = tokio::spawn(async move {
+            loop {
+                // As many as there may be at once, so that they come together.
+                for _ in 0..60 {
+                    requests = requests.ready().await?;
+                    let (_, mut body) = requests.send_request(request(LIST_TEAMS, &path, 0), false)?;
+                    body.send_reset(h2::Reason::CANCEL);
+                }
+                tokio::task::yield_now().await;
+            }
+            #[allow(unreachable_code)]
+            Ok::<(), h2::Error>(())
+        });
+        while !flooding.is_finished() {
+            assert_eq!(timeout(PATIENCE, other.call(LIST_TEAMS, &operator)).await.unwrap().unwrap(), None);
+        }
+        let error = flooding.await.unwrap().expect_err("it is stopped");
+        assert_eq!(error.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM), "{error}");
+        assert!(error.is_remote(), "{error}");
+        assert_eq!(other.call(LIST_TEAMS, &operator).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
+    let world = World::configured(
+        "[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"\n[delivery]\nheartbeat_interval = \"5s\"\n",
+    );
+    world.create_team("acme");
+    world.join("ann");
+    let runtime = Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let forged = Raw::at(&world.coordinator.address(), "twm:acme:ann:0123456789abcdef0123456789abcdef");
+    let forger = runtime.spawn(async move {
+        let mut requests = RequestServiceClient::new(forged.channel.clone());
+        loop {
+            let request_id = "req_00000000000000000000000000".to_owned();
+            let request = v1::WaitForDecisionRequest { request_id, ..v1::WaitForDecisionRequest::default() };
+            let waited = requests.wait_for_decision(forged.request(request)).await;
+            assert!(waited.is_err_and(|status| status.code() == Code::Unauthenticated));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    eventually("ann is taken for lost", || (world.member("ann")["state"] == "MEMBER_STATE_LOST").then_some(()));
+    assert!(!forger.is_finished(), "the stranger has called all the while");
+    forger.abort();
+}

@@ -1,0 +1,56 @@
+//! Calls as any gRPC client makes them: no retries, nothing that the Rust client does by itself.
+
+use teamwire_proto::v1::{
+    self, message_service_client::MessageServiceClient, send_request::Body, team_service_client::TeamServiceClient,
+};
+use tonic::{Code, Request, Status, transport::Channel};
+use tonic_types::StatusExt as _;
+
+/// Calls as the protocol has it, without anything that a client library adds.
+pub struct Raw {
+    pub channel: Channel,
+    pub credential: Option<String>,
+}
+
+impl Raw {
+    pub fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(credential) = &self.credential {
+            request.metadata_mut().insert("authorization", format!("Bearer {credential}").parse().unwrap());
+        }
+        request
+    }
+
+    /// Calls one coordinator over one connection, which is made with the first call.
+    pub fn at(address: &str, credential: &str) -> Self {
+        let channel = Channel::from_shared(address.to_owned()).unwrap().connect_lazy();
+        Self { channel, credential: Some(credential.to_owned()) }
+    }
+
+    pub async fn send(&self, body: Option<Body>) -> Result<(), Status> {
+        self.send_all(v1::SendRequest { body, ..v1::SendRequest::default() }).await
+    }
+
+    pub async fn send_all(&self, request: v1::SendRequest) -> Result<(), Status> {
+        MessageServiceClient::new(self.channel.clone()).send(self.request(request)).await.map(drop)
+    }
+
+    pub fn teams(&self) -> TeamServiceClient<Channel> {
+        TeamServiceClient::new(self.channel.clone())
+    }
+}
+
+/// Asserts that a call was refused by the table.
+#[track_caller]
+pub fn refused(outcome: Result<(), Status>, code: Code, reason: &str, field: &str) -> Status {
+    let status = outcome.expect_err(reason);
+    let details = status.get_error_details();
+    let info = details.error_info().expect("an ErrorInfo");
+    let violation = details.bad_request().and_then(|bad| bad.field_violations.first());
+    let named = violation.map_or("", |violation| violation.field.as_str());
+    let found = (status.code(), info.reason.as_str(), info.domain.as_str(), named);
+    assert_eq!(found, (code, reason, "teamwire", field), "{status}");
+    assert!(status.message().len() > 20, "no help: {status}");
+    assert!(violation.is_none_or(|violation| !violation.description.is_empty()), "{status}");
+    status
+}
