@@ -3,11 +3,14 @@
 //! - [`domain`]: the rules, pure. [`coordinator`]: runs them against the store.
 //! - [`store`]: the store's contract and its backends.
 //! - [`delivery`]: open sessions. [`grpc`]: the protocol's face.
+//! - [`telemetry`]: numbers, the log of calls, traces. [`health`]: whether it can do its work.
 //! - [`server`]: [`server::run`] puts all of it together.
 
 pub mod coordinator;
 pub mod delivery;
 pub mod domain;
 pub mod grpc;
+pub mod health;
 pub mod server;
 pub mod store;
+pub mod telemetry;

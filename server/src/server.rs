@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
+use tokio_stream::StreamExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::{Server, server::TcpIncoming};
 
@@ -11,7 +12,9 @@ use crate::{
     delivery::{lease::SignsOfLife, sweep},
     domain::{Limits, secret::SecretHash},
     grpc::Services,
+    health,
     store::{Store, StoreError},
+    telemetry::{Metrics, connections::Counted, measured::Measured, rpc::Watch},
 };
 
 /// How long streams are given to end once a coordinator drains.
@@ -26,12 +29,19 @@ pub struct Config {
     pub operator: SecretHash,
     /// How long open calls may go on after the shutdown was asked for. 25 s.
     pub drain_grace: Duration,
+    /// Where it counts what it does.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Config {
     /// The defaults, with the operator's secret.
     pub fn new(operator_secret: &str) -> Self {
-        Self { limits: Limits::default(), operator: SecretHash::of(operator_secret), drain_grace: DRAIN_GRACE }
+        Self {
+            limits: Limits::default(),
+            operator: SecretHash::of(operator_secret),
+            drain_grace: DRAIN_GRACE,
+            metrics: Arc::default(),
+        }
     }
 }
 
@@ -57,7 +67,10 @@ pub async fn run(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    let coordinator = Arc::new(Coordinator::new(Arc::clone(&store), config.limits, config.operator).await?);
+    let metrics = config.metrics;
+    let store = Measured::new(store, Arc::clone(&metrics));
+    let coordinator = Coordinator::new(Arc::clone(&store), config.limits, config.operator).await?;
+    let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&metrics)));
     let signs = Arc::new(SignsOfLife::default());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
@@ -68,7 +81,7 @@ pub async fn run(
     let mut routes = tonic::service::Routes::builder();
     Services::new(Arc::clone(&coordinator), Arc::clone(&signs), shutdown.clone()).register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_service_status("", tonic_health::ServingStatus::Serving).await;
+    tasks.spawn(health::run(store, Arc::clone(&metrics), health, Services::HEALTH_NAMES, shutdown.clone()));
     routes.add_service(health_service);
     let reflection = |error: tonic_reflection::server::Error| RunError::Reflection(error.to_string());
     let describe = || {
@@ -81,12 +94,15 @@ pub async fn run(
 
     // Said of the listener: the builder's own setting holds only for listeners that it makes itself.
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let counting = Arc::clone(&metrics);
+    let incoming = incoming.map(move |accepted| accepted.map(|connection| Counted::new(connection, &counting)));
     let served = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(20)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
         .max_concurrent_streams(Some(64))
         .http2_max_pending_accept_reset_streams(Some(20))
         .http2_max_header_list_size(Some(16 * 1024))
+        .layer(Watch::new(metrics))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
     let hard_stop = async {

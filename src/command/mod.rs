@@ -4,6 +4,7 @@ mod answer;
 mod completions;
 mod demo;
 mod demo_teammate;
+mod health;
 mod history;
 mod identity;
 mod inbox;
@@ -56,6 +57,8 @@ pub struct Output {
 enum Command {
     /// Run a coordinator
     Serve(serve::Serve),
+    /// Ask whether a coordinator can do its work
+    Health(health::Health),
     /// See a whole team at work, start to end, on this machine
     Demo(demo::Demo),
     /// Create, list, show or delete teams; hand over the lead
@@ -104,6 +107,7 @@ pub async fn run(cli: Cli) -> u8 {
     let Cli { context, command } = cli;
     let (outcome, json) = match command {
         Command::Serve(command) => (command.run(&context).await, false),
+        Command::Health(command) => (command.run(&context).await, command.output.json),
         Command::Demo(command) => (command.run().await, false),
         Command::Team(command) => command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),

@@ -1,10 +1,10 @@
 //! `teamwire serve`: runs a coordinator.
 
-use std::{fs, io::IsTerminal as _, net::SocketAddr, path::Path};
+use std::{fs, io::IsTerminal as _, net::SocketAddr, path::Path, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use teamwire_proto::credential::Credential;
-use teamwire_server::{server, store};
+use teamwire_server::{server, store, telemetry::exposition};
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -35,6 +35,10 @@ pub struct Serve {
     /// Listen beyond this machine without TLS: whoever can see the network can read everything and act as anybody
     #[arg(long)]
     insecure_no_tls: bool,
+    /// Serve numbers for Prometheus at http://HOST:PORT/metrics; they hold no contents, names or credentials, so other
+    /// machines may be let see them
+    #[arg(long, env = "TEAMWIRE_METRICS", value_name = "HOST:PORT")]
+    metrics: Option<SocketAddr>,
     /// How to log
     #[arg(long, env = "TEAMWIRE_LOG_FORMAT", value_enum, default_value = "text")]
     log_format: LogFormat,
@@ -67,6 +71,14 @@ impl Serve {
             Failure::local(&format!("{} cannot be listened on; is another coordinator running?", self.listen), error)
         })?;
         let address = listener.local_addr()?;
+        let numbers = match self.metrics {
+            Some(at) => Some(
+                TcpListener::bind(at)
+                    .await
+                    .map_err(|error| Failure::local(&format!("{at} cannot be listened on for metrics"), error))?,
+            ),
+            None => None,
+        };
         let url = self.store.clone().unwrap_or_else(|| format!("embedded:{}", state_dir.join(STORE_FILE).display()));
         let store = store::open(&url).await.map_err(|error| {
             Failure::with_code(crate::failure::UNREACHABLE, format!("The store cannot be opened: {error}."))
@@ -77,7 +89,14 @@ impl Serve {
         if self.log_format == LogFormat::Text && std::io::stderr().is_terminal() {
             say_what_next(address, &state_dir);
         }
-        let served = server::run(server::Config::new(&secret), store, listener, shutdown).await;
+        let config = server::Config::new(&secret);
+        let stop = CancellationToken::new();
+        let _stopped_at_the_end = stop.clone().drop_guard();
+        if let Some(numbers) = numbers {
+            tracing::info!(address = %numbers.local_addr()?, "metrics are served");
+            tokio::spawn(exposition::serve(numbers, Arc::clone(&config.metrics), stop));
+        }
+        let served = server::run(config, store, listener, shutdown).await;
         served.map_err(|error| Failure::local("the coordinator ended", error))?;
         tracing::info!("ended");
         Ok(())

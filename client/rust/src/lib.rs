@@ -42,6 +42,7 @@ mod answer;
 mod client;
 mod config;
 mod error;
+mod health;
 mod history;
 pub mod message;
 mod retry;

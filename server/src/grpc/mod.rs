@@ -12,13 +12,14 @@ use std::sync::Arc;
 use teamwire_proto::{
     Reason, Refusal, SESSION_METADATA_KEY,
     credential::Credential,
+    trace_parent,
     v1::{
         history_service_server::HistoryServiceServer, message_service_server::MessageServiceServer,
         request_service_server::RequestServiceServer, team_service_server::TeamServiceServer,
     },
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Status, metadata::MetadataMap};
+use tonic::{Request, Status, metadata::MetadataMap, server::NamedService};
 
 use crate::{coordinator::Coordinator, delivery::lease::SignsOfLife, domain::identity::Presented, store::Space};
 
@@ -34,6 +35,15 @@ pub struct Services {
 }
 
 impl Services {
+    /// The services whose health is told, "" for all of them together.
+    pub const HEALTH_NAMES: &[&str] = &[
+        "",
+        MessageServiceServer::<Self>::NAME,
+        TeamServiceServer::<Self>::NAME,
+        RequestServiceServer::<Self>::NAME,
+        HistoryServiceServer::<Self>::NAME,
+    ];
+
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled.
     pub fn new(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, draining: CancellationToken) -> Self {
         Self { coordinator, signs, draining }
@@ -89,5 +99,7 @@ fn presented(metadata: &MetadataMap) -> Result<Presented, Refusal> {
         return Err(missing());
     }
     let session = metadata.get(SESSION_METADATA_KEY).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    Ok(Presented::new(Credential::parse(token)?, session))
+    let trace_parent = metadata.get(trace_parent::METADATA_KEY).and_then(|value| value.to_str().ok());
+    let trace_parent = trace_parent.filter(|text| trace_parent::is_valid(text)).unwrap_or_default().to_owned();
+    Ok(Presented { trace_parent, ..Presented::new(Credential::parse(token)?, session) })
 }
