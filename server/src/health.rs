@@ -75,10 +75,10 @@ async fn follow(store: &Arc<dyn Store>, metrics: &Metrics, reporter: &HealthRepo
             is_up = is_up_now;
             metrics.store_up.set(is_up.into());
             if is_up {
-                tracing::info!("the store answers again; serving");
+                tracing::info!("the store answers again");
                 report(reporter, services, ServingStatus::Serving).await;
             } else {
-                tracing::warn!("the store does not answer; not serving");
+                tracing::warn!("the store does not answer");
                 report(reporter, services, ServingStatus::NotServing).await;
             }
         }

@@ -21,8 +21,9 @@ mod status;
 mod team;
 
 use clap::{Args, Parser, Subcommand};
+use tracing::{Instrument as _, Span};
 
-use crate::{context::ContextArgs, failure::Failure};
+use crate::{context::ContextArgs, failure::Failure, trace::Traces};
 
 /// Lets teams of AI agents work together across machines.
 ///
@@ -103,17 +104,30 @@ enum Command {
 }
 
 /// Runs the command; returns the exit code.
-pub async fn run(cli: Cli) -> u8 {
+pub async fn run(cli: Cli, traces: &Traces) -> u8 {
+    // It keeps a log as well.
+    if !matches!(cli.command, Command::Serve(_)) {
+        traces.start_alone();
+    }
+    let span = match &cli.command {
+        // What goes on until it is ended is no single step of anything.
+        Command::Serve(_) | Command::Run(_) => Span::none(),
+        _ => traces.command(),
+    };
+    dispatch(cli, traces).instrument(span).await
+}
+
+async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
     let Cli { context, command } = cli;
     let (outcome, json) = match command {
-        Command::Serve(command) => (command.run(&context).await, false),
+        Command::Serve(command) => (command.run(&context, traces).await, false),
         Command::Health(command) => (command.run(&context).await, command.output.json),
         Command::Demo(command) => (command.run().await, false),
         Command::Team(command) => command.run(&context).await,
+        Command::Run(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
         Command::Join(command) => (command.run(&context).await, command.output.json),
         Command::Leave(command) => (command.run(&context).await, command.output.json),
-        Command::Run(command) => return command.run(&context).await,
         Command::Send(command) => (command.run(&context).await, command.is_json()),
         Command::Inbox(command) => (command.run(&context).await, command.output.json),
         Command::Shutdown(command) => (command.run(&context).await, command.output.json),

@@ -7,12 +7,13 @@ use teamwire_proto::credential::Credential;
 use teamwire_server::{server, store, telemetry::exposition};
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use crate::{
     context::{ADDRESS_FILE, ContextArgs, OPERATOR_FILE, make_private_directory, write_private},
     failure::Failure,
     show::{bold, dim, paint},
+    trace::Traces,
 };
 
 /// The file of the embedded store in the state directory.
@@ -54,7 +55,7 @@ enum LogFormat {
 }
 
 impl Serve {
-    pub async fn run(self, context: &ContextArgs) -> Result<(), Failure> {
+    pub async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
         if !self.listen.ip().is_loopback() && !self.insecure_no_tls {
             return Err(Failure::usage(format!(
                 "{} can be reached from other machines, and there would be no TLS. Listen on 127.0.0.1, put a proxy that \
@@ -62,7 +63,7 @@ impl Serve {
                 self.listen
             )));
         }
-        self.start_log()?;
+        self.start_log(traces)?;
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
         let secret = operator_secret(&state_dir)?;
@@ -85,10 +86,6 @@ impl Serve {
         })?;
         let shutdown = stop_on_signal()?;
         write_private(&state_dir.join(ADDRESS_FILE), format!("http://{address}\n").as_bytes())?;
-        tracing::info!(%address, store = kind_of(&url), "serving");
-        if self.log_format == LogFormat::Text && std::io::stderr().is_terminal() {
-            say_what_next(address, &state_dir);
-        }
         let config = server::Config::new(&secret);
         let stop = CancellationToken::new();
         let _stopped_at_the_end = stop.clone().drop_guard();
@@ -96,20 +93,25 @@ impl Serve {
             tracing::info!(address = %numbers.local_addr()?, "metrics are served");
             tokio::spawn(exposition::serve(numbers, Arc::clone(&config.metrics), stop));
         }
+        tracing::info!(%address, store = kind_of(&url), "serving");
+        if self.log_format == LogFormat::Text && std::io::stderr().is_terminal() {
+            say_what_next(address, &state_dir);
+        }
         let served = server::run(config, store, listener, shutdown).await;
         served.map_err(|error| Failure::local("the coordinator ended", error))?;
         tracing::info!("ended");
         Ok(())
     }
 
-    fn start_log(&self) -> Result<(), Failure> {
+    fn start_log(&self, traces: &Traces) -> Result<(), Failure> {
         let filter = EnvFilter::try_new(&self.log)
             .map_err(|error| Failure::usage(format!("--log {} is not understood: {error}.", self.log)))?;
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        let started = match self.log_format {
-            LogFormat::Text => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
-            LogFormat::Json => log.json().try_init(),
+        let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let log = match self.log_format {
+            LogFormat::Text => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed(),
+            LogFormat::Json => log.json().boxed(),
         };
+        let started = tracing_subscriber::registry().with(log.with_filter(filter)).with(traces.layer()).try_init();
         started.map_err(|error| Failure::local("the log cannot be started", error))
     }
 }

@@ -50,4 +50,6 @@ mod errors;
 mod lives;
 mod load;
 mod messages;
+mod operations;
 mod shutdowns;
+mod traces;

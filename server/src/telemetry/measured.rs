@@ -8,6 +8,9 @@ use tokio::sync::broadcast;
 use super::Metrics;
 use crate::store::{Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn};
 
+/// What a store is asked for.
+pub(super) const OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
+
 /// A store with its times and errors counted.
 #[derive(Debug)]
 pub struct Measured {

@@ -23,12 +23,22 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Metric, Registry},
 };
-use teamwire_proto::{Refusal, v1, v1::send_request::Body};
+use teamwire_proto::{Reason, Refusal, v1, v1::send_request::Body};
 
-use crate::store::Failed;
+use crate::{domain::session::GiveUp, store::Failed};
 
 /// The bounds of all histograms of time, in seconds.
 const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// The types of sends, as users write them.
+const TYPES: [&str; 6] = [
+    "message",
+    "broadcast",
+    "shutdown_request",
+    "shutdown_response",
+    "plan_approval_request",
+    "plan_approval_response",
+];
 
 /// One label.
 pub type Label = [(&'static str, &'static str); 1];
@@ -96,7 +106,7 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("teamwire");
         let mut add = Adding(&mut registry);
-        Self {
+        let metrics = Self {
             is_watched: AtomicBool::new(false),
             sends: add.new("sends", "Sends by type and outcome: ok, replayed or the reason of the refusal."),
             send_seconds: add.add("send_seconds", "How long sends took, from the call to the reply.", time()),
@@ -129,7 +139,9 @@ impl Default for Metrics {
                 .new("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
             inbox_bytes: add.new("inbox_bytes", "Bytes of unprocessed messages in all inboxes of the store."),
             registry,
-        }
+        };
+        metrics.begin_at_zero();
+        metrics
     }
 }
 
@@ -148,6 +160,33 @@ impl Adding<'_> {
 }
 
 impl Metrics {
+    /// Shows what has not happened yet as zero, so that its first time is seen as an increase.
+    fn begin_at_zero(&self) {
+        for kind in TYPES {
+            drop(self.sends.get_or_create(&[("type", kind), ("outcome", "ok")]));
+        }
+        for cause in [GiveUp::DeliveryLimit, GiveUp::TargetReplaced] {
+            drop(self.dead_letters.get_or_create(&[("cause", cause.as_str())]));
+        }
+        for check in ["version", "seen", "lease", "full"] {
+            drop(self.commit_conflicts.get_or_create(&[("check", check)]));
+        }
+        for why in ["missing", "stale", "conflict"] {
+            drop(self.decide_reruns.get_or_create(&[("why", why)]));
+        }
+        for reason in Reason::ALL {
+            drop(self.refusals.get_or_create(&[("reason", reason.as_str())]));
+        }
+        for operation in measured::OPERATIONS {
+            for kind in ["unavailable", "refusing", "corrupt"] {
+                drop(self.store_errors.get_or_create(&[("operation", operation), ("kind", kind)]));
+            }
+        }
+        for state in census::STATES {
+            drop(self.members.get_or_create(&[("state", state)]));
+        }
+    }
+
     /// Returns whether anybody may look: what costs a call to the store is done only then.
     pub fn is_watched(&self) -> bool {
         self.is_watched.load(Ordering::Relaxed)

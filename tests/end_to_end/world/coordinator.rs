@@ -2,7 +2,8 @@
 
 use std::{
     fs::{self, File},
-    net::SocketAddr,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Stdio},
     thread,
@@ -13,7 +14,7 @@ use nix::sys::signal::Signal;
 use super::{MARK, bare_command, eventually, signal};
 
 /// What a coordinator may warn of here: the store is made to fail.
-const EXPECTED_WARNING: &str = "hints from the store stopped";
+const EXPECTED_WARNINGS: [&str; 2] = ["hints from the store stopped", "the store does not answer"];
 
 /// A coordinator. Killed when dropped; the test fails then if it has logged an error or a warning that is not expected.
 pub struct Coordinator {
@@ -25,6 +26,8 @@ pub struct Coordinator {
     address: SocketAddr,
     process: Child,
     starts: usize,
+    /// What it is started with besides, in its environment.
+    environment: Vec<(String, String)>,
 }
 
 impl Coordinator {
@@ -32,7 +35,7 @@ impl Coordinator {
         let directory = world.join(name);
         fs::create_dir_all(&directory).unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let process = spawn(world, &directory, store, any);
+        let process = spawn(world, &directory, store, any, &[]);
         let mut started = Self {
             world: world.to_owned(),
             directory,
@@ -40,6 +43,7 @@ impl Coordinator {
             address: any,
             process,
             starts: 1,
+            environment: Vec::new(),
         };
         started.await_serving();
         let address = fs::read_to_string(started.state_directory().join("address")).unwrap();
@@ -82,9 +86,39 @@ impl Coordinator {
 
     /// Starts it again at the same address, after [`Coordinator::kill`] or [`Coordinator::end`].
     pub fn restart(&mut self) {
-        self.process = spawn(&self.world, &self.directory, self.store.as_deref(), self.address);
+        let store = self.store.as_deref();
+        self.process = spawn(&self.world, &self.directory, store, self.address, &self.environment);
         self.starts += 1;
         self.await_serving();
+    }
+
+    /// Ends it and starts it again with a variable in its environment.
+    pub fn restart_with(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self.end();
+        self.restart();
+    }
+
+    /// Returns the numbers that it shows, as OpenMetrics text.
+    pub fn metrics(&self) -> String {
+        let log = self.log();
+        let line = log.lines().rev().find(|line| line.contains("metrics are served")).unwrap();
+        let address = line.split("address").nth(1).unwrap();
+        let address = address.trim_matches(|c: char| !c.is_ascii_digit()).split('"').next().unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
+        body.to_owned()
+    }
+
+    /// Returns one of these numbers, named with its labels as it stands in the text. 0 if it is not there.
+    pub fn metric(&self, series: &str) -> f64 {
+        let metrics = self.metrics();
+        let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        found.map_or(0.0, |value| value.parse().unwrap())
     }
 
     fn await_serving(&mut self) {
@@ -110,7 +144,8 @@ impl Drop for Coordinator {
             return;
         }
         let is_bad = |line: &&str| {
-            let is_warning = line.contains(" WARN ") && !line.contains(EXPECTED_WARNING);
+            let is_warning =
+                line.contains(" WARN ") && !EXPECTED_WARNINGS.iter().any(|expected| line.contains(expected));
             is_warning || line.contains(" ERROR ") || line.contains("panicked at")
         };
         let bad = log.lines().find(is_bad);
@@ -118,13 +153,16 @@ impl Drop for Coordinator {
     }
 }
 
-fn spawn(world: &Path, directory: &Path, store: Option<&str>, listen: SocketAddr) -> Child {
+fn spawn(world: &Path, directory: &Path, store: Option<&str>, listen: SocketAddr, with: &[(String, String)]) -> Child {
     let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
     let mut command = bare_command();
-    command.args(["serve", "--listen", &listen.to_string()]).env("TEAMWIRE_STATE_DIR", directory.join("state"));
+    command
+        .args(["serve", "--listen", &listen.to_string(), "--metrics", "127.0.0.1:0"])
+        .env("TEAMWIRE_STATE_DIR", directory.join("state"));
     if let Some(store) = store {
         command.args(["--store", store]);
     }
+    command.envs(with.iter().cloned());
     command.env(MARK, world).env("HOME", directory).current_dir(directory);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }
