@@ -68,7 +68,7 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let metrics = config.metrics;
-    let store = Measured::new(store, Arc::clone(&metrics));
+    let store: Arc<dyn Store> = Arc::new(Measured::new(store, Arc::clone(&metrics)));
     let coordinator = Coordinator::new(Arc::clone(&store), config.limits, config.operator).await?;
     let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&metrics)));
     let signs = Arc::new(SignsOfLife::default());

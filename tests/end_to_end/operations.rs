@@ -13,6 +13,8 @@ scenarios! {
     the_numbers_say_exactly_what_was_done,
     every_number_is_documented_and_every_documented_one_is_there,
     the_log_holds_no_secret_and_no_content,
+    reflection_lists_every_service,
+    whoever_watches_the_health_is_told_of_the_end_and_does_not_delay_it,
     health_needs_no_credential_and_ends_with_the_coordinator,
 }
 
@@ -108,8 +110,7 @@ fn every_number_is_documented_and_every_documented_one_is_there(world: World) {
 }
 
 fn the_log_holds_no_secret_and_no_content(mut world: World) {
-    const LEVELS: &str = "info,teamwire=trace,teamwire_server=trace,teamwire_client=trace,teamwire_proto=trace";
-    world.coordinator.restart_with("TEAMWIRE_LOG", LEVELS);
+    world.coordinator.restart_with("TEAMWIRE_LOG", "trace");
     world.coordinator.restart_with("TEAMWIRE_LOG_FORMAT", "json");
     world.create_team("acme");
     let token = world.invite("ann");
@@ -156,6 +157,50 @@ fn health_needs_no_credential_and_ends_with_the_coordinator(mut world: World) {
     world.cli("passer-by", &["health", "--address", &address]).exits(69);
 }
 
+fn reflection_lists_every_service(world: World) {
+    use tonic_reflection::pb::{v1, v1alpha};
+    /// Asks one version of the service, which are alike.
+    macro_rules! services {
+        ($version:ident, $channel:expr) => {{
+            use $version::{server_reflection_request::MessageRequest, server_reflection_response::MessageResponse};
+            let message_request = Some(MessageRequest::ListServices(String::new()));
+            let request = $version::ServerReflectionRequest { message_request, ..Default::default() };
+            let mut client = $version::server_reflection_client::ServerReflectionClient::new($channel);
+            let replies = client.server_reflection_info(tokio_stream::once(request)).await.unwrap();
+            let reply = replies.into_inner().message().await.unwrap().unwrap();
+            let Some(MessageResponse::ListServicesResponse(listed)) = reply.message_response else {
+                panic!("{reply:?}")
+            };
+            listed.service.into_iter().map(|service| service.name).collect::<BTreeSet<_>>()
+        }};
+    }
+    let address = world.coordinator.address();
+    let (now, before) = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+        (services!(v1, channel.clone()), services!(v1alpha, channel))
+    });
+    let ours = ["Message", "Team", "Request", "History"].map(|name| format!("teamwire.v1.{name}Service"));
+    for service in ours.into_iter().chain(["grpc.health.v1.Health".to_owned()]) {
+        assert!(now.contains(&service) && before.contains(&service), "{service}: {now:?}, {before:?}");
+    }
+}
+
+fn whoever_watches_the_health_is_told_of_the_end_and_does_not_delay_it(mut world: World) {
+    use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut watched = runtime.block_on(async {
+        let endpoint = tonic::transport::Endpoint::from_shared(world.coordinator.address()).unwrap();
+        let mut client = HealthClient::new(endpoint.connect().await.unwrap());
+        client.watch(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner()
+    });
+    let mut next = || runtime.block_on(watched.message());
+    assert_eq!(next().unwrap().unwrap().status(), ServingStatus::Serving);
+    // Were it cut off at the end of its grace, its log would have a warning, which is a failure.
+    world.coordinator.end();
+    assert_eq!(next().unwrap().unwrap().status(), ServingStatus::NotServing);
+    assert!(next().unwrap().is_none());
+}
+
 /// Waits until the health of a coordinator is told by this exit code.
 fn await_health(world: &World, code: i32) {
     let asked = || world.cli(LEAD, &["health"]).code == code;
@@ -173,6 +218,7 @@ fn health_follows_a_redis_that_hangs(world: World) {
 }
 
 fn health_follows_a_redis_that_is_gone(world: World) {
+    await_health(&world, 0);
     world.with_redis(|redis| redis.kill());
     await_health(&world, 1);
     assert!(world.coordinator.metric("teamwire_store_errors_total{operation=\"now\",kind=\"unavailable\"}") > 0.0);

@@ -20,8 +20,8 @@ pub struct Measured {
 
 impl Measured {
     /// Wraps a store.
-    pub fn new(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Arc<dyn Store> {
-        Arc::new(Self { store, metrics })
+    pub fn new(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
+        Self { store, metrics }
     }
 
     fn note<T>(&self, operation: &'static str, began: Instant, answer: Result<T, StoreError>) -> Result<T, StoreError> {

@@ -108,36 +108,39 @@ impl Default for Metrics {
         let mut add = Adding(&mut registry);
         let metrics = Self {
             is_watched: AtomicBool::new(false),
-            sends: add.new("sends", "Sends by type and outcome: ok, replayed or the reason of the refusal."),
+            sends: add.plain("sends", "Sends by type and outcome: ok, replayed or the reason of the refusal."),
             send_seconds: add.add("send_seconds", "How long sends took, from the call to the reply.", time()),
-            deliveries: add.new("deliveries", "Messages handed to sessions."),
-            redeliveries: add.new("redeliveries", "Messages handed to sessions that an earlier session may have seen."),
-            acks: add.new("acks", "Messages acknowledged."),
-            dead_letters: add.new("dead_letters", "Messages given up, by cause."),
-            commit_conflicts: add.new("commit_conflicts", "Transactions the store refused, by the check that failed."),
-            decide_reruns: add.new("decide_reruns", "Rules run once more: missing a record, stale cache, or conflict."),
+            deliveries: add.plain("deliveries", "Messages handed to sessions."),
+            redeliveries: add
+                .plain("redeliveries", "Messages handed to sessions that an earlier session may have seen."),
+            acks: add.plain("acks", "Messages acknowledged."),
+            dead_letters: add.plain("dead_letters", "Messages given up, by cause."),
+            commit_conflicts: add
+                .plain("commit_conflicts", "Transactions the store refused, by the check that failed."),
+            decide_reruns: add
+                .plain("decide_reruns", "Rules run once more: missing a record, stale cache, or conflict."),
             rpc_seconds: add.add(
                 "rpc_seconds",
                 "How long calls took by method and code; for streams, how long they were open.",
                 Family::new_with_constructor(time as fn() -> Histogram),
             ),
-            refusals: add.new("refusals", "Calls refused, by reason."),
-            connections: add.new("connections", "Connections that are open."),
-            sessions: add.new("sessions", "Sessions that are open at this coordinator."),
+            refusals: add.plain("refusals", "Calls refused, by reason."),
+            connections: add.plain("connections", "Connections that are open."),
+            sessions: add.plain("sessions", "Sessions that are open at this coordinator."),
             store_seconds: add.add(
                 "store_seconds",
                 "How long the store took, by operation.",
                 Family::new_with_constructor(time as fn() -> Histogram),
             ),
-            store_errors: add.new("store_errors", "What the store failed at, by operation and kind."),
-            lost_writes: add.new("lost_writes", "Writes that the store had acknowledged and then lost."),
-            store_up: add.new("store_up", "1 while the store answers, 0 while it does not."),
-            teams: add.new("teams", "Teams in the store."),
-            members: add.new("members", "Members in the store by state: live, lost, stopping or exited."),
-            inbox_messages: add.new("inbox_messages", "Unprocessed messages in all inboxes of the store."),
+            store_errors: add.plain("store_errors", "What the store failed at, by operation and kind."),
+            lost_writes: add.plain("lost_writes", "Writes that the store had acknowledged and then lost."),
+            store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
+            teams: add.plain("teams", "Teams in the store."),
+            members: add.plain("members", "Members in the store by state: live, lost, stopping or exited."),
+            inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
             inbox_messages_max: add
-                .new("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
-            inbox_bytes: add.new("inbox_bytes", "Bytes of unprocessed messages in all inboxes of the store."),
+                .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
+            inbox_bytes: add.plain("inbox_bytes", "Bytes of unprocessed messages in all inboxes of the store."),
             registry,
         };
         metrics.begin_at_zero();
@@ -148,7 +151,7 @@ impl Default for Metrics {
 struct Adding<'r>(&'r mut Registry);
 
 impl Adding<'_> {
-    fn new<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+    fn plain<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
         self.add(name, help, M::default())
     }
 
