@@ -186,7 +186,8 @@ impl ContextArgs {
         Ok(Caller { client, address, credential, member, team })
     }
 
-    fn address(&self, of_identity: Option<&str>) -> Result<String, Failure> {
+    /// Returns where the coordinator is. `of_identity`: where that of the identity is.
+    pub fn address(&self, of_identity: Option<&str>) -> Result<String, Failure> {
         if let Some(address) = self.address.as_deref().or(of_identity) {
             return Ok(address.to_owned());
         }

@@ -2,13 +2,14 @@
 //!
 //! Each subcommand is a file in `command/`. [`context`] finds out where the coordinator is and who calls; [`config`] is the
 //! configuration of `serve`; [`failure`] turns errors into texts and exit codes; [`show`] turns replies into tables, lines
-//! and JSON.
+//! and JSON; [`trace`] sends spans.
 
 mod command;
 mod config;
 mod context;
 mod failure;
 mod show;
+mod trace;
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -53,7 +54,18 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let code = match runtime {
         Ok(runtime) => {
-            let code = runtime.block_on(command::run(cli));
+            let code = runtime.block_on(async {
+                let traces = match trace::Traces::from_env() {
+                    Ok(traces) => traces,
+                    Err(failure) => {
+                        failure.print(false);
+                        return failure.code();
+                    }
+                };
+                let code = command::run(cli, &traces).await;
+                traces.flush();
+                code
+            });
             // A thread that still reads a terminal would keep the process from ending.
             runtime.shutdown_background();
             code

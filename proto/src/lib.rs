@@ -5,6 +5,7 @@
 //! - [`reason`]: the one table from reasons to gRPC codes; [`refusal`]: an error with its reason, as a `tonic::Status`.
 //! - [`dialect`]: the JSON forms of SendMessage; [`render`]: the form in which an agent reads a message;
 //!   [`word`]: the words in which people read values.
+//! - [`trace_parent`]: the trace that a call or a message belongs to.
 
 pub mod credential;
 pub mod dialect;
@@ -13,6 +14,7 @@ pub mod name;
 pub mod reason;
 pub mod refusal;
 pub mod render;
+pub mod trace_parent;
 pub mod word;
 
 pub use reason::Reason;

@@ -4,6 +4,7 @@
 //! - [`store`]: the store's contract and its backends.
 //! - [`delivery`]: open sessions. [`grpc`]: the protocol's face. [`edge`]: connections, TLS, bounds of the transport.
 //! - [`rate`]: how fast members may send.
+//! - [`telemetry`]: numbers, the log of calls, traces. [`health`]: whether it can do its work.
 //! - [`server`]: [`server::run`] puts all of it together.
 
 pub mod coordinator;
@@ -11,6 +12,8 @@ pub mod delivery;
 pub mod domain;
 pub mod edge;
 pub mod grpc;
+pub mod health;
 pub mod rate;
 pub mod server;
 pub mod store;
+pub mod telemetry;

@@ -3,16 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, time::timeout};
+use tokio_stream::StreamExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     coordinator::Coordinator,
     delivery::{lease::SignsOfLife, poll, session::Pace, sweep, tidy},
     domain::{Limits, secret::SecretHash},
-    edge::{self, Acceptor, tls::Tls, visitor::Watch},
+    edge::{self, Acceptor, tls::Tls, visitor},
     grpc::{self, Services},
+    health,
     rate::Rates,
     store::{Store, StoreError},
+    telemetry::{Metrics, connections::Counted, measured::Measured, rpc::Watch},
 };
 
 /// What a coordinator needs to know.
@@ -38,6 +41,8 @@ pub struct Config {
     pub drain_grace: Duration,
     /// How long after the shutdown was asked for everything is dropped, done or not. 30 s.
     pub hard_stop: Duration,
+    /// Where it counts what it does.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Where other machines reach a coordinator, and whose certificate they shall expect there.
@@ -63,6 +68,7 @@ impl Config {
             advertised: Advertised::default(),
             drain_grace: Duration::from_secs(25),
             hard_stop: Duration::from_secs(30),
+            metrics: Arc::default(),
         }
     }
 }
@@ -89,7 +95,10 @@ pub async fn run(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    let coordinator = Arc::new(Coordinator::new(Arc::clone(&store), config.limits, config.operator).await?);
+    let metrics = config.metrics;
+    let store: Arc<dyn Store> = Arc::new(Measured::new(store, Arc::clone(&metrics)));
+    let coordinator = Coordinator::new(Arc::clone(&store), config.limits, config.operator).await?;
+    let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&metrics)));
     let signs = Arc::new(SignsOfLife::default());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
@@ -104,7 +113,7 @@ pub async fn run(
     Services::new(Arc::clone(&coordinator), Arc::clone(&signs), shutdown.clone(), pace, rates, request_bytes_max)
         .register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_service_status("", tonic_health::ServingStatus::Serving).await;
+    tasks.spawn(health::run(store, Arc::clone(&metrics), health, Services::HEALTH_NAMES, shutdown.clone()));
     routes.add_service(health_service);
     let reflection = |error: tonic_reflection::server::Error| RunError::Reflection(error.to_string());
     let describe = || {
@@ -119,10 +128,13 @@ pub async fn run(
         tasks.spawn(Arc::clone(tls).keep_current(config.tls_reload_interval, stop.clone()));
     }
     let incoming = Acceptor::new(listener, config.tls, config.edge.clone()).incoming();
+    let counting = Arc::clone(&metrics);
+    let incoming = incoming.map(move |accepted| accepted.map(|connection| Counted::new(connection, &counting)));
     let served = config
         .edge
         .server()
-        .layer(Watch)
+        .layer(Watch::new(metrics))
+        .layer(visitor::Watch)
         .layer(grpc::too_large::layer(request_bytes_max))
         .layer(grpc::too_slow::layer(config.edge.request_timeout))
         .add_routes(routes.routes())

@@ -5,6 +5,7 @@ mod completions;
 mod demo;
 mod demo_teammate;
 mod doctor;
+mod health;
 mod history;
 mod identity;
 mod inbox;
@@ -23,8 +24,9 @@ mod task;
 mod team;
 
 use clap::{Args, Parser, Subcommand};
+use tracing::{Instrument as _, Span};
 
-use crate::{context::ContextArgs, failure::Failure};
+use crate::{context::ContextArgs, failure::Failure, trace::Traces};
 
 /// Lets teams of AI agents work together across machines.
 ///
@@ -66,6 +68,8 @@ pub struct Output {
 enum Command {
     /// Run a coordinator
     Serve(serve::Serve),
+    /// Ask whether a coordinator can do its work
+    Health(health::Health),
     /// See a whole team at work, start to end, on this machine
     Demo(demo::Demo),
     /// Create, list, show or delete teams; hand over the lead
@@ -118,16 +122,30 @@ enum Command {
 }
 
 /// Runs the command; returns the exit code.
-pub async fn run(cli: Cli) -> u8 {
+pub async fn run(cli: Cli, traces: &Traces) -> u8 {
+    // It keeps a log as well.
+    if !matches!(cli.command, Command::Serve(_)) {
+        traces.start_alone();
+    }
+    let span = match &cli.command {
+        // What goes on until it is ended is no single step of anything.
+        Command::Serve(_) | Command::Run(_) => Span::none(),
+        _ => traces.command(),
+    };
+    dispatch(cli, traces).instrument(span).await
+}
+
+async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
     let Cli { context, command } = cli;
     let (outcome, json) = match command {
-        Command::Serve(command) => (command.run(&context).await, false),
+        Command::Serve(command) => (command.run(&context, traces).await, false),
+        Command::Health(command) => (command.run(&context).await, command.output.json),
         Command::Demo(command) => (command.run().await, false),
         Command::Team(command) => command.run(&context).await,
+        Command::Run(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
         Command::Join(command) => (command.run(&context).await, command.output.json),
         Command::Leave(command) => (command.run(&context).await, command.output.json),
-        Command::Run(command) => return command.run(&context).await,
         Command::Send(command) => (command.run(&context).await, command.is_json()),
         Command::Inbox(command) => (command.run(&context).await, command.output.json),
         Command::Shutdown(command) => (command.run(&context).await, command.output.json),

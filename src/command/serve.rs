@@ -14,16 +14,18 @@ use teamwire_server::{
     edge::tls::{Tls, TlsFiles},
     server::{self, Advertised},
     store,
+    telemetry::exposition,
 };
 use tokio::{net::TcpListener, signal::unix::SignalKind};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use crate::{
     config::{Config, Settings},
     context::{ADDRESS_FILE, ContextArgs, OPERATOR_FILE, make_private_directory, write_private},
     failure::Failure,
     show::{bold, dim, paint},
+    trace::Traces,
 };
 
 /// The file of the embedded store in the state directory.
@@ -69,6 +71,10 @@ pub struct Serve {
     /// Listen beyond this machine without TLS: whoever can see the network can read everything and act as anybody
     #[arg(long)]
     insecure_no_tls: bool,
+    /// Serve numbers for Prometheus at http://HOST:PORT/metrics; they hold no contents, names or credentials, so other
+    /// machines may be let see them
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
     /// How to log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -78,7 +84,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub async fn run(self, context: &ContextArgs) -> Result<(), Failure> {
+    pub async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
         // What is not UTF-8 is none of ours.
         let environment =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -96,7 +102,7 @@ impl Serve {
                  and --tls-key, listen on 127.0.0.1, or say --insecure-no-tls on a network that you trust.",
             )));
         }
-        start_log(&settings)?;
+        start_log(&settings, traces)?;
         let tls = certificates(&settings)?;
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
@@ -106,6 +112,14 @@ impl Serve {
             Failure::local(&format!("{listen} cannot be listened on; is another coordinator running?"), error)
         })?;
         let address = reachable(listener.local_addr()?);
+        let numbers = match settings.metrics()? {
+            Some(at) => Some(
+                TcpListener::bind(at)
+                    .await
+                    .map_err(|error| Failure::local(&format!("{at} cannot be listened on for metrics"), error))?,
+            ),
+            None => None,
+        };
         let url = match settings.store.as_str() {
             "" => format!("embedded:{}", state_dir.join(STORE_FILE).display()),
             url => url.to_owned(),
@@ -123,28 +137,30 @@ impl Serve {
             addresses: settings.advertise.clone(),
             ca_fingerprint: tls.as_ref().and_then(|tls| tls.ca_fingerprint()),
         };
+        let config = server::Config {
+            limits: settings.limits,
+            pace: settings.pace,
+            rates: settings.rates,
+            edge: settings.edge,
+            tls,
+            tls_reload_interval: settings.tls_reload_interval,
+            advertised,
+            drain_grace: settings.drain_grace,
+            hard_stop: settings.hard_stop,
+            ..server::Config::new(&secret)
+        };
+        let stop = CancellationToken::new();
+        let _stopped_at_the_end = stop.clone().drop_guard();
+        if let Some(numbers) = numbers {
+            tracing::info!(address = %numbers.local_addr()?, "metrics are served");
+            tokio::spawn(exposition::serve(numbers, Arc::clone(&config.metrics), stop));
+        }
         tracing::info!(%address, %listen, store = kind_of(&url), "serving");
         if settings.log_format == "text" && std::io::stderr().is_terminal() {
             say_what_next(&address, &state_dir);
         }
-        let served = server::run(
-            server::Config {
-                limits: settings.limits,
-                pace: settings.pace,
-                rates: settings.rates,
-                edge: settings.edge,
-                tls,
-                tls_reload_interval: settings.tls_reload_interval,
-                advertised,
-                drain_grace: settings.drain_grace,
-                hard_stop: settings.hard_stop,
-                ..server::Config::new(&secret)
-            },
-            store,
-            listener,
-            shutdown,
-        );
-        served.await.map_err(|error| Failure::local("the coordinator ended", error))?;
+        let served = server::run(config, store, listener, shutdown).await;
+        served.map_err(|error| Failure::local("the coordinator ended", error))?;
         tracing::info!("ended");
         Ok(())
     }
@@ -158,6 +174,7 @@ impl Serve {
             ("tls.key", &self.tls_key),
             ("tls.client_ca", &self.client_ca),
             ("advertise", &self.advertise),
+            ("metrics", &self.metrics),
             ("log_format", &self.log_format),
             ("log", &self.log),
         ];
@@ -166,14 +183,15 @@ impl Serve {
     }
 }
 
-fn start_log(settings: &Settings) -> Result<(), Failure> {
+fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&settings.log)
         .map_err(|error| Failure::usage(format!("log is \"{}\", which is not understood: {error}.", settings.log)))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let started = match settings.log_format.as_str() {
-        "json" => log.json().try_init(),
-        _ => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = match settings.log_format.as_str() {
+        "json" => log.json().boxed(),
+        _ => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed(),
     };
+    let started = tracing_subscriber::registry().with(log.with_filter(filter)).with(traces.layer()).try_init();
     started.map_err(|error| Failure::local("the log cannot be started", error))
 }
 

@@ -99,6 +99,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "store": Text => store;
     "advertise": List => advertise;
     "insecure_no_tls": Flag => insecure_no_tls;
+    "metrics": Text => metrics;
     "log": Text => log;
     "log_format": Choice(&["text", "json"]) => log_format;
     "tls.cert": File => tls_cert;

@@ -35,6 +35,8 @@ pub struct Settings {
     pub store: String,
     pub advertise: Vec<String>,
     pub insecure_no_tls: bool,
+    /// Empty: none are served.
+    pub metrics: String,
     pub log: String,
     pub log_format: String,
     pub tls_cert: Option<PathBuf>,
@@ -57,6 +59,7 @@ impl Default for Settings {
             store: String::new(),
             advertise: server.advertised.addresses,
             insecure_no_tls: false,
+            metrics: String::new(),
             log: "info".to_owned(),
             log_format: "text".to_owned(),
             tls_cert: None,
@@ -191,13 +194,19 @@ impl Settings {
 
     /// Returns where to listen.
     pub fn listen(&self) -> Result<SocketAddr, Failure> {
-        self.listen.parse().map_err(|_| {
-            Failure::usage(format!(
-                "listen is \"{}\"; it must be an address and a port, as 127.0.0.1:7420 or [::1]:0.",
-                self.listen
-            ))
-        })
+        socket_address("listen", &self.listen)
     }
+
+    /// Returns where to serve metrics, if anywhere.
+    pub fn metrics(&self) -> Result<Option<SocketAddr>, Failure> {
+        Some(&self.metrics).filter(|at| !at.is_empty()).map(|at| socket_address("metrics", at)).transpose()
+    }
+}
+
+fn socket_address(key: &str, text: &str) -> Result<SocketAddr, Failure> {
+    text.parse().map_err(|_| {
+        Failure::usage(format!("{key} is \"{text}\"; it must be an address and a port, as 127.0.0.1:7420 or [::1]:0."))
+    })
 }
 
 fn out_of_bounds(place: &str, key: &Key, given: &str) -> Failure {

@@ -1,5 +1,6 @@
 //! What a test owns: a coordinator with its store, people at the command line, and programs that run as members.
 
+mod collector;
 mod coordinator;
 mod output;
 mod redis;
@@ -24,9 +25,10 @@ use nix::{
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempDir};
 
+pub use collector::Collector;
 pub use coordinator::Coordinator;
 pub use output::Output;
-pub use redis::Redis;
+pub use redis::{Redis, SECRET};
 pub use runner::Runner;
 
 use crate::agents;
@@ -47,6 +49,8 @@ const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
 pub struct World {
     /// The Redis that the coordinators keep everything in. None: the embedded store.
     redis: RefCell<Option<Redis>>,
+    /// What everything that is started from now on finds in its environment besides.
+    pub environment: RefCell<Vec<(String, String)>>,
     /// The first serves from the beginning on; others join it on the same store.
     pub coordinator: Coordinator,
     /// Goes last.
@@ -74,7 +78,7 @@ impl World {
         let directory = tempfile::Builder::new().prefix("teamwire-").tempdir().unwrap();
         let store = redis.as_ref().map(Redis::url);
         let coordinator = Coordinator::start(directory.path(), "coordinator", store.as_deref(), configuration);
-        Self { directory, redis: RefCell::new(redis), coordinator }
+        Self { directory, redis: RefCell::new(redis), environment: RefCell::default(), coordinator }
     }
 
     /// Starts another coordinator on the same Redis.
@@ -193,6 +197,7 @@ impl World {
     fn command(&self, identity: &str) -> Command {
         let home = self.home(identity);
         let mut command = bare_command();
+        command.envs(self.environment.borrow().iter().cloned());
         command.env("HOME", &home).env("TEAMWIRE_CONTEXT", home.join("context.json")).env("TEAMWIRE_TIMEOUT", "60");
         let state = if identity == LEAD { self.coordinator.state_directory() } else { home.join("state") };
         command.env("TEAMWIRE_STATE_DIR", state).env(MARK, self.directory.path()).current_dir(home);
@@ -278,7 +283,7 @@ pub fn is_alive(pid: u32) -> bool {
 fn bare_command() -> Command {
     let mut command = Command::new(TEAMWIRE);
     for (name, _) in env::vars_os() {
-        if name.to_string_lossy().starts_with("TEAMWIRE_") {
+        if ["TEAMWIRE_", "OTEL_", "TRACEPARENT"].iter().any(|ours| name.to_string_lossy().starts_with(ours)) {
             command.env_remove(name);
         }
     }

@@ -4,7 +4,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Reason, Refusal, SESSION_METADATA_KEY,
+    Reason, Refusal, SESSION_METADATA_KEY, trace_parent,
     v1::{
         self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
         request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
@@ -20,6 +20,7 @@ use tonic::{
     metadata::{Ascii, MetadataValue},
     transport::{Channel, Endpoint},
 };
+use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use crate::{
@@ -215,6 +216,24 @@ impl Client {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
+        let span = match Span::current().is_none() {
+            // Nobody asks what becomes of it.
+            true => Span::none(),
+            false => tracing::debug_span!("call", otel.name = call.name, otel.kind = "client", rpc.system = "grpc"),
+        };
+        self.persist(call, message, attempt).instrument(span).await
+    }
+
+    async fn persist<Q, A, F>(
+        &self,
+        call: Call,
+        message: Q,
+        attempt: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
         let began = Instant::now();
         let mut delays = self.retry.delays();
         let mut may_have_changed = false;
@@ -253,6 +272,9 @@ impl Client {
             && !session.id.is_empty()
         {
             request.metadata_mut().insert(SESSION_METADATA_KEY, id);
+        }
+        if let Some(trace_parent) = trace_parent::of(&Span::current()).and_then(|text| text.parse().ok()) {
+            request.metadata_mut().insert(trace_parent::METADATA_KEY, trace_parent);
         }
         request
     }

@@ -43,6 +43,7 @@ mod client;
 mod config;
 mod error;
 mod follow;
+mod health;
 mod history;
 pub mod message;
 mod retry;

@@ -13,6 +13,7 @@
 mod acks;
 mod inbox;
 mod reader;
+mod traces;
 pub(crate) mod window;
 
 use std::{fmt, sync::Arc};

@@ -1,6 +1,10 @@
 //! The calls that change something, each by one rule.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use teamwire_proto::{Reason, Refusal, credential::Credential, id, name::Name, v1};
 
@@ -34,6 +38,13 @@ pub fn space_of(who: &Presented, named: &str) -> Result<Space, Refusal> {
 impl Coordinator {
     /// See `MessageService.Send`.
     pub async fn send(&self, who: &Presented, request: &v1::SendRequest) -> Result<v1::SendResponse, Refusal> {
+        let began = Instant::now();
+        let sent = self.send_uncounted(who, request).await;
+        self.metrics.sent(request, &sent, began.elapsed());
+        sent
+    }
+
+    async fn send_uncounted(&self, who: &Presented, request: &v1::SendRequest) -> Result<v1::SendResponse, Refusal> {
         let space = space_of(who, &request.team)?;
         let done = self.decide(&space, &self.usual(who), |tx| send::send(tx, who, request)).await?;
         Ok(v1::SendResponse { durability: durability(&done).into(), ..done.value })
@@ -114,6 +125,7 @@ impl Coordinator {
         if let Some(session) = local {
             session.acknowledged(&leaving);
         }
+        self.metrics.acks.inc_by(leaving.len() as u64);
         Ok(u32::try_from(leaving.len()).unwrap_or(u32::MAX))
     }
 
@@ -169,6 +181,7 @@ impl Coordinator {
     ) -> Result<(), Refusal> {
         let preload = [team_key(), member_key::<SessionRecord>(member)];
         self.decide(space, &preload, |tx| session::bury(tx, member, session_id, leaving, message, why)).await?;
+        self.metrics.gave_up(why.as_str());
         Ok(())
     }
 

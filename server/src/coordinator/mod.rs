@@ -26,6 +26,7 @@ use std::{
 };
 
 use teamwire_proto::{Reason, Refusal, name::Name};
+use tracing::Instrument as _;
 
 use crate::{
     delivery::Hub,
@@ -36,6 +37,7 @@ use crate::{
         tx::{Loaded, Stop, Tx, View},
     },
     store::{Check, Commit, Durability, Failed, Key, Outcome, Space, Store, StoreError, Txn},
+    telemetry::{Metrics, step},
 };
 use cache::Cache;
 use clock::Clock;
@@ -54,6 +56,7 @@ pub struct Coordinator {
     hub: Arc<Hub>,
     turns: Turns,
     durability: AtomicU8,
+    metrics: Arc<Metrics>,
 }
 
 impl fmt::Debug for Coordinator {
@@ -84,7 +87,18 @@ impl Coordinator {
             hub: Arc::new(Hub::new()),
             turns: Turns::default(),
             durability: AtomicU8::new(0),
+            metrics: Arc::default(),
         })
+    }
+
+    /// Counts from now on where others look.
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// What this coordinator counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The bounds in force.
@@ -123,6 +137,15 @@ impl Coordinator {
         preload: &[Key],
         rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
     ) -> Result<Done<T>, Refusal> {
+        self.run(space, preload, rule).instrument(step!("decide")).await
+    }
+
+    async fn run<T>(
+        &self,
+        space: &Space,
+        preload: &[Key],
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
+    ) -> Result<Done<T>, Refusal> {
         let ctx = self.context();
         let mut view = View::default();
         let mut from_cache = self.cache.fill(space, preload, &mut view);
@@ -137,6 +160,7 @@ impl Coordinator {
                         from_cache = true;
                         continue;
                     }
+                    self.metrics.rerun("missing");
                     let rest = preload.iter().filter(|key| !view.records.contains_key(key) && !wanted.contains(key));
                     wanted.extend(rest.cloned().collect::<Vec<_>>());
                     self.load(space, wanted, &mut view).await?;
@@ -167,13 +191,18 @@ impl Coordinator {
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();
-                    match self.store.commit(space, &txn).await.map_err(|error| unavailable(&error))? {
+                    let committed = self.store.commit(space, &txn).instrument(step!("commit")).await;
+                    match committed.map_err(|error| unavailable(&error))? {
                         Outcome::Committed(commit) => {
                             self.committed(space, &txn, &commit);
                             return Ok(Done { value, durability: commit.durability });
                         }
-                        Outcome::Refused(failed) => self.learn(space, &txn, failed, &mut view)?,
+                        Outcome::Refused(failed) => {
+                            self.metrics.conflict(&failed);
+                            self.learn(space, &txn, failed, &mut view)?;
+                        }
                     }
+                    self.metrics.rerun("conflict");
                     back_off(attempts).await;
                     attempts += 1;
                 }
@@ -196,6 +225,7 @@ impl Coordinator {
     }
 
     async fn reload(&self, space: &Space, view: &mut View) -> Result<(), Refusal> {
+        self.metrics.rerun("stale");
         let keys = view.records.keys().cloned().collect();
         self.load(space, keys, view).await
     }

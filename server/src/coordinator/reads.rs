@@ -18,7 +18,7 @@ use crate::{
         post::message_id_of,
         query::{self, MemberFacts, ReceiptFacts},
         record::{
-            CursorRecord, HISTORY, ListedTeam, PresenceRecord, REQUESTS, ReceiptRecord, SessionRecord, Stored,
+            CursorRecord, HISTORY, Life, ListedTeam, PresenceRecord, REQUESTS, ReceiptRecord, SessionRecord, Stored,
             TeamRecord, inbox,
         },
         session::{Leaving, is_for_another_life, receipt_id},
@@ -26,6 +26,7 @@ use crate::{
         tx::{Loaded, Stop},
     },
     store::{Entry, Key, Range, Space},
+    telemetry::census::Count,
 };
 
 /// How many entries a list returns where the call does not say.
@@ -217,6 +218,28 @@ impl Coordinator {
                 return Ok(spaces);
             }
         }
+    }
+
+    /// Counts a team for those who watch. `None`: it is gone.
+    pub(crate) async fn count(&self, space: &Space) -> Result<Option<Count>, Refusal> {
+        let found = self.fetch::<TeamRecord>(space, vec![String::new()]).await?.pop().flatten();
+        let Some(team) = found else { return Ok(None) };
+        let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
+        let extents = self.store.extents(space, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let mut count = Count::default();
+        for member in &team.members {
+            let state = match member.life {
+                Life::Live => 0,
+                Life::Lost => 1,
+                Life::Stopping { .. } => 2,
+                Life::Exited { .. } => 3,
+            };
+            count.members[state] += 1;
+        }
+        count.messages = extents.iter().map(|extent| extent.entries).sum();
+        count.messages_max = extents.iter().map(|extent| extent.entries).max().unwrap_or(0);
+        count.bytes = extents.iter().map(|extent| extent.weight).sum();
+        Ok(Some(count))
     }
 
     /// See `TeamService.ListMembers`.

@@ -18,6 +18,7 @@ use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
+    trace_parent,
     v1::{self, CloseReason, stream_response::Frame},
 };
 use tokio::{
@@ -26,6 +27,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::lease::SignsOfLife;
 use crate::{
@@ -294,6 +296,7 @@ impl Session {
             }
         };
         let Ok(last) = frames.clone().reserve_owned().await else { return };
+        let _open = self.coordinator.metrics().session();
         let entered = self.coordinator.hub().enter(Arc::clone(&self.shared));
         let cursor = CursorRecord { epoch: record.epoch, reserved, ..CursorRecord::default() };
         let mut run = Running {
@@ -511,8 +514,11 @@ impl Running {
             state.unacked.insert(message.id.clone(), unacked);
             state.unacked_bytes += bytes;
         }
+        self.coordinator.metrics().delivered(delivery_count);
+        let span = tracing::debug_span!("deliver", otel.kind = "producer", delivery_count);
+        trace_parent::adopt(&span, &message.trace_parent);
         let message = Some(Arc::unwrap_or_clone(message));
-        self.write(Frame::Delivery(v1::Delivery { sequence, delivery_count, message })).await?;
+        self.write(Frame::Delivery(v1::Delivery { sequence, delivery_count, message })).instrument(span).await?;
         self.next = sequence + 1;
         self.cursor.delivered = sequence;
         self.unrecorded = true;

@@ -13,7 +13,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::lease::SignsOfLife;
-use crate::{coordinator::Coordinator, store::Space};
+use crate::{coordinator::Coordinator, store::Space, telemetry::census::Census};
 
 /// How often the sweep wakes.
 const TICK: Duration = Duration::from_millis(250);
@@ -32,6 +32,7 @@ const AWAY: Duration = Duration::from_secs(5);
 /// Sweeps until cancelled.
 pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: CancellationToken) {
     let mut due: HashMap<Space, Instant> = HashMap::new();
+    let mut census = Census::default();
     let mut list_at = Instant::now();
     let mut ticked = Instant::now();
     let patience = coordinator.limits().lease_ttl + coordinator.limits().lost_grace;
@@ -62,9 +63,11 @@ pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: C
                 lose_from = Instant::now() + patience;
                 break;
             };
+            census.visit(&coordinator, &space).await;
             let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
             due.insert(space, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
         }
+        census.publish(coordinator.metrics(), |space| due.contains_key(space));
         // What took long here was the store, not a pause of this coordinator.
         ticked = Instant::now();
     }

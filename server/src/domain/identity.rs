@@ -22,6 +22,8 @@ pub struct Presented {
     pub hash: SecretHash,
     /// The session that the caller says it has open.
     pub session_id: Option<String>,
+    /// The trace that the call belongs to; empty for none.
+    pub trace_parent: String,
 }
 
 impl Presented {
@@ -29,7 +31,7 @@ impl Presented {
     pub fn new(credential: Credential, session_id: Option<String>) -> Self {
         // A stream that was opened after the approval has no session, and says so with an empty id.
         let session_id = session_id.filter(|id| !id.is_empty());
-        Self { hash: SecretHash::of(credential.secret()), credential, session_id }
+        Self { hash: SecretHash::of(credential.secret()), credential, session_id, trace_parent: String::new() }
     }
 }
 

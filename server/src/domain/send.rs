@@ -30,7 +30,7 @@ pub fn send(tx: &mut Tx<'_>, who: &Presented, request: &v1::SendRequest) -> Resu
     {
         return Ok(reply);
     }
-    let sending = Sending { team: &team, caller: &caller, sender: &sender, request };
+    let sending = Sending { team: &team, caller: &caller, sender: &sender, request, trace_parent: &who.trace_parent };
     let reply = sending.dispatch(tx)?;
     if let Some(key) = key
         && !reply.replayed
@@ -46,6 +46,7 @@ struct Sending<'a> {
     caller: &'a Caller,
     sender: &'a Party,
     request: &'a v1::SendRequest,
+    trace_parent: &'a str,
 }
 
 impl Sending<'_> {
@@ -215,6 +216,7 @@ impl Sending<'_> {
         v1::Message {
             in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
+            trace_parent: self.trace_parent.to_owned(),
             ..post::compose(tx, self.team, self.sender, body)
         }
     }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use teamwire_proto::{
     Reason, Refusal, SESSION_METADATA_KEY,
     credential::Credential,
+    trace_parent,
     v1::{
         history_service_server::HistoryServiceServer, message_service_server::MessageServiceServer,
         request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
@@ -22,7 +23,7 @@ use teamwire_proto::{
     },
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Status, metadata::MetadataMap};
+use tonic::{Request, Status, metadata::MetadataMap, server::NamedService};
 
 use crate::{
     coordinator::Coordinator,
@@ -45,6 +46,16 @@ pub struct Services {
 }
 
 impl Services {
+    /// The services whose health is told, "" for all of them together.
+    pub const HEALTH_NAMES: &[&str] = &[
+        "",
+        MessageServiceServer::<Self>::NAME,
+        TeamServiceServer::<Self>::NAME,
+        RequestServiceServer::<Self>::NAME,
+        TaskServiceServer::<Self>::NAME,
+        HistoryServiceServer::<Self>::NAME,
+    ];
+
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, keep to the pace of
     /// sessions and the rates of sending, and take requests of up to so many bytes.
     pub fn new(
@@ -112,5 +123,7 @@ fn presented(metadata: &MetadataMap) -> Result<Presented, Refusal> {
         return Err(missing());
     }
     let session = metadata.get(SESSION_METADATA_KEY).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    Ok(Presented::new(Credential::parse(token)?, session))
+    let trace_parent = metadata.get(trace_parent::METADATA_KEY).and_then(|value| value.to_str().ok());
+    let trace_parent = trace_parent.filter(|text| trace_parent::is_valid(text)).unwrap_or_default().to_owned();
+    Ok(Presented { trace_parent, ..Presented::new(Credential::parse(token)?, session) })
 }

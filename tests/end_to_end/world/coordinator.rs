@@ -3,7 +3,8 @@
 use std::{
     cell::RefCell,
     fs::{self, File},
-    net::SocketAddr,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Stdio},
     thread,
@@ -14,7 +15,7 @@ use nix::sys::signal::Signal;
 use super::{MARK, bare_command, eventually, signal};
 
 /// What a coordinator may warn of here: the store is made to fail.
-const EXPECTED_WARNING: &str = "hints from the store stopped";
+const EXPECTED_WARNINGS: [&str; 2] = ["hints from the store stopped", "the store does not answer"];
 
 /// Its configuration, in its directory.
 const CONFIGURATION: &str = "teamwire.toml";
@@ -31,6 +32,8 @@ pub struct Coordinator {
     starts: usize,
     /// What it may complain of.
     expected: RefCell<Vec<&'static str>>,
+    /// What it is started with besides, in its environment.
+    environment: Vec<(String, String)>,
 }
 
 impl Coordinator {
@@ -39,7 +42,7 @@ impl Coordinator {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join(CONFIGURATION), configuration).unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let process = spawn(world, &directory, store, any);
+        let process = spawn(world, &directory, store, any, &[]);
         let mut started = Self {
             world: world.to_owned(),
             directory,
@@ -47,7 +50,8 @@ impl Coordinator {
             address: any,
             process,
             starts: 1,
-            expected: RefCell::new(vec![EXPECTED_WARNING]),
+            expected: RefCell::new(EXPECTED_WARNINGS.to_vec()),
+            environment: Vec::new(),
         };
         started.await_serving();
         started.address = started.address().rsplit('/').next().unwrap().parse().unwrap();
@@ -106,9 +110,39 @@ impl Coordinator {
 
     /// Starts it again at the same address, after [`Coordinator::kill`] or [`Coordinator::end`].
     pub fn restart(&mut self) {
-        self.process = spawn(&self.world, &self.directory, self.store.as_deref(), self.address);
+        let store = self.store.as_deref();
+        self.process = spawn(&self.world, &self.directory, store, self.address, &self.environment);
         self.starts += 1;
         self.await_serving();
+    }
+
+    /// Ends it and starts it again with a variable in its environment.
+    pub fn restart_with(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self.end();
+        self.restart();
+    }
+
+    /// Returns the numbers that it shows, as OpenMetrics text.
+    pub fn metrics(&self) -> String {
+        let log = self.log();
+        let line = log.lines().rev().find(|line| line.contains("metrics are served")).unwrap();
+        let address = line.split("address").nth(1).unwrap();
+        let address = address.trim_matches(|c: char| !c.is_ascii_digit()).split('"').next().unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
+        body.to_owned()
+    }
+
+    /// Returns one of these numbers, named with its labels as it stands in the text. 0 if it is not there.
+    pub fn metric(&self, series: &str) -> f64 {
+        let metrics = self.metrics();
+        let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        found.map_or(0.0, |value| value.parse().unwrap())
     }
 
     fn await_serving(&mut self) {
@@ -143,15 +177,16 @@ impl Drop for Coordinator {
     }
 }
 
-fn spawn(world: &Path, directory: &Path, store: Option<&str>, listen: SocketAddr) -> Child {
+fn spawn(world: &Path, directory: &Path, store: Option<&str>, listen: SocketAddr, with: &[(String, String)]) -> Child {
     let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
     let mut command = bare_command();
     command
-        .args(["serve", "--config", CONFIGURATION, "--listen", &listen.to_string()])
+        .args(["serve", "--config", CONFIGURATION, "--listen", &listen.to_string(), "--metrics", "127.0.0.1:0"])
         .env("TEAMWIRE_STATE_DIR", directory.join("state"));
     if let Some(store) = store {
         command.args(["--store", store]);
     }
+    command.envs(with.iter().cloned());
     command.env(MARK, world).env("HOME", directory).current_dir(directory);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }

@@ -14,6 +14,9 @@ use tempfile::TempDir;
 
 use super::signal;
 
+/// The password in the URL.
+pub const SECRET: &str = "secret-of-the-store";
+
 /// A Redis server that flushes every write to its log before it answers. Killed when dropped.
 pub struct Redis {
     binary: PathBuf,
@@ -40,9 +43,9 @@ impl Redis {
         Some(Self { binary, port, directory, process })
     }
 
-    /// Returns its URL.
+    /// Returns its URL, with a password. The server takes any; the coordinator must not tell it.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://default:{SECRET}@127.0.0.1:{}", self.port)
     }
 
     /// Sends it a signal.

@@ -11,10 +11,12 @@ use tokio::{
     sync::{Notify, watch},
     time::sleep,
 };
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
     Closed,
+    traces::Traces,
     window::{Seen, Window},
 };
 use crate::{Client, Error, Retry};
@@ -47,6 +49,7 @@ struct Inner {
 struct State {
     window: Window,
     waiting: VecDeque<String>,
+    traces: Traces,
 }
 
 /// How far the sending has come.
@@ -60,7 +63,7 @@ struct Progress {
 
 impl Acks {
     pub(super) fn new() -> Self {
-        let state = State { window: Window::new(WINDOW_IDS_MAX), waiting: VecDeque::new() };
+        let state = State { window: Window::new(WINDOW_IDS_MAX), waiting: VecDeque::new(), traces: Traces::default() };
         Self {
             inner: Arc::new(Inner {
                 state: Mutex::new(state),
@@ -93,10 +96,13 @@ impl Acks {
     }
 
     /// Notes that a message has come in. True: it is to be handed out.
-    pub(super) fn is_new(&self, message_id: &str) -> bool {
-        let mut state = self.state();
+    pub(super) fn is_new(&self, message: &v1::Message) -> bool {
+        let (message_id, mut state) = (&message.id, self.state());
         match state.window.deliver(message_id) {
-            Seen::Never => true,
+            Seen::Never => {
+                state.traces.begin(message, WINDOW_IDS_MAX);
+                true
+            }
             Seen::Handed => false,
             Seen::Acked => {
                 self.add(&mut state, message_id);
@@ -125,9 +131,11 @@ impl Acks {
                         Err(_) => return,
                     };
                 let request = v1::AckRequest { session_id: session_id.clone(), message_ids: batch.clone() };
-                match client.ack(request).await {
+                let span = self.state().traces.ack(&batch);
+                match client.ack(request).instrument(span).await {
                     Ok(_) => {
                         delays.reset();
+                        self.state().traces.end(&batch);
                         batch.clear();
                         self.settle();
                     }

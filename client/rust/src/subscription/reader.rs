@@ -106,7 +106,7 @@ impl Reader {
 
     async fn deliver(&self, delivery: v1::Delivery) {
         let v1::Delivery { sequence, delivery_count, message: Some(message) } = delivery else { return };
-        if self.acks.is_new(&message.id) {
+        if self.acks.is_new(&message) {
             let acks = self.acks.clone();
             self.inbox.put(Delivery { message, sequence, delivery_count, acks }).await;
         }

@@ -1,0 +1,23 @@
+//! Whether a coordinator can do its work.
+
+use tonic::Code;
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+
+use crate::{Client, Error, client::Call, retry::Effect};
+
+impl Client {
+    /// Asks whether a service can be used now, such as `teamwire.v1.MessageService`; all of them for "". False also for
+    /// one that the coordinator does not have. Needs no credential.
+    pub async fn is_serving(&self, service: &str) -> Result<bool, Error> {
+        let request = HealthCheckRequest { service: service.to_owned() };
+        let call = Call::new("Check", Effect::Read);
+        let told = self
+            .call(call, request, |channel, request| async move { HealthClient::new(channel).check(request).await })
+            .await;
+        match told {
+            Ok(reply) => Ok(reply.status() == ServingStatus::Serving),
+            Err(Error::Unexpected { status, .. }) if status.code() == Code::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

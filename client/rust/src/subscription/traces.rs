@@ -1,0 +1,52 @@
+//! The spans of messages under way: each from its delivery until its acknowledgement is proven.
+//!
+//! Such a span continues the trace that the message was sent in. One call acknowledges many messages: it belongs to the
+//! trace of the first of them, and is linked to the others. Where nobody records spans, nothing is kept here.
+
+use std::collections::HashMap;
+
+use teamwire_proto::{trace_parent, v1};
+use tracing::Span;
+
+/// The spans of the messages that were delivered and whose acknowledgement is not proven.
+#[derive(Debug, Default)]
+pub(super) struct Traces {
+    spans: HashMap<String, Span>,
+}
+
+impl Traces {
+    /// Begins a message's span. Beyond `max` spans none is begun.
+    pub(super) fn begin(&mut self, message: &v1::Message, max: usize) {
+        if message.trace_parent.is_empty() || self.spans.len() >= max {
+            return;
+        }
+        let span = tracing::debug_span!(
+            "process",
+            otel.kind = "consumer",
+            messaging.system = "teamwire",
+            messaging.message.id = message.id
+        );
+        trace_parent::adopt(&span, &message.trace_parent);
+        if trace_parent::of(&span).is_some() {
+            self.spans.insert(message.id.clone(), span);
+        }
+    }
+
+    /// Makes the span of a call that acknowledges these messages.
+    pub(super) fn ack(&self, ids: &[String]) -> Span {
+        let mut traced = ids.iter().filter_map(|id| self.spans.get(id));
+        let Some(first) = traced.next() else { return Span::none() };
+        let span = tracing::debug_span!(parent: first, "ack", messages = ids.len());
+        for other in traced.filter_map(trace_parent::of) {
+            trace_parent::link(&span, &other);
+        }
+        span
+    }
+
+    /// Ends the spans of messages.
+    pub(super) fn end(&mut self, ids: &[String]) {
+        for id in ids {
+            self.spans.remove(id);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What those who run a coordinator see of it: health, numbers, the log.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    agents,
+    world::{LEAD, SECRET, World, eventually},
+};
+
+scenarios! {
+    the_numbers_say_exactly_what_was_done,
+    every_number_is_documented_and_every_documented_one_is_there,
+    the_log_holds_no_secret_and_no_content,
+    reflection_lists_every_service,
+    whoever_watches_the_health_is_told_of_the_end_and_does_not_delay_it,
+    health_needs_no_credential_and_ends_with_the_coordinator,
+}
+
+redis_scenarios! {
+    health_follows_a_redis_that_hangs,
+    health_follows_a_redis_that_is_gone,
+}
+
+fn the_numbers_say_exactly_what_was_done(world: World) {
+    world.create_team("acme");
+    let ann = world.run("ann", &[], agents::WILLING).ready();
+    world.join("bob");
+    for number in 1..=3 {
+        world.cli(LEAD, &["send", "ann", &format!("step {number}")]).succeeds();
+    }
+    world.cli(LEAD, &["send", "--broadcast", "stop the line"]).succeeds();
+    for _ in 0..2 {
+        world.cli(LEAD, &["send", "bob", "once", "--idempotency-key", "key-1"]).succeeds();
+    }
+    world.cli(LEAD, &["send", "nobody", "hello"]).exits(1);
+    ann.await_text("stop the line");
+
+    let coordinator = &world.coordinator;
+    eventually("all of ann's messages are acknowledged", || {
+        (coordinator.metric("teamwire_acks_total") >= 4.0).then_some(())
+    });
+    let is = |series: &str, value: f64| assert_eq!(coordinator.metric(series), value, "{series}");
+    is("teamwire_sends_total{type=\"message\",outcome=\"ok\"}", 4.0);
+    is("teamwire_sends_total{type=\"message\",outcome=\"replayed\"}", 1.0);
+    is("teamwire_sends_total{type=\"message\",outcome=\"AGENT_NOT_FOUND\"}", 1.0);
+    is("teamwire_sends_total{type=\"broadcast\",outcome=\"ok\"}", 1.0);
+    is("teamwire_sends_total{type=\"shutdown_request\",outcome=\"ok\"}", 0.0);
+    is("teamwire_send_seconds_count", 7.0);
+    is("teamwire_rpc_seconds_count{method=\"teamwire.v1.MessageService/Send\",code=\"OK\"}", 6.0);
+    is("teamwire_rpc_seconds_count{method=\"teamwire.v1.MessageService/Send\",code=\"NOT_FOUND\"}", 1.0);
+    is("teamwire_refusals_total{reason=\"AGENT_NOT_FOUND\"}", 1.0);
+    is("teamwire_deliveries_total", 4.0);
+    is("teamwire_redeliveries_total", 0.0);
+    is("teamwire_acks_total", 4.0);
+    is("teamwire_dead_letters_total{cause=\"delivery_limit\"}", 0.0);
+    is("teamwire_sessions", 1.0);
+    is("teamwire_connections", 1.0);
+    is("teamwire_store_up", 1.0);
+    is("teamwire_lost_writes_total", 0.0);
+    // Two wait for bob. The lead is told when ann has nothing to do.
+    eventually("the inboxes are counted", || {
+        world.take_inbox(LEAD);
+        let counted = ["teamwire_inbox_messages", "teamwire_inbox_messages_max"].map(|name| coordinator.metric(name));
+        (counted == [2.0, 2.0]).then_some(())
+    });
+    is("teamwire_teams", 1.0);
+    is("teamwire_members{state=\"live\"}", 3.0);
+
+    world.cli(LEAD, &["shutdown", "ann", "--wait"]).succeeds();
+    assert_eq!(ann.exit(), 0);
+    is("teamwire_sends_total{type=\"shutdown_request\",outcome=\"ok\"}", 1.0);
+    is("teamwire_sends_total{type=\"shutdown_response\",outcome=\"ok\"}", 1.0);
+    is("teamwire_sessions", 0.0);
+    eventually("the member that has ended is counted as such", || {
+        (coordinator.metric("teamwire_members{state=\"exited\"}") == 1.0).then_some(())
+    });
+    let metrics = coordinator.metrics();
+    for name in ["acme", "ann", "bob", "nobody"] {
+        assert!(!metrics.contains(&format!("\"{name}")), "a name in a label: {metrics}");
+    }
+}
+
+fn every_number_is_documented_and_every_documented_one_is_there(world: World) {
+    world.create_team("acme");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let docs = fs::read_to_string(docs).unwrap();
+    let rows = docs.lines().filter_map(|line| line.strip_prefix("| `teamwire_")?.split(['`', '{']).next());
+    let documented: BTreeSet<String> = rows.map(|name| format!("teamwire_{name}")).collect();
+
+    let metrics = world.coordinator.metrics();
+    let shown: BTreeSet<String> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
+        .collect();
+    assert!(shown.len() > 15);
+    assert_eq!(documented, shown);
+    let helped = metrics.lines().filter(|line| line.starts_with("# HELP teamwire_")).count();
+    assert_eq!(helped, shown.len());
+    // What the text says elsewhere of numbers, in rules for alarms, is there as well.
+    let words =
+        docs.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("teamwire_"));
+    // One is the crate, in an example of the log.
+    for word in words.filter(|word| *word != "teamwire_server") {
+        let name = ["_bucket", "_count", "_sum"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
+        assert!(shown.contains(name), "{word} is no number");
+    }
+}
+
+fn the_log_holds_no_secret_and_no_content(mut world: World) {
+    world.coordinator.restart_with("TEAMWIRE_LOG", "trace");
+    world.coordinator.restart_with("TEAMWIRE_LOG_FORMAT", "json");
+    world.create_team("acme");
+    let token = world.invite("ann");
+    let ann = world.run("ann", &[], agents::WILLING).ready();
+    let bob = world.join("bob");
+    world.cli(LEAD, &["send", "ann", "content-of-mine", "-s", "summary-of-mine"]).succeeds();
+    world.cli(LEAD, &["send", "--broadcast", "content-of-mine", "-s", "summary-of-mine"]).succeeds();
+    world.cli(LEAD, &["send", "nobody", "content-of-mine", "-s", "summary-of-mine"]).exits(1);
+    world.cli("bob", &["plan", "submit", "content-of-mine"]).succeeds();
+    world.cli("bob", &["send", "lead", "content-of-mine", "--credential", "twm:acme:bob:notthesecret"]);
+    world.take_inbox("bob");
+    world.history(LEAD);
+    ann.await_text("content-of-mine");
+    world.cli(LEAD, &["shutdown", "ann", "content-of-mine", "--wait"]).succeeds();
+    assert_eq!(ann.exit(), 0);
+
+    let log = world.coordinator.log();
+    let call = log.lines().find(|line| line.contains("\"code\":\"NOT_FOUND\"")).expect("a line for each call");
+    for part in ["\"message\":\"call\"", "MessageService/Send", "AGENT_NOT_FOUND", "\"duration_us\":", "lead@acme"] {
+        assert!(call.contains(part), "{part} in {call}");
+    }
+    let secret_of = |credential: &str| credential.rsplit(':').next().unwrap().to_owned();
+    let secrets = [token, bob, world.operator(), world.credential(LEAD), world.credential("ann")];
+    for secret in
+        secrets.iter().map(|credential| secret_of(credential)).chain([SECRET, "notthesecret"].map(ToOwned::to_owned))
+    {
+        assert!(secret.len() > 8 && !log.contains(&secret), "a credential in the log");
+    }
+    for content in ["content-of-mine", "summary-of-mine", "all done"] {
+        assert!(!log.contains(content), "{content} in the log");
+    }
+}
+
+fn health_needs_no_credential_and_ends_with_the_coordinator(mut world: World) {
+    let address = world.coordinator.address();
+    let told = world.cli("passer-by", &["health", "--address", &address, "--json"]).succeeds().json();
+    assert_eq!(told["serving"], true);
+    for service in ["Message", "Team", "Request", "History"] {
+        let service = format!("teamwire.v1.{service}Service");
+        world.cli("passer-by", &["health", "--address", &address, "--service", &service]).succeeds();
+    }
+    world.cli("passer-by", &["health", "--address", &address, "--service", "other"]).exits(1);
+    world.coordinator.end();
+    world.cli("passer-by", &["health", "--address", &address]).exits(69);
+}
+
+fn reflection_lists_every_service(world: World) {
+    use tonic_reflection::pb::{v1, v1alpha};
+    /// Asks one version of the service, which are alike.
+    macro_rules! services {
+        ($version:ident, $channel:expr) => {{
+            use $version::{server_reflection_request::MessageRequest, server_reflection_response::MessageResponse};
+            let message_request = Some(MessageRequest::ListServices(String::new()));
+            let request = $version::ServerReflectionRequest { message_request, ..Default::default() };
+            let mut client = $version::server_reflection_client::ServerReflectionClient::new($channel);
+            let replies = client.server_reflection_info(tokio_stream::once(request)).await.unwrap();
+            let reply = replies.into_inner().message().await.unwrap().unwrap();
+            let Some(MessageResponse::ListServicesResponse(listed)) = reply.message_response else {
+                panic!("{reply:?}")
+            };
+            listed.service.into_iter().map(|service| service.name).collect::<BTreeSet<_>>()
+        }};
+    }
+    let address = world.coordinator.address();
+    let (now, before) = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+        (services!(v1, channel.clone()), services!(v1alpha, channel))
+    });
+    let ours = ["Message", "Team", "Request", "History"].map(|name| format!("teamwire.v1.{name}Service"));
+    for service in ours.into_iter().chain(["grpc.health.v1.Health".to_owned()]) {
+        assert!(now.contains(&service) && before.contains(&service), "{service}: {now:?}, {before:?}");
+    }
+}
+
+fn whoever_watches_the_health_is_told_of_the_end_and_does_not_delay_it(mut world: World) {
+    use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut watched = runtime.block_on(async {
+        let endpoint = tonic::transport::Endpoint::from_shared(world.coordinator.address()).unwrap();
+        let mut client = HealthClient::new(endpoint.connect().await.unwrap());
+        client.watch(HealthCheckRequest { service: String::new() }).await.unwrap().into_inner()
+    });
+    let mut next = || runtime.block_on(watched.message());
+    assert_eq!(next().unwrap().unwrap().status(), ServingStatus::Serving);
+    // Were it cut off at the end of its grace, its log would have a warning, which is a failure.
+    world.coordinator.end();
+    assert_eq!(next().unwrap().unwrap().status(), ServingStatus::NotServing);
+    assert!(next().unwrap().is_none());
+}
+
+/// Waits until the health of a coordinator is told by this exit code.
+fn await_health(world: &World, code: i32) {
+    let asked = || world.cli(LEAD, &["health"]).code == code;
+    eventually(&format!("health exits with {code}"), || asked().then_some(()));
+}
+
+fn health_follows_a_redis_that_hangs(world: World) {
+    await_health(&world, 0);
+    world.with_redis(|redis| redis.signal(Signal::SIGSTOP));
+    await_health(&world, 1);
+    assert_eq!(world.coordinator.metric("teamwire_store_up"), 0.0);
+    world.with_redis(|redis| redis.signal(Signal::SIGCONT));
+    await_health(&world, 0);
+    assert_eq!(world.coordinator.metric("teamwire_store_up"), 1.0);
+}
+
+fn health_follows_a_redis_that_is_gone(world: World) {
+    await_health(&world, 0);
+    world.with_redis(|redis| redis.kill());
+    await_health(&world, 1);
+    assert!(world.coordinator.metric("teamwire_store_errors_total{operation=\"now\",kind=\"unavailable\"}") > 0.0);
+    world.with_redis(|redis| redis.restart());
+    await_health(&world, 0);
+}
