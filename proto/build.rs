@@ -5,11 +5,12 @@ use std::{env, fs, path::PathBuf};
 use prost::Message;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["message", "team", "request", "history"].map(|name| format!("teamwire/v1/{name}.proto"));
+    let files = ["message", "team", "request", "task", "history"].map(|name| format!("teamwire/v1/{name}.proto"));
     println!("cargo:rerun-if-changed=teamwire");
     let descriptors = protox::compile(&files, ["."])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().compile_fds(descriptors)?;
+    // Ordered, so that the same request has one encoding, by which a repeated call is known.
+    tonic_prost_build::configure().btree_map(".teamwire.v1.CreateTaskRequest").compile_fds(descriptors)?;
     Ok(())
 }

@@ -10,9 +10,31 @@ mod context;
 mod failure;
 mod show;
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 use clap::{Parser, error::ErrorKind};
+
+/// The exit code of a program that wrote into a pipe which nobody reads, as a shell shows it.
+const BROKEN_PIPE: i32 = 141;
+
+/// The exit code for output that could not be written.
+const IO_ERROR: i32 = 74;
+
+/// Ends the process without a fuss when its output cannot be written: `teamwire history | head` is no fault.
+fn end_when_output_fails() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload_as_str().filter(|said| said.starts_with("failed printing to std"));
+        match said {
+            Some(said) if said.contains("Broken pipe") => std::process::exit(BROKEN_PIPE),
+            Some(said) => {
+                let _ = writeln!(std::io::stderr(), "error: the output could not be written: {said}");
+                std::process::exit(IO_ERROR);
+            }
+            None => usual(panic),
+        }
+    }));
+}
 
 fn main() -> ExitCode {
     let cli = match command::Cli::try_parse() {
@@ -25,6 +47,9 @@ fn main() -> ExitCode {
             };
         }
     };
+    if !cli.goes_on_without_output() {
+        end_when_output_fails();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let code = match runtime {
         Ok(runtime) => {

@@ -9,7 +9,10 @@ use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::Value;
 use teamwire_proto::{
     dialect,
-    v1::{self, MemberState, NoticeKind, ReceiptState, RequestKind, RequestState, history_entry::Event, message::Body},
+    v1::{
+        self, MemberState, NoticeKind, ReceiptState, RequestKind, RequestState, TaskEventKind, TaskStatus,
+        history_entry::Event, message::Body,
+    },
     word,
 };
 
@@ -111,6 +114,11 @@ pub fn dim() -> Style {
     Style::new().dimmed()
 }
 
+/// For what needs attention.
+pub fn warning() -> Style {
+    AnsiColor::Yellow.on_default().bold()
+}
+
 fn state_style(state: MemberState) -> Style {
     match state {
         MemberState::Active => AnsiColor::Green.on_default(),
@@ -155,6 +163,90 @@ fn note(member: &v1::Member) -> String {
         notes.push(short(&member.last_summary, 60));
     }
     notes.join("; ")
+}
+
+/// Returns the name of a task's status.
+fn task_status(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Unspecified => "unknown",
+        TaskStatus::Pending => "pending",
+        TaskStatus::InProgress => "in progress",
+        TaskStatus::Completed => "completed",
+        TaskStatus::Deleted => "deleted",
+    }
+}
+
+fn task_style(task: &v1::Task) -> Style {
+    match task.status() {
+        TaskStatus::Pending if !task.waiting_for.is_empty() => dim(),
+        TaskStatus::Pending => AnsiColor::Cyan.on_default(),
+        TaskStatus::InProgress => AnsiColor::Green.on_default(),
+        TaskStatus::Completed | TaskStatus::Deleted | TaskStatus::Unspecified => dim(),
+    }
+}
+
+fn ids(ids: &[u64]) -> String {
+    ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Prints tasks.
+pub fn tasks(tasks: &[v1::Task]) {
+    let rows = tasks.iter().map(|task| {
+        vec![
+            task.id.to_string(),
+            paint(task_style(task), task_status(task.status())),
+            task.owner.clone(),
+            ids(&task.waiting_for),
+            time(task.updated_at.as_ref()),
+            short(&task.subject, 80),
+        ]
+    });
+    table(&["task", "status", "owner", "waits for", "changed", "subject"], rows.collect());
+}
+
+/// Prints a task on one line.
+pub fn task_line(task: &v1::Task) {
+    let owner = if task.owner.is_empty() { String::new() } else { format!(" by {}", task.owner) };
+    let owner = if task.status() == TaskStatus::Pending { owner.replace(" by ", " for ") } else { owner };
+    let waits =
+        if task.waiting_for.is_empty() { String::new() } else { format!(", waits for {}", ids(&task.waiting_for)) };
+    anstream::println!(
+        "{} {} {}{owner}{waits}: {}",
+        paint(dim(), time(task.updated_at.as_ref())),
+        paint(bold(), task.id),
+        paint(task_style(task), task_status(task.status())),
+        short(&task.subject, 100)
+    );
+}
+
+/// Prints all of a task.
+pub fn task(task: &v1::Task) {
+    task_line(task);
+    let mut facts = Vec::new();
+    let by = task.created_by.as_ref().map_or("?", |sender| sender.name.as_str());
+    facts.push(format!("added by {by} {}", time(task.created_at.as_ref())));
+    if task.attempts > 0 {
+        facts.push(format!("claimed {} times", task.attempts));
+    }
+    if !task.blocked_by.is_empty() {
+        facts.push(format!("blocked by {}", ids(&task.blocked_by)));
+    }
+    if !task.blocks.is_empty() {
+        facts.push(format!("blocks {}", ids(&task.blocks)));
+    }
+    if !task.released_because.is_empty() {
+        facts.push(format!("came back: {}", plain(&task.released_because)));
+    }
+    let mut pairs: Vec<_> =
+        task.metadata.iter().map(|(key, value)| format!("{}={}", plain(key), plain(value))).collect();
+    pairs.sort();
+    facts.extend(pairs);
+    anstream::println!("    {}", paint(dim(), facts.join("; ")));
+    for text in [&task.description, &task.result] {
+        for line in plain(text).lines() {
+            anstream::println!("    {line}");
+        }
+    }
 }
 
 /// Says how a process ended.
@@ -236,6 +328,9 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::RequestCancelled => "request cancelled",
         NoticeKind::DeadLetter => "dead letter",
         NoticeKind::LeadChanged => "lead changed",
+        NoticeKind::TaskAssignment => "task",
+        NoticeKind::TaskRevoked => "task revoked",
+        NoticeKind::Unprocessed => "unprocessed",
     }
 }
 
@@ -285,6 +380,43 @@ pub fn delivery(delivery: &v1::Delivery) {
     anstream::println!("    {}", paint(dim(), &message.id));
 }
 
+/// Prints a message, and what became of it at each recipient.
+pub fn message_life(message: &v1::Message, receipts: &[v1::Receipt]) {
+    let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
+    let (summary, content) = says(message);
+    anstream::println!(
+        "{} {} {} {}",
+        date_and_time(message.sent_at.as_ref()),
+        paint(bold(), from),
+        paint(AnsiColor::Cyan.on_default(), kind(message)),
+        summary
+    );
+    for text in content.lines() {
+        anstream::println!("    {text}");
+    }
+    if !message.in_reply_to.is_empty() {
+        anstream::println!("    {}", paint(dim(), format!("in reply to {}", message.in_reply_to)));
+    }
+    let instant = |at: Option<&prost_types::Timestamp>| at.map_or_else(|| "-".to_owned(), precise);
+    let rows = receipts.iter().map(|receipt| {
+        vec![
+            receipt.recipient.clone(),
+            receipt_state(receipt),
+            instant(receipt.queued_at.as_ref()),
+            instant(receipt.delivered_at.as_ref()),
+            instant(receipt.finished_at.as_ref()),
+            receipt.delivery_count.to_string(),
+        ]
+    });
+    anstream::println!();
+    table(&["recipient", "state", "queued", "last delivered", "finished", "deliveries"], rows.collect());
+}
+
+/// Returns an instant in local form, to the millisecond.
+fn precise(at: &prost_types::Timestamp) -> String {
+    local(Some(at)).map_or_else(|| "-".to_owned(), |zoned| zoned.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string())
+}
+
 /// Prints an entry of the history. `own`: the reader's name, for the direction.
 pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
     let at = paint(dim(), format!("[{}]", date_and_time(entry.at.as_ref())));
@@ -330,12 +462,30 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
                 v1::TeamEventKind::Unspecified => "something happened to the team".to_owned(),
             }
         }
+        Some(Event::Task(event)) => task_event(event),
         Some(Event::DeadLetter(event)) => {
             format!("message {} to {} was given up: {}", event.message_id, event.recipient, event.cause)
         }
         None => "an entry that this version does not know".to_owned(),
     };
     anstream::println!("{at} {text}");
+}
+
+fn task_event(event: &v1::TaskEvent) -> String {
+    let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
+    let (task, owner) = (format!("task {} ({})", event.task_id, short(&event.subject, 60)), &event.owner);
+    let detail = if event.detail.is_empty() { String::new() } else { format!(": {}", plain(&event.detail)) };
+    match event.kind() {
+        TaskEventKind::Created => format!("{actor} added {task}"),
+        TaskEventKind::Updated => format!("{actor} changed {task}"),
+        TaskEventKind::Assigned => format!("{actor} assigned {task} to {owner}"),
+        TaskEventKind::Claimed => format!("{owner} works on {task}"),
+        TaskEventKind::Completed => format!("{actor} completed {task}"),
+        TaskEventKind::Released => format!("{actor} gave {task} back{detail}"),
+        TaskEventKind::Lapsed => format!("{task} is back on the board, from {owner}{detail}"),
+        TaskEventKind::Deleted => format!("{actor} deleted {task}"),
+        TaskEventKind::Unspecified => format!("something happened to {task}"),
+    }
 }
 
 fn receipts(receipts: &[v1::Receipt]) -> String {

@@ -123,6 +123,20 @@ reasons! {
     MemberExists = "MEMBER_EXISTS" => AlreadyExists,
     /// The present lead is live.
     LeadActive = "LEAD_ACTIVE" => FailedPrecondition,
+    /// No such task in the caller's team.
+    TaskNotFound = "TASK_NOT_FOUND" => NotFound,
+    /// Another member has claimed the task, or it is assigned to another member.
+    TaskClaimed = "TASK_CLAIMED" => FailedPrecondition,
+    /// The task waits for others.
+    TaskBlocked = "TASK_BLOCKED" => FailedPrecondition,
+    /// The task is completed or deleted.
+    TaskClosed = "TASK_CLOSED" => FailedPrecondition,
+    /// The task has changed since the caller has seen it.
+    TaskChanged = "TASK_CHANGED" => Aborted,
+    /// Tasks would wait for each other.
+    TaskCycle = "TASK_CYCLE" => InvalidArgument,
+    /// The claim's token is not that of the present claim.
+    StaleClaim = "STALE_CLAIM" => Aborted,
     /// A recipient's inbox is full.
     InboxFull = "INBOX_FULL" => ResourceExhausted,
     /// Too many calls in too short a time.

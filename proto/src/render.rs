@@ -27,6 +27,26 @@ pub fn teammate_message(message: &v1::Message) -> String {
     text
 }
 
+/// Returns a task in the same form, for the agent that has claimed it.
+pub fn task(task: &v1::Task) -> String {
+    let id = task.id;
+    let says = format!(
+        "You have taken task {id}. When it is done: teamwire task complete {id} --result \"what came of it\"\nTo give it back: \
+         teamwire task release {id} --reason \"why\"\nSubject:\n{}",
+        escaped(&task.subject)
+    );
+    let body = with_text(says, "Description", &task.description);
+    let summary = attribute(&format!("Task {id}: {}", task.subject));
+    format!("<teammate-message teammate_id=\"coordinator\" summary=\"{summary}\">{body}</teammate-message>")
+}
+
+/// Returns what an agent reads first when it must have a plan approved before it may work on tasks.
+pub fn plan_required() -> String {
+    "Before you may take or complete tasks, the lead must approve your plan. Submit it: teamwire plan submit \"the plan\". \
+     Its answer comes as a message; when it is rejected, change the plan and submit it again."
+        .to_owned()
+}
+
 /// Returns the summary, not yet escaped, and the body, escaped where it is foreign.
 fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
     let id = escaped(&message.request_id);
@@ -64,7 +84,12 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
         }
         Some(Body::Notice(body)) => {
             let kind = body.kind().as_str_name().trim_start_matches("NOTICE_KIND_").to_ascii_lowercase();
-            (format!("Notice: {}", kind.replace('_', " ")), escaped(&body.text))
+            let text = escaped(&body.text);
+            let text = match &body.task {
+                Some(task) => with_text(text, "Description", &task.description),
+                None => text,
+            };
+            (format!("Notice: {}", kind.replace('_', " ")), text)
         }
     }
 }

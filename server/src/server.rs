@@ -7,7 +7,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     coordinator::Coordinator,
-    delivery::{lease::SignsOfLife, session::Pace, sweep},
+    delivery::{lease::SignsOfLife, poll, session::Pace, sweep, tidy},
     domain::{Limits, secret::SecretHash},
     edge::{self, Acceptor, tls::Tls, visitor::Watch},
     grpc::{self, Services},
@@ -96,6 +96,8 @@ pub async fn run(
     tasks.spawn(hints(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(Arc::clone(&signs).run(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(sweep::run(Arc::clone(&coordinator), Arc::clone(&signs), stop.clone()));
+    tasks.spawn(poll::run(Arc::clone(&coordinator), stop.clone()));
+    tasks.spawn(tidy::run(Arc::clone(&coordinator), stop.clone()));
 
     let mut routes = tonic::service::Routes::builder();
     let (pace, rates, request_bytes_max) = (config.pace, config.rates, config.edge.request_bytes_max);

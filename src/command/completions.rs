@@ -17,7 +17,9 @@ pub struct Completions {
 
 impl Completions {
     pub fn run(&self) -> Result<(), Failure> {
-        clap_complete::generate(self.shell, &mut Cli::command(), "teamwire", &mut std::io::stdout());
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "teamwire", &mut script);
+        print!("{}", String::from_utf8_lossy(&script));
         Ok(())
     }
 }

@@ -25,6 +25,9 @@ pub struct Inbox {
     /// Acknowledge what is shown
     #[arg(long)]
     ack: bool,
+    /// Look into this member's inbox; for the lead and the operator
+    #[arg(long, value_name = "MEMBER", conflicts_with_all = ["follow", "ack"])]
+    of: Option<String>,
     /// How many messages to show at most
     #[arg(long, default_value_t = 100, value_name = "N")]
     limit: u32,
@@ -45,7 +48,9 @@ enum Command {
 impl Inbox {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        caller.member()?;
+        if self.of.is_none() {
+            caller.member()?;
+        }
         match &self.command {
             Some(Command::Ack { ids }) => self.ack(&caller, ids.clone()).await,
             None if self.follow => self.follow(&caller).await,
@@ -64,13 +69,15 @@ impl Inbox {
     }
 
     async fn list(&self, caller: &Caller) -> Result<(), Failure> {
-        let request = v1::ListInboxRequest { limit: self.limit, after_sequence: 0 };
+        let member = self.of.clone().unwrap_or_default();
+        let request = v1::ListInboxRequest { limit: self.limit, member, ..v1::ListInboxRequest::default() };
         let reply = caller.client.list_inbox(request).await?;
         reply.deliveries.iter().for_each(|delivery| self.print(delivery));
         if !self.output.json {
             let shown = reply.deliveries.len();
             if shown == 0 {
-                anstream::println!("Your inbox is empty.");
+                let whose = self.of.as_ref().map_or_else(|| "Your inbox".to_owned(), |of| format!("The inbox of {of}"));
+                anstream::println!("{whose} is empty.");
             } else if reply.total > shown as u64 {
                 anstream::println!("… and {} more.", reply.total - shown as u64);
             }

@@ -4,12 +4,14 @@ mod answer;
 mod completions;
 mod demo;
 mod demo_teammate;
+mod doctor;
 mod history;
 mod identity;
 mod inbox;
 mod invite;
 mod join;
 mod leave;
+mod message;
 mod plan;
 mod requests;
 mod run;
@@ -17,6 +19,7 @@ mod send;
 mod serve;
 mod shutdown;
 mod status;
+mod task;
 mod team;
 
 use clap::{Args, Parser, Subcommand};
@@ -42,6 +45,13 @@ pub struct Cli {
     context: ContextArgs,
     #[command(subcommand)]
     command: Command,
+}
+
+impl Cli {
+    /// Returns whether the command has something to do even if nobody reads what it says.
+    pub fn goes_on_without_output(&self) -> bool {
+        matches!(self.command, Command::Serve(_) | Command::Run(_))
+    }
 }
 
 /// How a command prints.
@@ -78,12 +88,20 @@ enum Command {
     /// Submit a plan, or answer one
     #[command(subcommand)]
     Plan(plan::Plan),
+    /// Share out work: add, take, complete and follow tasks
+    #[command(subcommand)]
+    Task(task::Task),
     /// Approve a request
     Approve(answer::Approve),
     /// Reject a request
     Reject(answer::Reject),
     /// List requests, or wait for the decision on one
     Requests(requests::Requests),
+    /// See the whole life of a message
+    #[command(subcommand)]
+    Message(message::Message),
+    /// Find what keeps the team from working, and what to do next
+    Doctor(doctor::Doctor),
     /// See or follow what was said and decided
     History(history::History),
     /// See the team and its members
@@ -114,9 +132,12 @@ pub async fn run(cli: Cli) -> u8 {
         Command::Inbox(command) => (command.run(&context).await, command.output.json),
         Command::Shutdown(command) => (command.run(&context).await, command.output.json),
         Command::Plan(command) => command.run(&context).await,
+        Command::Task(command) => command.run(&context).await,
         Command::Approve(command) => (command.run(&context).await, command.output.json),
         Command::Reject(command) => (command.run(&context).await, command.output.json),
         Command::Requests(command) => (command.run(&context).await, command.output.json),
+        Command::Message(command) => command.run(&context).await,
+        Command::Doctor(command) => (command.run(&context).await, command.output.json),
         Command::History(command) => (command.run(&context).await, command.output.json),
         Command::Status(command) => (command.run(&context).await, command.output.json),
         Command::Whoami(command) => (command.run(&context), command.output.json),

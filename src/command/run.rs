@@ -1,6 +1,6 @@
 //! `teamwire run`: runs a program as a member of a team.
 
-use std::{ffi::OsString, sync::Arc, time::Duration};
+use std::{ffi::OsString, io::Write as _, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_client::{
@@ -46,6 +46,12 @@ pub struct Run {
     /// With --via exec: how many messages go together at most
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
+    /// Take the next task off the board whenever the program has nothing in hand (see `teamwire task`)
+    ///
+    /// With --via stdin the program is given the task as a line and says {"complete": ID} when it is done; with --via exec
+    /// the program is run for the task, and exit code 0 completes it. If the program dies, the task goes back.
+    #[arg(long)]
+    claim: bool,
     /// Who answers a shutdown request: the program, or the runner by approving it
     #[arg(long, value_enum, default_value = "ask")]
     on_shutdown: Answer,
@@ -122,6 +128,7 @@ impl Run {
             (Via::Stdin, Ack::Written) => Mode::Stdin { ack: AckPolicy::Written },
             (Via::Exec, _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
         };
+        config.takes_tasks = self.claim;
         config.on_shutdown = match self.on_shutdown {
             Answer::Ask => OnShutdown::Ask,
             Answer::Approve => OnShutdown::Approve,
@@ -136,7 +143,8 @@ impl Run {
         config.on_joined = Arc::new(move |reply| keep(&keeper, &address, reply));
         if !self.quiet {
             config.on_progress = Arc::new(|progress| {
-                anstream::eprintln!("{} {progress}", show::paint(show::bold(), "teamwire:"));
+                // Nobody may read it; the program goes on all the same.
+                let _ = writeln!(anstream::stderr(), "{} {progress}", show::paint(show::bold(), "teamwire:"));
             });
         }
         Ok(config)

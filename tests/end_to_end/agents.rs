@@ -28,6 +28,19 @@ while hear; do
 done
 "#;
 
+/// Does every task that it is given but those that wait, acknowledges the rest, and approves its shutdown.
+pub const WORKER: &str = r#"
+number() { printf '%s\n' "$line" | sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p"; }
+while hear; do
+    case "$line" in
+        *'"subject":"wait'*) ;;
+        *'"type":"task"'*) printf '{"complete":%s,"result":"did %s"}\n' "$(number task_id)" "$(field subject)" ;;
+        *'"type":"shutdown_request"'*) answer true 'all done' ;;
+        *'"id":"'*) ack ;;
+    esac
+done
+"#;
+
 /// Rejects its shutdown the first time and approves it the second, but ignores SIGTERM, and has descendants that do so,
 /// too: one of its own, one of a child's, one in a session of its own.
 pub const STUBBORN: &str = r#"

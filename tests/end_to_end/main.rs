@@ -48,6 +48,7 @@ macro_rules! redis_scenarios {
 
 mod configuration;
 mod crashes;
+mod diagnosis;
 mod edge;
 mod errors;
 mod lives;
@@ -55,4 +56,5 @@ mod load;
 mod messages;
 mod rates;
 mod shutdowns;
+mod takers;
 mod tls;

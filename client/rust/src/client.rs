@@ -7,7 +7,8 @@ use teamwire_proto::{
     Reason, Refusal, SESSION_METADATA_KEY,
     v1::{
         self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
-        request_service_client::RequestServiceClient, team_service_client::TeamServiceClient,
+        request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
+        team_service_client::TeamServiceClient,
     },
 };
 use tokio::{
@@ -69,6 +70,16 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(name: &'static str, effect: Effect) -> Self {
         Self { name, effect, idempotency_key: String::new(), attempt_deadline: ATTEMPT_DEADLINE }
+    }
+
+    /// Says under which key it may be repeated.
+    pub(crate) fn with_key(self, key: &str) -> Self {
+        Self { idempotency_key: key.to_owned(), ..self }
+    }
+
+    /// Says how long the coordinator waits before it answers.
+    pub(crate) fn waiting(self, wait: Duration) -> Self {
+        Self { attempt_deadline: wait + ATTEMPT_DEADLINE, ..self }
     }
 }
 
@@ -159,14 +170,14 @@ impl Client {
                 .field("content"),
             ));
         }
-        let call = Call { idempotency_key: request.idempotency_key.clone(), ..Call::new("Send", Effect::Repeatable) };
+        let call = Call::new("Send", Effect::Repeatable).with_key(&request.idempotency_key);
         self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await
     }
 
     /// Creates a team, whose lead the caller becomes. The reply carries the lead's credential.
     pub async fn create_team(&self, mut request: v1::CreateTeamRequest) -> Result<v1::CreateTeamResponse, Error> {
         let key = unguessable(&mut request.idempotency_key);
-        let call = Call { idempotency_key: key, ..Call::new("CreateTeam", Effect::Repeatable) };
+        let call = Call::new("CreateTeam", Effect::Repeatable).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).create_team(request).await }).await
     }
 
@@ -174,7 +185,7 @@ impl Client {
     /// credential of this life.
     pub async fn join(&self, mut request: v1::JoinRequest) -> Result<v1::JoinResponse, Error> {
         let key = unguessable(&mut request.idempotency_key);
-        let call = Call { idempotency_key: key, ..Call::new("Join", Effect::Repeatable) };
+        let call = Call::new("Join", Effect::Repeatable).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).join(request).await }).await
     }
 
@@ -188,7 +199,7 @@ impl Client {
         self.fill(&mut request.team);
         let asked = request.timeout.and_then(|timeout| Duration::try_from(timeout).ok());
         let waits = asked.unwrap_or(Duration::from_secs(30)).min(Duration::from_secs(60));
-        let call = Call { attempt_deadline: waits + ATTEMPT_DEADLINE, ..Call::new("WaitForDecision", Effect::Read) };
+        let call = Call::new("WaitForDecision", Effect::Read).waiting(waits);
         self.call(call, request, |channel, request| async move { requests(channel).wait_for_decision(request).await })
             .await
     }
@@ -319,6 +330,10 @@ fn teams(channel: Channel) -> TeamServiceClient<Channel> {
     TeamServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
 }
 
+pub(crate) fn tasks(channel: Channel) -> TaskServiceClient<Channel> {
+    TaskServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
 fn requests(channel: Channel) -> RequestServiceClient<Channel> {
     RequestServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
 }
@@ -347,8 +362,8 @@ calls! {
     messages.ack = Ack(AckRequest) -> AckResponse, Repeatable;
     /// Returns a message with its receipts.
     messages.get_message = GetMessage(GetMessageRequest.team) -> GetMessageResponse, Read;
-    /// Lists the unprocessed messages of the caller's own inbox without opening a session.
-    messages.list_inbox = ListInbox(ListInboxRequest) -> ListInboxResponse, Read;
+    /// Lists the unprocessed messages of an inbox without opening a session.
+    messages.list_inbox = ListInbox(ListInboxRequest.team) -> ListInboxResponse, Read;
     /// Returns one team.
     teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse, Read;
     /// Lists the teams that the caller may see.
@@ -373,6 +388,18 @@ calls! {
     requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse, Read;
     /// Lists requests, the newest first.
     requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse, Read;
+    /// Returns one task, and the token of its claim for its owner.
+    tasks.get_task = GetTask(GetTaskRequest.team) -> GetTaskResponse, Read;
+    /// Lists tasks in the order of their ids.
+    tasks.list_tasks = ListTasks(ListTasksRequest.team) -> ListTasksResponse, Read;
+    /// Changes a task. With an expected version, a repeated attempt may be refused although the first one succeeded.
+    tasks.update_task = UpdateTask(UpdateTaskRequest.team) -> UpdateTaskResponse, Repeatable;
+    /// Completes a task.
+    tasks.complete_task = CompleteTask(CompleteTaskRequest.team) -> CompleteTaskResponse, Repeatable;
+    /// Gives a claimed task back to the board.
+    tasks.release_task = ReleaseTask(ReleaseTaskRequest.team) -> ReleaseTaskResponse, Repeatable;
+    /// Deletes a task.
+    tasks.delete_task = DeleteTask(DeleteTaskRequest.team) -> DeleteTaskResponse, Repeatable;
     /// Lists a part of the history.
     history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse, Read;
 }

@@ -1,71 +1,35 @@
 //! Following the history of a team.
 
 use teamwire_proto::v1;
-use tokio::time::sleep;
-use tonic::Streaming;
 
-use crate::{
-    Client, Error,
-    client::{Call, history},
-    retry::{Delays, Effect, Failure},
-};
+use crate::{Client, Error, client::history, follow::Follower};
 
 /// The history of a team as it is written. Reconnects by itself and goes on after the last entry.
 #[derive(Debug)]
-pub struct HistoryFollower {
-    client: Client,
-    request: v1::FollowHistoryRequest,
-    stream: Option<Streaming<v1::FollowHistoryResponse>>,
-    delays: Delays,
-    is_over: bool,
-}
+pub struct HistoryFollower(Follower<v1::FollowHistoryRequest, v1::FollowHistoryResponse>);
 
 impl Client {
     /// Follows the history from a place on. Nothing is sent before the first [`HistoryFollower::next`].
     pub fn follow_history(&self, mut request: v1::FollowHistoryRequest) -> HistoryFollower {
         self.fill(&mut request.team);
-        let delays = self.retry().delays();
-        HistoryFollower { client: self.clone(), request, stream: None, delays, is_over: false }
+        HistoryFollower(Follower::new(self, "FollowHistory", request, |channel, request| {
+            Box::pin(async move { history(channel).follow_history(request).await })
+        }))
     }
 }
 
 impl HistoryFollower {
     /// Returns the next entry, and waits for it first. After an error, which is a refusal, there is nothing more.
     pub async fn next(&mut self) -> Option<Result<v1::HistoryEntry, Error>> {
-        while !self.is_over {
-            let status = match &mut self.stream {
-                None => {
-                    let session = self.client.session().borrow().clone();
-                    let request = self.client.request(self.request.clone(), &session);
-                    match history(self.client.channel()).follow_history(request).await {
-                        Ok(response) => {
-                            self.stream = Some(response.into_inner());
-                            continue;
-                        }
-                        Err(status) => status,
-                    }
+        loop {
+            match self.0.next().await? {
+                Ok(response) => {
+                    let Some(entry) = response.entry else { continue };
+                    self.0.request.after_sequence = entry.sequence;
+                    return Some(Ok(entry));
                 }
-                Some(stream) => match stream.message().await {
-                    Ok(Some(response)) => {
-                        self.delays.reset();
-                        let Some(entry) = response.entry else { continue };
-                        self.request.after_sequence = entry.sequence;
-                        return Some(Ok(entry));
-                    }
-                    Ok(None) => tonic::Status::unavailable("the stream ended without a reason"),
-                    Err(status) => status,
-                },
-            };
-            self.stream = None;
-            let failure = Failure::of(&status);
-            if !failure.is_retried(Effect::Read, &self.client.retry()) {
-                self.is_over = true;
-                let call = Call::new("FollowHistory", Effect::Read);
-                return Some(Err(self.client.error(call, failure, false, status)));
+                Err(error) => return Some(Err(error)),
             }
-            tracing::debug!(message = status.message(), "following the history again");
-            sleep(self.delays.next().max(failure.asks_to_wait())).await;
         }
-        None
     }
 }

@@ -34,7 +34,7 @@
 //! - [`Client`]: every call of the protocol, tried again with the same idempotency key until its outcome is known.
 //! - [`Subscription`]: one's own inbox as it fills, through reconnects, each message once, with acknowledgements.
 //! - [`message`]: the six kinds of messages; on [`Client`] the answers and what waits for them.
-//! - [`HistoryFollower`]: the history as it is written.
+//! - [`HistoryFollower`]: the history as it is written. [`TaskFollower`]: the task board as it changes.
 //! - [`runner`]: owns a process and makes it a member of a team.
 //! - [`Identity`]: where the coordinator is and who we are, out of the environment.
 
@@ -42,11 +42,13 @@ mod answer;
 mod client;
 mod config;
 mod error;
+mod follow;
 mod history;
 pub mod message;
 mod retry;
 pub mod runner;
 mod subscription;
+mod task;
 
 pub use client::Client;
 pub use config::{ADDRESS_DEFAULT, ADDRESS_VARIABLE, CREDENTIAL_VARIABLE, Identity, MEMBER_VARIABLE, TEAM_VARIABLE};
@@ -54,4 +56,5 @@ pub use error::Error;
 pub use history::HistoryFollower;
 pub use retry::Retry;
 pub use subscription::{Acks, Closed, Delivery, Event, SubscribeOptions, Subscription};
+pub use task::TaskFollower;
 pub use teamwire_proto::{Reason, Refusal, dialect, render, v1};

@@ -21,6 +21,12 @@
 //! unacknowledged in a session: a program that never acknowledges gets 64, and then nothing, a shutdown request
 //! included; it can be stopped by force.
 //!
+//! With [`RunnerConfig::takes_tasks`], a line `{"type": "task", "task_id": …, "subject": …, "description": …, "metadata":
+//! …, "attempt": …, "claim_token": …, "text": …}` is a task that was taken for the program while it had nothing in hand.
+//! It says `{"complete": TASK_ID, "result": "…"}` when it is done, or `{"release": TASK_ID, "reason": "…"}` to give it
+//! back, and is told `{"type": "completed", …}`, `{"type": "released", …}` or an error; `teamwire task complete` does as
+//! well. A program that must have a plan approved first reads `"plan_required": true` in its welcome.
+//!
 //! # In [`Mode::Exec`]
 //!
 //! Each batch of messages has a program of its own, which reads the messages as the same lines (without a welcome) until
@@ -28,6 +34,9 @@
 //! sent, and the rest goes as a reply to the last of the senders. A batch that fails is tried again, one message at a
 //! time, up to three times; then the session is renewed, so that the coordinator counts a further delivery and, after
 //! the fifth, gives the message up and tells its sender.
+//!
+//! A task that was taken has a program of its own in the same way: it reads the line of the task, and with exit code 0 the
+//! task is completed with what it has printed as the result; with any other it goes back to the board.
 //!
 //! # What is proven
 //!
@@ -56,6 +65,7 @@ mod process;
 mod progress;
 mod speech;
 mod stdin;
+mod tasks;
 mod voice;
 
 use std::{mem, sync::Arc, time::Duration};

@@ -105,8 +105,24 @@ fn notice(notice: &v1::Notice) -> Value {
             json.insert(key.to_owned(), json!(value));
         }
     }
+    if let Some(task) = &notice.task {
+        json.insert("task".to_owned(), task_summary(task));
+    }
     if let Some(exit) = &notice.exit {
         json.insert("exit".to_owned(), exit_report(exit));
+    }
+    Value::Object(json)
+}
+
+fn task_summary(task: &v1::TaskSummary) -> Value {
+    let by = task.assigned_by.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();
+    let mut json = Map::from_iter([
+        ("id".to_owned(), json!(task.id)),
+        ("subject".to_owned(), json!(task.subject)),
+        ("assigned_by".to_owned(), json!(by)),
+    ]);
+    if !task.description.is_empty() {
+        json.insert("description".to_owned(), json!(task.description));
     }
     Value::Object(json)
 }

@@ -10,6 +10,7 @@ use lru::LruCache;
 use crate::{
     domain::{
         record::{SessionRecord, Stored, TeamRecord},
+        task::board::BoardRecord,
         tx::{Loaded, View},
     },
     store::{Key, Record, Space, Txn, Write},
@@ -18,7 +19,8 @@ use crate::{
 /// How many records are kept; the least recently used one goes first.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
 
-/// Keeps the records that nearly every call reads and few change: rosters and sessions.
+/// Keeps the records that nearly every call reads: rosters and sessions; and boards, whose changes are mostly made by
+/// whoever changed them last.
 pub(super) struct Cache {
     records: Mutex<LruCache<(Space, Key), Arc<Loaded>>>,
 }
@@ -81,5 +83,5 @@ impl Cache {
 }
 
 fn is_kept(key: &Key) -> bool {
-    key.kind == TeamRecord::KIND || key.kind == SessionRecord::KIND
+    [TeamRecord::KIND, SessionRecord::KIND, BoardRecord::KIND].contains(&key.kind)
 }

@@ -1,6 +1,7 @@
 //! Runs the rules against the store: read, decide, commit, and again when something changed in between.
 //!
-//! - [`calls`]: one function for each call that changes something. [`reads`]: those that only look.
+//! - [`calls`]: one function for each call that changes something. [`reads`]: those that only look. [`tasks`]: those of the
+//!   task board; [`turns`] keeps them from running into each other. [`retention`]: what may be forgotten.
 //! - [`cache`]: records that are likely still current. [`clock`]: the store's clock, without asking it.
 //!
 //! A rule may be decided on cached records: if they have changed, its commit fails and the rule runs again on what is
@@ -11,6 +12,9 @@ mod cache;
 pub mod calls;
 pub mod clock;
 pub mod reads;
+mod retention;
+pub mod tasks;
+mod turns;
 
 use std::{
     fmt,
@@ -35,6 +39,7 @@ use crate::{
 };
 use cache::Cache;
 use clock::Clock;
+use turns::Turns;
 
 /// How often a commit may fail before the coordinator gives up. Each time somebody else has succeeded.
 const ATTEMPTS_MAX: u32 = 100;
@@ -47,6 +52,7 @@ pub struct Coordinator {
     cache: Cache,
     clock: Clock,
     hub: Arc<Hub>,
+    turns: Turns,
     durability: AtomicU8,
 }
 
@@ -76,6 +82,7 @@ impl Coordinator {
             cache: Cache::new(),
             clock: Clock::starting_at(now_ms),
             hub: Arc::new(Hub::new()),
+            turns: Turns::default(),
             durability: AtomicU8::new(0),
         })
     }
@@ -125,13 +132,12 @@ impl Coordinator {
         while attempts < ATTEMPTS_MAX {
             let mut tx = Tx::new(&ctx, &view);
             match rule(&mut tx) {
-                Err(Stop::Missing(key)) => {
-                    if cache_allowed && self.cache.fill(space, std::slice::from_ref(&key), &mut view) {
+                Err(Stop::Missing(mut wanted)) => {
+                    if cache_allowed && self.cache.fill(space, &wanted, &mut view) {
                         from_cache = true;
                         continue;
                     }
-                    let mut wanted = vec![key];
-                    let rest = preload.iter().filter(|key| !view.records.contains_key(key) && **key != wanted[0]);
+                    let rest = preload.iter().filter(|key| !view.records.contains_key(key) && !wanted.contains(key));
                     wanted.extend(rest.cloned().collect::<Vec<_>>());
                     self.load(space, wanted, &mut view).await?;
                 }

@@ -94,7 +94,11 @@ impl Coordinator {
         Ok((space, team, caller))
     }
 
-    async fn fetch<T: Stored>(&self, space: &Space, ids: Vec<String>) -> Result<Vec<Option<Arc<T>>>, Refusal> {
+    pub(super) async fn fetch<T: Stored>(
+        &self,
+        space: &Space,
+        ids: Vec<String>,
+    ) -> Result<Vec<Option<Arc<T>>>, Refusal> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -105,14 +109,14 @@ impl Coordinator {
             .map(|record| {
                 Loaded::new(record).get::<T>().map_err(|stop| match stop {
                     Stop::Refused(refusal) => refusal,
-                    Stop::Missing(key) => super::corrupt(space, key.kind),
+                    Stop::Missing(_) => super::corrupt(space, T::KIND),
                     Stop::Corrupt(what) => super::corrupt(space, &what),
                 })
             })
             .collect()
     }
 
-    async fn entries(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, Refusal> {
+    pub(super) async fn entries(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, Refusal> {
         self.store.range(space, stream, range).await.map_err(|error| unavailable(&error))
     }
 
@@ -142,6 +146,19 @@ impl Coordinator {
     pub async fn session_record(&self, space: &Space, member: &Name) -> Result<Option<Arc<SessionRecord>>, Refusal> {
         let found = self.fetch(space, vec![member.folded().to_owned()]).await?;
         Ok(found.into_iter().next().flatten())
+    }
+
+    /// Returns the next sequence of each member's inbox, and its latest session, as the store has them.
+    pub async fn session_places(
+        &self,
+        space: &Space,
+        members: &[&Name],
+    ) -> Result<Vec<(u64, Option<Arc<SessionRecord>>)>, Refusal> {
+        let inboxes: Vec<String> = members.iter().map(|member| inbox(member)).collect();
+        let extents = self.store.extents(space, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let ids = members.iter().map(|member| member.folded().to_owned()).collect();
+        let records = self.fetch::<SessionRecord>(space, ids).await?;
+        Ok(extents.into_iter().map(|extent| extent.next).zip(records).collect())
     }
 
     pub(super) async fn session_facts(&self, space: &Space, member: &Name) -> Result<SessionFacts, Refusal> {
@@ -187,11 +204,19 @@ impl Coordinator {
         Ok(v1::ListTeamsResponse { teams, next_page_token: next.unwrap_or_default() })
     }
 
-    /// Returns the names of the teams in the directory.
-    pub async fn listed_spaces(&self, after: &str) -> Result<Vec<Space>, Refusal> {
-        let listed = self.store.scan(&Space::directory(), ListedTeam::KIND, after, LIMIT_MAX as usize).await;
-        let listed = listed.map_err(|error| unavailable(&error))?;
-        Ok(listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok()).map(|name| Space::team(&name)).collect())
+    /// Returns every team in the directory.
+    pub async fn all_spaces(&self) -> Result<Vec<Space>, Refusal> {
+        let mut spaces: Vec<Space> = Vec::new();
+        loop {
+            let after = spaces.last().map_or("", Space::as_str).to_owned();
+            let listed = self.store.scan(&Space::directory(), ListedTeam::KIND, &after, LIMIT_MAX as usize).await;
+            let listed = listed.map_err(|error| unavailable(&error))?;
+            let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
+            spaces.extend(names.map(|name| Space::team(&name)));
+            if listed.len() < LIMIT_MAX as usize {
+                return Ok(spaces);
+            }
+        }
     }
 
     /// See `TeamService.ListMembers`.
@@ -207,6 +232,7 @@ impl Coordinator {
             session,
             presence,
             inbox_depth: extent.entries,
+            inbox_full: extent.entries >= self.limits.inbox_entries_max || extent.weight >= self.limits.inbox_bytes_max,
             lease_until_ms: 0,
             now_ms: leases.now_ms,
         });
@@ -228,10 +254,11 @@ impl Coordinator {
         request: &v1::ListInboxRequest,
     ) -> Result<v1::ListInboxResponse, Refusal> {
         let limit = limit(request.limit, "limit")?;
-        let Credential::Member { member, .. } = &who.credential else {
-            return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox. Use a member's credential."));
-        };
-        let (space, team, _) = self.caller(who, "").await?;
+        if request.member.is_empty() && !matches!(who.credential, Credential::Member { .. }) {
+            return Err(query::no_own_inbox());
+        }
+        let (space, team, caller) = self.caller(who, &request.team).await?;
+        let member = &query::inbox_owner(&team, &caller, &request.member)?;
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
         let extents = self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
         let entries = self.inbox_entries(&space, member, Range::after(request.after_sequence, limit)).await?;

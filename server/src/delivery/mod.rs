@@ -1,16 +1,19 @@
 //! Open sessions: waking them, delivering to them, keeping their members alive, ending them.
 //!
 //! - [`Hub`]: who is to be woken when something was committed, here or by another coordinator.
-//! - [`session`]: the loop of one session.
-//! - [`lease`]: signs of life, gathered and written in batches. [`sweep`]: what is due when time passes.
+//! - [`session`]: the loop of one session. [`poll`]: the net under the wake-ups.
+//! - [`lease`]: signs of life, gathered and written in batches. [`sweep`]: what is due when time passes; [`tidy`]: what
+//!   may be forgotten.
 //!
 //! A wake-up says where to look, never what is there; it may be lost. The one exception is an arrival: an entry of an
 //! inbox that this very coordinator has just committed. A session takes it without reading the store if its sequence is
 //! the very next one, which no lost wake-up can forge.
 
 pub mod lease;
+pub mod poll;
 pub mod session;
 pub mod sweep;
+pub mod tidy;
 
 use std::{
     collections::HashMap,
@@ -23,7 +26,7 @@ use teamwire_proto::{name::Name, v1};
 use tokio::sync::watch;
 
 use crate::{
-    domain::record::{Stored, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
+    domain::record::{Stored, TOPIC_INBOXES, TOPIC_TASKS, TOPIC_TEAM, TeamRecord},
     store::{Commit, Hint, Space, Txn, Write},
 };
 use session::Shared;
@@ -42,17 +45,19 @@ struct Here {
     sessions: HashMap<String, Vec<Arc<Shared>>>,
     /// Counts up with everything that happens.
     news: watch::Sender<u64>,
+    /// Counts up when a task has changed.
+    tasks: watch::Sender<u64>,
 }
 
 impl Default for Here {
     fn default() -> Self {
-        Self { sessions: HashMap::new(), news: watch::Sender::new(0) }
+        Self { sessions: HashMap::new(), news: watch::Sender::new(0), tasks: watch::Sender::new(0) }
     }
 }
 
 impl Here {
     fn is_idle(&self) -> bool {
-        self.sessions.is_empty() && self.news.receiver_count() == 0
+        self.sessions.is_empty() && self.news.receiver_count() == 0 && self.tasks.receiver_count() == 0
     }
 }
 
@@ -93,12 +98,21 @@ impl Hub {
 
     /// Returns what changes whenever something happens in the space.
     pub fn watch(&self, space: &Space) -> watch::Receiver<u64> {
+        self.watch_in(space, |here| &here.news)
+    }
+
+    /// Returns what changes whenever a task of the space has changed.
+    pub fn watch_tasks(&self, space: &Space) -> watch::Receiver<u64> {
+        self.watch_in(space, |here| &here.tasks)
+    }
+
+    fn watch_in(&self, space: &Space, which: fn(&Here) -> &watch::Sender<u64>) -> watch::Receiver<u64> {
         let mut spaces = self.lock();
         // Whoever watched a space that is now quiet has left its place; take the chance to clear it away.
         if spaces.len() > 1_024 {
             spaces.retain(|_, here| !here.is_idle());
         }
-        spaces.entry(space.clone()).or_default().news.subscribe()
+        which(spaces.entry(space.clone()).or_default()).subscribe()
     }
 
     /// Returns every open session.
@@ -162,6 +176,7 @@ impl Hub {
                 for here in spaces.values_mut() {
                     here.wake(TOPIC_TEAM);
                     here.wake(TOPIC_INBOXES);
+                    here.wake(TOPIC_TASKS);
                     here.news.send_modify(|count| *count += 1);
                 }
             }
@@ -175,7 +190,11 @@ impl Here {
             Some(("inbox", member)) => self.each(member, Shared::look),
             Some(("session", member)) => self.each(member, Shared::check),
             _ if topic == TOPIC_INBOXES => self.all(Shared::look),
-            _ if topic == TOPIC_TEAM => self.all(Shared::check),
+            _ if topic == TOPIC_TEAM => {
+                self.all(Shared::check);
+                self.tasks.send_modify(|count| *count += 1);
+            }
+            _ if topic == TOPIC_TASKS => self.tasks.send_modify(|count| *count += 1),
             _ => {}
         }
     }

@@ -6,7 +6,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -57,9 +60,6 @@ impl Default for Pace {
     }
 }
 
-/// How often a session looks by itself, in case a hint was lost; half as much again or less.
-const POLL: Duration = Duration::from_millis(1_500);
-
 /// How often a session records how far it has come, at the most.
 const RECORD_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -79,6 +79,8 @@ pub struct Shared {
     /// What the client presents.
     pub session_id: String,
     wake: Notify,
+    /// The lowest sequence that the session has not handled yet.
+    seen_next: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -124,6 +126,11 @@ impl Shared {
     pub(super) fn look(&self) {
         self.lock().look = true;
         self.wake.notify_one();
+    }
+
+    /// Returns the lowest sequence that the session has not handled yet. May lag.
+    pub(super) fn seen_next(&self) -> u64 {
+        self.seen_next.load(Ordering::Relaxed)
     }
 
     /// The session may have ended.
@@ -316,7 +323,7 @@ fn announce(member: &Name, team: &Name) -> v1::SessionOpened {
 
 fn share(space: Space, member: Name, session_id: String) -> Arc<Shared> {
     let state = Mutex::new(State { look: true, ..State::default() });
-    Arc::new(Shared { space, member, session_id, wake: Notify::new(), state })
+    Arc::new(Shared { space, member, session_id, wake: Notify::new(), seen_next: AtomicU64::new(1), state })
 }
 
 /// A session at work.
@@ -349,12 +356,14 @@ impl Running {
         tokio::pin!(age);
         let mut record_at = now;
         loop {
-            let pause = match self.deliver().await {
-                Ok(()) => POLL.mul_f64(rand::random_range(0.75..1.5)),
+            let delivered = self.deliver().await;
+            self.shared.seen_next.store(self.next, Ordering::Relaxed);
+            let retry_at = match delivered {
+                Ok(()) => None,
                 Err(Trouble::End(end)) => return end,
                 Err(Trouble::Store) => {
                     self.shared.lock().look = true;
-                    Duration::from_millis(rand::random_range(200..1_000))
+                    Some(Instant::now() + Duration::from_millis(rand::random_range(200..1_000)))
                 }
             };
             if self.unrecorded && self.recording.is_none() && Instant::now() >= record_at {
@@ -384,9 +393,8 @@ impl Running {
                 () = &mut age => {
                     return End::closing(CloseReason::Draining, "The stream has grown old. Reconnect.");
                 }
-                () = sleep(pause) => {
-                    let mut state = self.shared.lock();
-                    (state.look, state.check) = (true, true);
+                () = tokio::time::sleep_until(retry_at.unwrap_or(now)), if retry_at.is_some() => {
+                    self.shared.lock().check = true;
                 }
             }
         }

@@ -68,15 +68,7 @@ pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: C
 }
 
 async fn list(coordinator: &Coordinator, due: &mut HashMap<Space, Instant>) -> Result<(), ()> {
-    let mut listed: Vec<Space> = Vec::new();
-    loop {
-        let after = listed.last().map_or("", Space::as_str).to_owned();
-        let page = coordinator.listed_spaces(&after).await.map_err(drop)?;
-        if page.is_empty() {
-            break;
-        }
-        listed.extend(page);
-    }
+    let listed = coordinator.all_spaces().await.map_err(drop)?;
     let before = std::mem::take(due);
     let now = Instant::now();
     due.extend(listed.into_iter().map(|space| {

@@ -11,6 +11,7 @@ use super::{
     record::{Exit, Life, TeamRecord},
     request::{self, member_event},
     roster::Party,
+    task::claim,
     tx::{Stop, Tx},
 };
 use crate::store::Leases;
@@ -96,13 +97,15 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
     member.enter(Life::Lost, now_ms);
     let (shown, incarnation) = (member.name.clone(), member.incarnation);
     post::record(tx, member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."));
+    let tasks = claim::give_back(tx, name, "Its owner was lost.")?;
     if lead != *name {
         let notice = v1::Notice {
             kind: NoticeKind::MemberLost.into(),
             member: shown.to_string(),
             text: format!(
                 "Nothing was heard of {shown} for some time; it counts as lost. Its inbox keeps filling. It is active again \
-                 as soon as it calls; its name can be joined again."
+                 as soon as it calls; its name can be joined again.{}",
+                claim::given_back_text(&tasks)
             ),
             ..v1::Notice::default()
         };

@@ -29,12 +29,34 @@ pub struct Limits {
     pub lost_grace: Duration,
     /// How long after its approved shutdown a member that has not exited is reported to the lead. 30 s.
     pub exit_alarm_after: Duration,
+    /// How long a message may lie unprocessed in an inbox before the lead is told. 10 min.
+    pub unprocessed_alarm_after: Duration,
+    /// How long the history remembers, and with it processed messages, their receipts and decided requests. 30 days.
+    pub history_ttl: Duration,
+    /// How many entries the history of a team has at most; the oldest go first. 100,000.
+    pub history_entries_max: u64,
+    /// How long a member that has exited stays in the roster. 7 days.
+    pub exited_member_ttl: Duration,
+    /// How long a completed task stays on the board. 30 days.
+    pub completed_task_ttl: Duration,
+    /// How long a deleted task is remembered. 24 h.
+    pub deleted_task_ttl: Duration,
+    /// How often what may be forgotten is looked for in each team. 60 s.
+    pub tidy_interval: Duration,
     /// How long a shutdown request stays open by default. 10 min.
     pub shutdown_deadline: Duration,
     /// How long a plan stays open by default. 24 h.
     pub plan_deadline: Duration,
     /// How long a join token is good for by default. 15 min.
     pub join_token_ttl: Duration,
+    /// How many tasks of a team may be neither completed nor deleted. 10,000.
+    pub open_tasks_max: u64,
+    /// How many other tasks a task may wait for. 64.
+    pub task_dependencies_max: usize,
+    /// How many dependencies between open tasks a team may have in all. 20,000.
+    pub board_dependencies_max: usize,
+    /// How many tasks a member may have claimed at a time. 32.
+    pub claims_max: usize,
     /// How long an observer's credential is good for by default. 24 h.
     pub observer_ttl: Duration,
 }
@@ -54,9 +76,20 @@ impl Default for Limits {
             lease_ttl: Duration::from_secs(30),
             lost_grace: Duration::from_secs(15),
             exit_alarm_after: Duration::from_secs(30),
+            unprocessed_alarm_after: Duration::from_secs(10 * 60),
+            history_ttl: Duration::from_secs(30 * 24 * 60 * 60),
+            history_entries_max: 100_000,
+            exited_member_ttl: Duration::from_secs(7 * 24 * 60 * 60),
+            completed_task_ttl: Duration::from_secs(30 * 24 * 60 * 60),
+            deleted_task_ttl: Duration::from_secs(24 * 60 * 60),
+            tidy_interval: Duration::from_secs(60),
             shutdown_deadline: Duration::from_secs(10 * 60),
             plan_deadline: Duration::from_secs(24 * 60 * 60),
             join_token_ttl: Duration::from_secs(15 * 60),
+            open_tasks_max: 10_000,
+            task_dependencies_max: 64,
+            board_dependencies_max: 20_000,
+            claims_max: 32,
             observer_ttl: Duration::from_secs(24 * 60 * 60),
         }
     }

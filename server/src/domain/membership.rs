@@ -22,7 +22,9 @@ use super::{
     roster::Party,
     secret::{SecretHash, derive},
     send::{check_line, digest, keep, recall, without_labels},
-    session, team,
+    session,
+    task::claim,
+    team,
     tx::{Stop, Tx},
 };
 
@@ -198,6 +200,9 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
     tx.put("", &team);
     tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     tx.delete::<PresenceRecord>(name.folded());
+    if before.is_some() {
+        claim::give_back(tx, &name, "Its owner has begun a new life.")?;
+    }
     session::end(tx, &name, SessionEnd::Replaced)?;
     post::record(tx, member_event(&member.name, MemberState::Joined, member.incarnation, ""));
     if before.is_some_and(|before| before.life == Life::Live) && !team.is_lead(&name) {
@@ -383,6 +388,7 @@ pub(super) fn conclude_life(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name,
         }),
     );
     tx.end_lease(name.folded());
+    let tasks = claim::give_back(tx, name, "Its owner has exited.")?;
     if !approved {
         session::end(tx, name, SessionEnd::Stopped)?;
     }
@@ -390,7 +396,7 @@ pub(super) fn conclude_life(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name,
         let notice = v1::Notice {
             kind: NoticeKind::MemberExited.into(),
             member: shown.to_string(),
-            text: format!("{shown} has exited: {how}."),
+            text: format!("{shown} has exited: {how}.{}", claim::given_back_text(&tasks)),
             exit: Some(report),
             ..v1::Notice::default()
         };
@@ -449,6 +455,7 @@ pub fn force_stop(tx: &mut Tx<'_>, who: &Presented, request: &v1::ForceStopReque
             ..v1::MemberEvent::default()
         };
         post::record(tx, v1::history_entry::Event::Member(event));
+        claim::give_back(tx, &name, "Its owner was stopped by force.")?;
         session::end(tx, &name, SessionEnd::Stopped)?;
         tx.put("", &team);
     }

@@ -9,8 +9,9 @@
 //! - [`identity`]: who calls, from a credential.
 //! - [`team`], [`membership`]: teams and the lives of their members. [`roster`]: finding and addressing members.
 //! - [`send`]: the six messages. [`request`]: the one state machine of shutdowns and plans.
+//! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`]: putting messages into inboxes.
-//! - [`deadline`]: what happens by itself when time passes.
+//! - [`deadline`]: what happens by itself when time passes. [`retention`]: what is forgotten.
 //! - [`query`]: what may be seen, and how it is shown.
 //!
 //! Architecture invariant: no clock, no random, no tonic, no store in here; no rule anywhere else.
@@ -23,10 +24,12 @@ pub mod post;
 pub mod query;
 pub mod record;
 pub mod request;
+pub mod retention;
 pub mod roster;
 pub mod secret;
 pub mod send;
 pub mod session;
+pub mod task;
 pub mod team;
 pub mod tx;
 

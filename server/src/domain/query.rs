@@ -1,6 +1,7 @@
 //! What may be seen, and how it is shown.
 
 use teamwire_proto::{
+    Reason, Refusal,
     name::Name,
     v1::{self, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
 };
@@ -54,6 +55,8 @@ pub struct MemberFacts {
     pub presence: Option<std::sync::Arc<PresenceRecord>>,
     /// How many messages are unprocessed.
     pub inbox_depth: u64,
+    /// No more ordinary ones fit.
+    pub inbox_full: bool,
     /// When its lease runs out or ran out. Zero: none.
     pub lease_until_ms: u64,
     /// The store's clock.
@@ -94,6 +97,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         pending_plan: pending(&member.pending_plan),
         plan_required: member.plan_required(),
         inbox_depth: facts.inbox_depth,
+        inbox_full: facts.inbox_full,
         connected: session.is_some_and(|session| session.ended.is_none())
             && facts.lease_until_ms > facts.now_ms
             && member.life.is_live(),
@@ -117,6 +121,37 @@ fn is_sender(name: &Name, sender: Option<&v1::Sender>) -> bool {
 /// Returns whether the member sent or received the message, or a notice is about it.
 fn concerns(name: &Name, message: &v1::Message) -> bool {
     is_sender(name, message.sender.as_ref()) || message.recipients.iter().any(|recipient| is(name, recipient))
+}
+
+/// Returns the member whose inbox the caller wants to look at. `named`: as in the request; empty: its own.
+pub fn inbox_owner(team: &TeamRecord, caller: &Caller, named: &str) -> Result<Name, Refusal> {
+    let own = match caller {
+        Caller::Member { name, .. } => Some(name),
+        _ => None,
+    };
+    if named.is_empty() {
+        return own.cloned().ok_or_else(no_own_inbox);
+    }
+    let member = team.resolve(named, "member")?;
+    if own != Some(&member.name) && !caller.sees_all() {
+        return Err(Refusal::new(
+            Reason::LeadOnly,
+            format!(
+                "Only the team's lead may look into another's inbox. Ask {} or the lead (`team-lead`).",
+                member.name
+            ),
+        )
+        .field("member"));
+    }
+    Ok(member.name.clone())
+}
+
+/// The refusal for whoever has no inbox and names nobody who has one.
+pub fn no_own_inbox() -> Refusal {
+    Refusal::new(
+        Reason::NotPermitted,
+        "Only a member has an inbox. Use a member's credential, or name the member whose inbox you want to see.",
+    )
 }
 
 /// Returns whether the caller may see a message.
@@ -144,7 +179,7 @@ pub fn may_see_entry(caller: &Caller, entry: &v1::HistoryEntry) -> bool {
         Some(Event::Message(message)) => concerns(name, message),
         Some(Event::Decision(request)) => may_see_request(caller, request),
         Some(Event::DeadLetter(event)) => is(name, &event.recipient),
-        Some(Event::Member(_) | Event::Team(_)) => true,
+        Some(Event::Member(_) | Event::Team(_) | Event::Task(_)) => true,
         None => false,
     }
 }
@@ -168,6 +203,7 @@ pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::His
         Some(Event::Member(event)) => is(name, &event.member) || is_sender(name, event.forced_by.as_ref()),
         Some(Event::Team(event)) => is(name, &event.member) || is_sender(name, event.actor.as_ref()),
         Some(Event::DeadLetter(event)) => is(name, &event.recipient),
+        Some(Event::Task(event)) => is(name, &event.owner) || is_sender(name, event.actor.as_ref()),
         None => false,
     }
 }

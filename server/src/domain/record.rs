@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use teamwire_proto::{name::Name, v1};
 use uuid::Uuid;
 
-use super::secret::SecretHash;
+use super::{
+    secret::SecretHash,
+    task::board::{BoardRecord, TaskRecord, WaitingRecord},
+};
 
 /// The stream of a team's history. Each entry is a `HistoryEntry` in which messages and requests are only their ids.
 pub const HISTORY: &str = "history";
@@ -19,8 +22,14 @@ pub const HISTORY: &str = "history";
 /// The stream of the ids of all requests of a team, in the order in which they were made.
 pub const REQUESTS: &str = "requests";
 
+/// The stream of the ids of messages that lie in an inbox although the history has forgotten them.
+pub const LEFTOVERS: &str = "leftovers";
+
 /// Hint: any member's inbox may have grown.
 pub const TOPIC_INBOXES: &str = "inboxes";
+
+/// Hint: a task has changed.
+pub const TOPIC_TASKS: &str = "tasks";
 
 /// Hint: the team itself was changed or deleted.
 pub const TOPIC_TEAM: &str = "team";
@@ -90,9 +99,13 @@ stored_as_json! {
     CursorRecord = "cursor",
     PresenceRecord = "presence",
     ReceiptRecord = "receipt",
+    UnprocessedRecord = "unprocessed",
     JoinTokenRecord = "token",
     ObserverRecord = "observer",
     ListedTeam = "listed",
+    TaskRecord = "task",
+    BoardRecord = "board",
+    WaitingRecord = "waiting",
 }
 
 stored_as_protobuf! {
@@ -308,6 +321,15 @@ pub struct ReceiptRecord {
     pub delivery_count: u32,
     /// Why it was given up. Empty: it was processed.
     pub cause: String,
+}
+
+/// The last alarm of unprocessed messages; id: the member whose they are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UnprocessedRecord {
+    /// The place of the oldest of them.
+    pub sequence: u64,
+    /// When the lead was told.
+    pub told_ms: u64,
 }
 
 /// A join token; id: its public part.

@@ -199,7 +199,8 @@ pub fn acknowledge(tx: &mut Tx<'_>, who: &Presented, messages: &[Leaving]) -> Re
     Ok(())
 }
 
-fn leave(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: &str) {
+/// Takes messages out of an inbox and writes their receipts. `cause`: why they are given up; empty: they are processed.
+pub(super) fn leave(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: &str) {
     tx.remove(inbox(member), messages.iter().map(|message| message.sequence).collect());
     for message in messages {
         let receipt = ReceiptRecord {

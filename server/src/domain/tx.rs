@@ -18,8 +18,8 @@ use crate::store::{Bound, Check, Key, Record, Txn, Write};
 /// Why a rule did not come to its end.
 #[derive(Debug)]
 pub enum Stop {
-    /// The record is not in the view. Load it and run the rule again.
-    Missing(Key),
+    /// These records are not in the view. Load them and run the rule again.
+    Missing(Vec<Key>),
     /// The answer is no.
     Refused(Refusal),
     /// A record cannot be decoded.
@@ -85,28 +85,50 @@ pub struct Tx<'a> {
     ledger: Vec<String>,
     leases: Vec<Check>,
     writes: Vec<Write>,
+    /// What this transaction has put or deleted, for its own later reads.
+    written: HashMap<Key, Arc<Loaded>>,
     drawn: u64,
 }
 
 impl<'a> Tx<'a> {
     /// Begins a transaction over a view.
     pub fn new(ctx: &'a Context, view: &'a View) -> Self {
-        Self { ctx, view, read: BTreeMap::new(), ledger: Vec::new(), leases: Vec::new(), writes: Vec::new(), drawn: 0 }
+        Self {
+            ctx,
+            view,
+            read: BTreeMap::new(),
+            ledger: Vec::new(),
+            leases: Vec::new(),
+            writes: Vec::new(),
+            written: HashMap::new(),
+            drawn: 0,
+        }
     }
 
-    /// Returns the record `id` of the kind of `T`. The commit will check that it has not changed.
+    /// Returns the record `id` of the kind of `T`, as this transaction has put it or as it was loaded. The commit will
+    /// check that what was loaded has not changed.
     pub fn read<T: Stored>(&mut self, id: &str) -> Result<Option<Arc<T>>, Stop> {
         let key = Key::new(T::KIND, id);
-        let loaded = self.view.records.get(&key).ok_or_else(|| Stop::Missing(key.clone()))?;
+        if let Some(written) = self.written.get(&key) {
+            return written.get();
+        }
+        let loaded = self.view.records.get(&key).ok_or_else(|| Stop::Missing(vec![key.clone()]))?;
         let value = loaded.get()?;
         self.read.insert(key, loaded.version());
         Ok(value)
     }
 
+    /// Makes sure that the records are in the view, so that reading them one by one loads them all at once.
+    pub fn want<T: Stored>(&self, ids: impl IntoIterator<Item = String>) -> Result<(), Stop> {
+        let keys = ids.into_iter().map(|id| Key::new(T::KIND, id));
+        let missing: Vec<Key> = keys.filter(|key| !self.view.records.contains_key(key)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(Stop::Missing(missing)) }
+    }
+
     /// Returns the record without a check at the commit: for what may as well be a moment old.
     pub fn peek<T: Stored>(&self, id: &str) -> Result<Option<Arc<T>>, Stop> {
         let key = Key::new(T::KIND, id);
-        let loaded = self.view.records.get(&key).ok_or(Stop::Missing(key))?;
+        let loaded = self.view.records.get(&key).ok_or_else(|| Stop::Missing(vec![key]))?;
         loaded.get()
     }
 
@@ -131,12 +153,19 @@ impl<'a> Tx<'a> {
 
     /// Puts a record.
     pub fn put<T: Stored>(&mut self, id: &str, value: &T) {
-        self.writes.push(Write::Put { key: Key::new(T::KIND, id), data: value.encode() });
+        let (key, data) = (Key::new(T::KIND, id), value.encode());
+        let record = Record { version: 0, data: data.clone() };
+        if self.written.insert(key.clone(), Loaded::new(Some(record))).is_some() {
+            self.writes.retain(|write| !matches!(write, Write::Put { key: before, .. } if *before == key));
+        }
+        self.writes.push(Write::Put { key, data });
     }
 
     /// Deletes a record.
     pub fn delete<T: Stored>(&mut self, id: &str) {
-        self.writes.push(Write::Delete { key: Key::new(T::KIND, id) });
+        let key = Key::new(T::KIND, id);
+        self.written.insert(key.clone(), Loaded::new(None));
+        self.writes.push(Write::Delete { key });
     }
 
     /// Appends to a stream.

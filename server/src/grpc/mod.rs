@@ -5,6 +5,7 @@
 mod history;
 mod message;
 mod request;
+mod task;
 mod team;
 pub mod too_large;
 pub mod too_slow;
@@ -16,7 +17,8 @@ use teamwire_proto::{
     credential::Credential,
     v1::{
         history_service_server::HistoryServiceServer, message_service_server::MessageServiceServer,
-        request_service_server::RequestServiceServer, team_service_server::TeamServiceServer,
+        request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
+        team_service_server::TeamServiceServer,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -63,17 +65,14 @@ impl Services {
             .add_service(MessageServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(TeamServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(RequestServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(TaskServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
     }
 
     /// Takes a call apart: what it presents, and what it asks for.
     fn open<T>(&self, request: Request<T>) -> Result<(Presented, T), Status> {
         if self.draining.is_cancelled() {
-            return Err(Refusal::new(
-                Reason::Draining,
-                "This coordinator is going away. Try again; another one will answer.",
-            )
-            .into());
+            return Err(draining().into());
         }
         let who = presented(request.metadata())?;
         if let Some(call) = request.extensions().get::<Arc<Call>>() {
@@ -88,6 +87,10 @@ impl Services {
             self.signs.heard_of(&Space::team(team), member);
         }
     }
+}
+
+fn draining() -> Refusal {
+    Refusal::new(Reason::Draining, "This coordinator is going away. Try again; another one will answer.")
 }
 
 fn presented(metadata: &MetadataMap) -> Result<Presented, Refusal> {

@@ -11,6 +11,7 @@ mod errors;
 mod identity;
 mod members;
 mod requests;
+mod retention;
 mod send;
 mod stores;
 mod stream;

@@ -32,6 +32,8 @@ pub struct RunnerConfig {
     pub environment: Vec<(OsString, OsString)>,
     /// How messages reach the program.
     pub mode: Mode,
+    /// True: while the member has nothing in hand, the runner takes the next task off the board for it. Default: false.
+    pub takes_tasks: bool,
     /// What answers a shutdown request.
     pub on_shutdown: OnShutdown,
     /// Whether a program that has failed is started again.
@@ -77,6 +79,7 @@ impl RunnerConfig {
             directory: None,
             environment: Vec::new(),
             mode: Mode::default(),
+            takes_tasks: false,
             on_shutdown: OnShutdown::default(),
             restart: Restart::default(),
             grace: Duration::from_secs(10),
@@ -101,6 +104,7 @@ impl fmt::Debug for RunnerConfig {
             .field("name", &self.name)
             .field("command", &self.command)
             .field("mode", &self.mode)
+            .field("takes_tasks", &self.takes_tasks)
             .field("on_shutdown", &self.on_shutdown)
             .field("restart", &self.restart)
             .finish_non_exhaustive()

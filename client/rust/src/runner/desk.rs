@@ -1,4 +1,4 @@
-//! What lies on the program's desk: the messages that it was handed and has not dealt with.
+//! What lies on the program's desk: the messages and tasks that it was handed and has not dealt with.
 
 use std::{
     collections::HashMap,
@@ -31,11 +31,21 @@ struct State {
     held: HashMap<String, String>,
     handed: Window,
     shutdowns: Vec<String>,
+    /// The tasks that the runner has taken, with the tokens of their claims.
+    tasks: HashMap<u64, String>,
+    /// Takes no task for now.
+    rests: bool,
 }
 
 impl Desk {
     pub(super) fn new(acks: Acks, work: watch::Sender<Work>) -> Self {
-        let state = State { held: HashMap::new(), handed: Window::new(REMEMBERED_MAX), shutdowns: Vec::new() };
+        let state = State {
+            held: HashMap::new(),
+            handed: Window::new(REMEMBERED_MAX),
+            shutdowns: Vec::new(),
+            tasks: HashMap::new(),
+            rests: false,
+        };
         Self { acks, work, state: Mutex::new(state) }
     }
 
@@ -100,6 +110,38 @@ impl Desk {
         self.report(&state, "");
     }
 
+    /// Returns what the member has in hand, as it changes.
+    pub(super) fn work(&self) -> watch::Receiver<Work> {
+        self.work.subscribe()
+    }
+
+    /// Notes that a task was taken.
+    pub(super) fn take_task(&self, id: u64, token: &str) {
+        let mut state = self.state();
+        state.tasks.insert(id, token.to_owned());
+        self.report(&state, "");
+    }
+
+    /// Returns the token of a task that the runner has taken.
+    pub(super) fn task_token(&self, id: u64) -> Option<String> {
+        self.state().tasks.get(&id).cloned()
+    }
+
+    /// Notes that a task is dealt with, or is not the member's any more.
+    pub(super) fn drop_task(&self, id: u64) {
+        let mut state = self.state();
+        if state.tasks.remove(&id).is_some() {
+            self.report(&state, "");
+        }
+    }
+
+    /// Says whether the member takes no task for now.
+    pub(super) fn rest(&self, rests: bool) {
+        let mut state = self.state();
+        state.rests = rests;
+        self.report(&state, "");
+    }
+
     fn close_request(&self, state: &mut State, request_id: &str) {
         let asking = state.held.iter().find(|(_, asked)| !request_id.is_empty() && *asked == request_id);
         if let Some(id) = asking.map(|(id, _)| id.clone()) {
@@ -111,6 +153,8 @@ impl Desk {
     fn report(&self, state: &State, summary: &str) {
         self.work.send_modify(|work| {
             work.held = state.held.len();
+            work.tasks = state.tasks.len();
+            work.rests = state.rests;
             work.has_begun = true;
             work.at = Instant::now();
             if !summary.is_empty() {

@@ -20,7 +20,7 @@ use tokio::{
     io::AsyncWriteExt,
     process::ChildStdin,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -32,6 +32,7 @@ use super::{
     life::{Life, Next, line},
     lines::{Lines, Piece},
     speech::Speech,
+    tasks::{self, Taker},
     voice::Voice,
 };
 use crate::{Delivery, SubscribeOptions, Subscription, message};
@@ -62,6 +63,22 @@ struct Exec<'a> {
     alone: usize,
     /// How often the first of those that wait has failed.
     failures: u32,
+    tasks: Taker,
+    /// How many tasks in a row have failed.
+    task_failures: u32,
+}
+
+/// What to do next.
+enum Work {
+    Messages,
+    Task(Box<v1::Claim>),
+}
+
+/// How a program ended.
+enum Ran {
+    Ended(Exit, Vec<Vec<u8>>),
+    Cut(Why, Exit),
+    NotStarted(Exit),
 }
 
 /// How a batch went.
@@ -76,10 +93,13 @@ pub(super) async fn run(life: &Life<'_>, batch_messages_max: usize) -> End {
     let options = SubscribeOptions { instance_id: Uuid::new_v4().to_string(), ..SubscribeOptions::default() };
     let subscription = life.client.subscribe(options.clone());
     let desk = life.desk(&subscription);
+    let tasks = life.taker(&desk);
     let mut exec = Exec {
         life,
         subscription,
         desk,
+        tasks,
+        task_failures: 0,
         options,
         waiting: VecDeque::new(),
         answers: JoinSet::new(),
@@ -95,8 +115,15 @@ impl Exec<'_> {
     /// Runs batch after batch until there is a reason to end, and returns how the last program ended if it was ended.
     async fn batches(&mut self, batch_messages_max: usize) -> (Why, Option<Exit>) {
         loop {
-            if let Some(why) = self.gather().await {
-                return (why, None);
+            match self.gather().await {
+                Ok(Work::Messages) => {}
+                Ok(Work::Task(claim)) => {
+                    if let Outcome::End(why, exit) = self.work_on(&claim).await {
+                        return (why, exit);
+                    }
+                    continue;
+                }
+                Err(why) => return (why, None),
             }
             let batch = self.batch(batch_messages_max);
             match self.run(&batch).await {
@@ -117,19 +144,20 @@ impl Exec<'_> {
         }
     }
 
-    /// Waits until something waits, and takes what else is there. Some: the reason to end.
-    async fn gather(&mut self) -> Option<Why> {
+    /// Waits until something waits, and takes what else is there. An error is the reason to end.
+    async fn gather(&mut self) -> Result<Work, Why> {
         loop {
             let is_something = !self.waiting.is_empty();
             let event = tokio::select! {
                 biased;
-                () = self.life.stop.cancelled() => return Some(Why::Stopped),
+                () = self.life.stop.cancelled() => return Err(Why::Stopped),
                 event = self.subscription.next() => event,
                 Some(_) = self.answers.join_next() => continue,
-                () = std::future::ready(()), if is_something => return None,
+                () = std::future::ready(()), if is_something => return Ok(Work::Messages),
+                claim = self.tasks.next() => return Ok(Work::Task(Box::new(claim))),
             };
             if let Some(why) = self.take(event) {
-                return Some(why);
+                return Err(why);
             }
         }
     }
@@ -198,13 +226,82 @@ impl Exec<'_> {
             self.desk.hand(&delivery.message);
             self.life.tell_handed(delivery);
         }
+        let voice = self.life.voice(&self.desk);
+        match self.converse(batch.iter().map(|delivery| line(delivery)).collect(), &voice).await {
+            // No message is at fault, and no other would fare better.
+            Ran::NotStarted(exit) => Outcome::End(Why::Exited, Some(exit)),
+            Ran::Cut(why, exit) => Outcome::End(why, Some(exit)),
+            Ran::Ended(exit, output) if exit.is_success() => self.speak(&voice, output, batch).await,
+            Ran::Ended(_, output) => {
+                pass_on(output, &voice).await;
+                Outcome::Failed
+            }
+        }
+    }
+
+    /// Runs one program with one task, and completes it or gives it back.
+    async fn work_on(&mut self, claim: &v1::Claim) -> Outcome {
+        let id = claim.task.as_ref().map_or(0, |task| task.id);
+        let voice = self.life.voice(&self.desk);
+        let exit = match self.converse(tasks::line(claim), &voice).await {
+            Ran::NotStarted(exit) => return Outcome::End(Why::Exited, Some(exit)),
+            // The end of the life gives the task back.
+            Ran::Cut(why, exit) => return Outcome::End(why, Some(exit)),
+            Ran::Ended(exit, output) if exit.is_success() => {
+                let (said, text) = sort(output);
+                for line in &said {
+                    voice.say(line).await;
+                }
+                // A program that has said so itself has dealt with it.
+                if self.desk.task_token(id).is_some() {
+                    voice.complete(id, cut(text.trim_end().to_owned()), Value::Null).await;
+                }
+                self.desk.drop_task(id);
+                self.task_failures = 0;
+                return Outcome::Done;
+            }
+            Ran::Ended(exit, output) => {
+                pass_on(output, &voice).await;
+                exit
+            }
+        };
+        let detail = exit.text();
+        self.life.tell(Progress::TaskReleased { task_id: id, detail: detail.clone() });
+        self.task_failures += 1;
+        // Whoever else is there may do better: this one is slower to take the next.
+        let until = Instant::now() + tasks::delay_after(self.task_failures);
+        self.desk.rest(true);
+        voice.release(id, detail, Value::Null).await;
+        self.desk.drop_task(id);
+        let outcome = self.rest(until).await;
+        self.desk.rest(false);
+        outcome
+    }
+
+    /// Waits, and goes on taking what comes.
+    async fn rest(&mut self, until: Instant) -> Outcome {
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = self.life.stop.cancelled() => return Outcome::End(Why::Stopped, None),
+                event = self.subscription.next() => event,
+                () = sleep_until(until) => return Outcome::Done,
+            };
+            if let Some(why) = self.take(event) {
+                return Outcome::End(why, None);
+            }
+            if !self.waiting.is_empty() {
+                return Outcome::Done;
+            }
+        }
+    }
+
+    /// Runs one program with its input, until it ends or must be ended.
+    async fn converse(&mut self, input: String, voice: &Voice) -> Ran {
         let mut process = match self.life.start().await {
             Ok(process) => process,
-            // No message is at fault, and no other would fare better.
-            Err(exit) => return Outcome::End(Why::Exited, Some(exit)),
+            Err(exit) => return Ran::NotStarted(exit),
         };
-        let voice = self.life.voice(&self.desk);
-        let input: String = batch.iter().map(|delivery| line(delivery)).collect();
         let _writing = process.take_stdin().map(|stdin| AbortOnDropHandle::new(tokio::spawn(write(stdin, input))));
         let reading = process.take_stdout().map(|stdout| {
             let voice = voice.clone();
@@ -224,20 +321,14 @@ impl Exec<'_> {
         };
         if let Some(why) = why {
             let exit = self.life.end(&mut process, &why).await;
-            return Outcome::End(why, Some(exit));
+            return Ran::Cut(why, exit);
         }
         let exit = self.life.end(&mut process, &Why::Exited).await;
         let output = match reading {
             Some(reading) => reading.await.unwrap_or_default(),
             None => Vec::new(),
         };
-        if !exit.is_success() {
-            for line in output {
-                voice.pass(&[&line[..], b"\n"].concat()).await;
-            }
-            return Outcome::Failed;
-        }
-        self.speak(&voice, output, batch).await
+        Ran::Ended(exit, output)
     }
 
     /// Sends what the program has written. What is refused is told to whoever watches the runner: the program is gone.
@@ -296,7 +387,7 @@ fn sort(output: Vec<Vec<u8>>) -> (Vec<Vec<u8>>, String) {
                 text.push_str(&line_text);
                 text.push('\n');
             }
-            Speech::Ack(_) | Speech::Send(..) => said.push(line),
+            Speech::Ack(_) | Speech::Complete(..) | Speech::Release(..) | Speech::Send(..) => said.push(line),
         }
     }
     (said, text)
@@ -308,14 +399,26 @@ fn reply(to: &v1::Message, text: &str) -> Option<v1::SendRequest> {
     let first = text.lines().find(|line| !line.trim().is_empty())?;
     let summary: String = first.trim().chars().filter(|c| !c.is_control()).take(200).collect();
     let summary = if summary.is_empty() { "A reply".to_owned() } else { summary };
-    let mut content = text.to_owned();
-    if content.len() > REPLY_BYTES_MAX {
-        content.truncate(content.floor_char_boundary(REPLY_BYTES_MAX));
-        content.push_str("\n[the rest was left out]");
-    }
+    let content = cut(text.to_owned());
     let recipient = to.sender.as_ref().map(|sender| sender.name.clone()).unwrap_or_default();
     let in_reply_to = to.id.clone();
     Some(v1::SendRequest { in_reply_to, ..message::direct(recipient, summary, content) })
+}
+
+/// Leaves out what is too much for a reply or a result.
+fn cut(mut text: String) -> String {
+    if text.len() > REPLY_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(REPLY_BYTES_MAX));
+        text.push_str("\n[the rest was left out]");
+    }
+    text
+}
+
+/// Lets the output of a program that has failed through.
+async fn pass_on(output: Vec<Vec<u8>>, voice: &Voice) {
+    for line in output {
+        voice.pass(&[&line[..], b"\n"].concat()).await;
+    }
 }
 
 async fn write(mut stdin: ChildStdin, input: String) {

@@ -58,6 +58,14 @@ impl Exit {
         self.code == Some(0)
     }
 
+    /// Says how it ended, in a few words.
+    pub(super) fn text(&self) -> String {
+        match (self.code, self.signal) {
+            (Some(code), _) => format!("the program ended with code {code}"),
+            (None, signal) => format!("the program was ended by signal {signal}"),
+        }
+    }
+
     /// Returns the exit as a shell would.
     pub(super) fn shell_code(&self) -> u8 {
         let code = self.code.unwrap_or(128 + self.signal);

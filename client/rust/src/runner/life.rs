@@ -13,6 +13,7 @@ use super::{
     exit::{Exit, Why},
     presence::Work,
     process::Process,
+    tasks::Taker,
     voice::{Output, Voice},
 };
 use crate::{
@@ -198,7 +199,21 @@ impl Life<'_> {
     /// Returns the first line that a program reads.
     pub(super) fn welcome(&self) -> Value {
         let incarnation = self.joined.member.as_ref().map(|member| member.incarnation).unwrap_or_default();
-        json!({"type": "welcome", "team": self.team(), "member": self.member(), "incarnation": incarnation})
+        let mut welcome =
+            json!({"type": "welcome", "team": self.team(), "member": self.member(), "incarnation": incarnation});
+        if self.joined.member.as_ref().is_some_and(|member| member.plan_required) {
+            welcome["plan_required"] = json!(true);
+            welcome["text"] = json!(render::plan_required());
+        }
+        welcome
+    }
+
+    /// Returns what takes tasks for this life, where that was asked for.
+    pub(super) fn taker(&self, desk: &Arc<Desk>) -> Taker {
+        if !self.config.takes_tasks {
+            return Taker::none();
+        }
+        Taker::start(self.client.clone(), desk.clone(), self.config.on_progress.clone())
     }
 
     pub(super) fn team(&self) -> &str {

@@ -16,6 +16,10 @@ use crate::{Client, Retry};
 pub(super) struct Work {
     /// How many messages it holds.
     pub(super) held: usize,
+    /// How many tasks it has taken.
+    pub(super) tasks: usize,
+    /// It takes no task for now, because its program has failed.
+    pub(super) rests: bool,
     /// It was handed some.
     pub(super) has_begun: bool,
     /// When something last happened.
@@ -26,16 +30,21 @@ pub(super) struct Work {
 
 impl Default for Work {
     fn default() -> Self {
-        Self { held: 0, has_begun: false, at: Instant::now(), summary: String::new() }
+        Self { held: 0, tasks: 0, rests: false, has_begun: false, at: Instant::now(), summary: String::new() }
     }
 }
 
 impl Work {
+    /// Returns whether it has nothing in hand.
+    pub(super) fn is_free(&self) -> bool {
+        self.held == 0 && self.tasks == 0 && !self.rests
+    }
+
     /// Returns what to say now, and when that will change by itself.
     fn activity(&self, now: Instant, idle_after: Duration) -> (Activity, Option<Instant>) {
         let idle_at = self.at + idle_after;
         match () {
-            () if self.held > 0 || !self.has_begun => (Activity::Active, None),
+            () if self.held > 0 || self.tasks > 0 || !self.has_begun => (Activity::Active, None),
             () if now < idle_at => (Activity::Active, Some(idle_at)),
             () => (Activity::Idle, None),
         }

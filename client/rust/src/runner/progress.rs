@@ -52,6 +52,28 @@ pub enum Progress {
         /// The message.
         message_id: String,
     },
+    /// A task was taken off the board.
+    TaskTaken {
+        /// The task.
+        task_id: u64,
+    },
+    /// A task that was taken is not the member's any more.
+    TaskGone {
+        /// The task.
+        task_id: u64,
+    },
+    /// A task was given back to the board because the program has failed.
+    TaskReleased {
+        /// The task.
+        task_id: u64,
+        /// Why.
+        detail: String,
+    },
+    /// No task can be taken just now.
+    NoTask {
+        /// Why.
+        detail: String,
+    },
     /// The program is being ended.
     Ending {
         /// Why.
@@ -87,6 +109,10 @@ impl fmt::Display for Progress {
             Self::ShutdownRequested { request_id } => write!(f, "asked to end: {request_id}"),
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
             Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after repeated failures"),
+            Self::TaskTaken { task_id } => write!(f, "took task {task_id}"),
+            Self::TaskGone { task_id } => write!(f, "task {task_id} is not ours any more"),
+            Self::TaskReleased { task_id, detail } => write!(f, "gave task {task_id} back: {detail}"),
+            Self::NoTask { detail } => write!(f, "no task: {detail}"),
             Self::Ending { why } => write!(f, "ending the process: {why}"),
             Self::Exited { code: Some(code), .. } => write!(f, "process ended with code {code}"),
             Self::Exited { code: None, signal } => write!(f, "process ended by signal {signal}"),

@@ -10,6 +10,10 @@ use teamwire_proto::{Refusal, v1};
 pub(super) enum Speech {
     /// `{"ack": "MESSAGE_ID"}`, or a list of them.
     Ack(Vec<String>),
+    /// `{"complete": TASK_ID, "result": "…"}`, and as it was written.
+    Complete(u64, String, Value),
+    /// `{"release": TASK_ID, "reason": "…"}`, and as it was written.
+    Release(u64, String, Value),
     /// A SendMessage in either dialect, and as it was written.
     Send(Box<Result<v1::SendRequest, Refusal>>, Value),
     /// Anything else.
@@ -17,7 +21,7 @@ pub(super) enum Speech {
 }
 
 impl Speech {
-    /// Reads a line. Only an object with `ack`, with one of the six types, or with `to` and `message` is meant for the
+    /// Reads a line. Only an object with `ack`, with the number of a task to complete or release, with one of the six types, or with `to` and `message` is meant for the
     /// runner: programs write JSON of their own, too, and some show what they read.
     pub(super) fn of(line: &str) -> Self {
         if !line.trim_start().starts_with('{') {
@@ -26,6 +30,13 @@ impl Speech {
         let Ok(value) = serde_json::from_str::<Value>(line) else { return Self::Other };
         if value.get("delivery_count").is_some() {
             return Self::Other;
+        }
+        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(id) = value.get("complete").and_then(task_id) {
+            return Self::Complete(id, text("result"), value);
+        }
+        if let Some(id) = value.get("release").and_then(task_id) {
+            return Self::Release(id, text("reason"), value);
         }
         let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| dialect::TYPES.contains(&kind));
         let is_newer = value.get("type").is_none() && value.get("to").is_some() && value.get("message").is_some();
@@ -40,6 +51,11 @@ impl Speech {
     }
 }
 
+/// Reads a task's number, which some write as a text.
+fn task_id(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -50,6 +66,15 @@ mod tests {
     fn acknowledgements_are_one_or_many() {
         assert_eq!(Speech::of(r#" {"ack":"a"}"#), Speech::Ack(vec!["a".into()]));
         assert_eq!(Speech::of(r#"{"ack":["a","b"]}"#), Speech::Ack(vec!["a".into(), "b".into()]));
+    }
+
+    #[test]
+    fn tasks_are_completed_and_given_back() {
+        let complete = Speech::of(r#"{"complete":3,"result":"done"}"#);
+        assert!(matches!(complete, Speech::Complete(3, result, _) if result == "done"));
+        let release = Speech::of(r#"{"release":"4"}"#);
+        assert!(matches!(release, Speech::Release(4, reason, _) if reason.is_empty()));
+        assert_eq!(Speech::of(r#"{"complete":true}"#), Speech::Other);
     }
 
     #[test]

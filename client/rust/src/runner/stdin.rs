@@ -20,6 +20,7 @@ use super::{
     life::{Life, Next, line},
     lines::{Lines, Piece},
     process::Process,
+    tasks,
     voice::Voice,
 };
 use crate::{Delivery, SubscribeOptions, Subscription};
@@ -89,6 +90,8 @@ async fn talk(
     // As many as may be unacknowledged in a session: 64.
     let mut waiting: VecDeque<Box<Delivery>> = VecDeque::new();
     let mut answers = JoinSet::new();
+    let mut tasks = life.taker(desk);
+    let mut taken: VecDeque<String> = VecDeque::new();
     loop {
         tokio::select! {
             biased;
@@ -104,12 +107,15 @@ async fn talk(
             },
             _ = process.wait() => return Why::Exited,
             Some(_) = answers.join_next() => {}
+            claim = tasks.next() => taken.push_back(tasks::line(&claim)),
             // Fails when the program has closed its input. The messages stay unacknowledged then.
-            Ok(permit) = lines.reserve(), if !waiting.is_empty() => {
+            Ok(permit) = lines.reserve(), if !waiting.is_empty() || !taken.is_empty() => {
                 if let Some(delivery) = waiting.pop_front() {
                     desk.hand(&delivery.message);
                     life.tell_handed(&delivery);
                     permit.send(Written { text: line(&delivery), message_id: delivery.message.id.clone() });
+                } else if let Some(text) = taken.pop_front() {
+                    permit.send(Written { text, message_id: String::new() });
                 }
             }
         }

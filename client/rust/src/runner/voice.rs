@@ -9,7 +9,7 @@ use tokio::{
     sync::Mutex,
 };
 
-use super::{Progress, config::OnProgress, desk::Desk, speech::Speech};
+use super::{Progress, config::OnProgress, desk::Desk, speech::Speech, tasks};
 use crate::{Client, Error};
 
 /// Where a program's lines go that are not meant for the runner.
@@ -35,6 +35,8 @@ impl Voice {
                 None
             }
             Speech::Ack(ids) => self.ack(&ids),
+            Speech::Complete(id, result, written) => Some(self.complete(id, result, written).await),
+            Speech::Release(id, reason, written) => Some(self.release(id, reason, written).await),
             Speech::Send(request, written) => Some(match *request {
                 Ok(request) => self.send(request, written).await,
                 Err(refusal) => self.refused(&refusal, written),
@@ -60,6 +62,53 @@ impl Voice {
             }
             Err(error) => self.failed(&error, written),
         }
+    }
+
+    /// Completes a task and returns what the program is told of it.
+    pub(super) async fn complete(&self, task_id: u64, result: String, written: Value) -> Value {
+        let completed = async {
+            let claim_token = self.claim_token(task_id).await?;
+            let request = v1::CompleteTaskRequest { task_id, claim_token, result, ..Default::default() };
+            self.client.complete_task(request).await
+        };
+        match completed.await {
+            Ok(_) => self.dealt_with("completed", task_id, written),
+            Err(error) => self.failed_on(task_id, &error, written),
+        }
+    }
+
+    /// Gives a task back and returns what the program is told of it.
+    pub(super) async fn release(&self, task_id: u64, reason: String, written: Value) -> Value {
+        let released = async {
+            let claim_token = self.claim_token(task_id).await?;
+            let request = v1::ReleaseTaskRequest { task_id, claim_token, reason, ..Default::default() };
+            self.client.release_task(request).await
+        };
+        match released.await {
+            Ok(_) => self.dealt_with("released", task_id, written),
+            Err(error) => self.failed_on(task_id, &error, written),
+        }
+    }
+
+    /// Returns the token of a task that the runner or the program has taken.
+    async fn claim_token(&self, task_id: u64) -> Result<String, Error> {
+        match self.desk.task_token(task_id) {
+            Some(token) => Ok(token),
+            None => Ok(self.client.get_task(v1::GetTaskRequest { task_id, ..Default::default() }).await?.claim_token),
+        }
+    }
+
+    fn dealt_with(&self, kind: &str, task_id: u64, written: Value) -> Value {
+        self.desk.drop_task(task_id);
+        tasks::told(kind, task_id, written)
+    }
+
+    fn failed_on(&self, task_id: u64, error: &Error, written: Value) -> Value {
+        // It is not the member's any more, or never was.
+        if matches!(error.reason(), Some(Reason::StaleClaim | Reason::TaskClosed | Reason::TaskClaimed)) {
+            self.desk.drop_task(task_id);
+        }
+        self.failed(error, written)
     }
 
     fn ack(&self, ids: &[String]) -> Option<Value> {

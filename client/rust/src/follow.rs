@@ -1,0 +1,79 @@
+//! A stream that is read on at another place, or from its beginning, when it breaks.
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+use tokio::time::sleep;
+use tonic::{Request, Response, Status, Streaming, transport::Channel};
+
+use crate::{
+    Client, Error,
+    client::Call,
+    retry::{Delays, Effect, Failure},
+};
+
+/// Opens a stream.
+pub(crate) type Open<Q, A> = fn(Channel, Request<Q>) -> BoxFuture<'static, Result<Response<Streaming<A>>, Status>>;
+
+/// Reads a stream, and opens it again whenever it must.
+pub(crate) struct Follower<Q, A> {
+    client: Client,
+    name: &'static str,
+    /// What the stream is opened with the next time.
+    pub(crate) request: Q,
+    open: Open<Q, A>,
+    stream: Option<Streaming<A>>,
+    delays: Delays,
+    is_over: bool,
+}
+
+impl<Q: Clone, A> Follower<Q, A> {
+    /// Prepares a follower. Nothing is sent yet. `name`: of the call.
+    pub(crate) fn new(client: &Client, name: &'static str, request: Q, open: Open<Q, A>) -> Self {
+        let delays = client.retry().delays();
+        Self { client: client.clone(), name, request, open, stream: None, delays, is_over: false }
+    }
+
+    /// Returns the next frame, and waits for it first. After an error, which is a refusal, there is nothing more.
+    pub(crate) async fn next(&mut self) -> Option<Result<A, Error>> {
+        while !self.is_over {
+            let status = match &mut self.stream {
+                None => {
+                    let session = self.client.session().borrow().clone();
+                    let request = self.client.request(self.request.clone(), &session);
+                    match (self.open)(self.client.channel(), request).await {
+                        Ok(response) => {
+                            self.stream = Some(response.into_inner());
+                            continue;
+                        }
+                        Err(status) => status,
+                    }
+                }
+                Some(stream) => match stream.message().await {
+                    Ok(Some(frame)) => {
+                        self.delays.reset();
+                        return Some(Ok(frame));
+                    }
+                    Ok(None) => Status::unavailable("the stream ended without a reason"),
+                    Err(status) => status,
+                },
+            };
+            self.stream = None;
+            let failure = Failure::of(&status);
+            if !failure.is_retried(Effect::Read, &self.client.retry()) {
+                self.is_over = true;
+                let call = Call::new(self.name, Effect::Read);
+                return Some(Err(self.client.error(call, failure, false, status)));
+            }
+            tracing::debug!(call = self.name, message = status.message(), "following again");
+            sleep(self.delays.next().max(failure.asks_to_wait())).await;
+        }
+        None
+    }
+}
+
+impl<Q: fmt::Debug, A> fmt::Debug for Follower<Q, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").field("call", &self.name).field("request", &self.request).finish_non_exhaustive()
+    }
+}

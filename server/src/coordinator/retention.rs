@@ -1,0 +1,250 @@
+//! Finds what may be forgotten, for the rules in `domain::retention`, and what nobody has processed for too long. Each
+//! pass does a bounded amount of work; what is left is done by the next.
+
+use std::collections::{HashMap, HashSet};
+
+use prost::Message as _;
+use teamwire_proto::{
+    Refusal,
+    name::Name,
+    v1::{self, history_entry::Event},
+};
+use uuid::Uuid;
+
+use super::{Coordinator, reads::WHOLE_INBOX, team_key, unavailable};
+use crate::{
+    domain::{
+        post::milliseconds,
+        record::{HISTORY, JoinTokenRecord, LEFTOVERS, ObserverRecord, REQUESTS, Stored, TeamRecord, inbox},
+        retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since, ms},
+        session::Leaving,
+        task::board::{BoardRecord, TaskRecord},
+        tx::{Loaded, Stop, Tx},
+    },
+    store::{Range, Space},
+};
+
+/// How many entries are looked at and removed at once.
+const CHUNK: usize = 256;
+
+/// How many times that in one pass.
+const CHUNKS_MAX: usize = 40;
+
+/// How many credentials or members one pass looks at.
+const SCAN_MAX: usize = 1_000;
+
+/// The ids in the inboxes that a pass has read, by member.
+type Inboxes = HashMap<Name, HashSet<String>>;
+
+impl Coordinator {
+    /// Forgets what may be forgotten of a team, and tells its lead of what nobody processes.
+    pub async fn tidy(&self, space: &Space) -> Result<(), Refusal> {
+        let Some(team) = self.fetch::<TeamRecord>(space, vec![String::new()]).await?.pop().flatten() else {
+            return Ok(());
+        };
+        self.alarm_unprocessed(space, &team).await?;
+        self.trim_history(space, team.id).await?;
+        self.trim_leftovers(space, team.id).await?;
+        self.trim_requests(space, team.id).await?;
+        self.trim_tasks(space, team.id).await?;
+        self.trim_credentials(space, team.id).await?;
+        self.remove_members(space, &team).await
+    }
+
+    async fn change(&self, space: &Space, rule: impl Fn(&mut Tx<'_>) -> Result<(), Stop>) -> Result<(), Refusal> {
+        self.decide(space, &[team_key()], rule).await.map(drop)
+    }
+
+    fn before(&self, ttl: std::time::Duration) -> u64 {
+        self.now_ms().saturating_sub(ms(ttl))
+    }
+
+    async fn trim_history(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+        let before_ms = self.before(self.limits().history_ttl);
+        for _ in 0..CHUNKS_MAX {
+            let extents = self.store().extents(space, &[HISTORY.to_owned()]).await.map_err(|e| unavailable(&e))?;
+            let entries = extents.first().map_or(0, |extent| extent.entries);
+            let excess = usize::try_from(entries.saturating_sub(self.limits().history_entries_max)).unwrap_or(CHUNK);
+            let oldest = self.entries(space, HISTORY, Range::after(0, CHUNK)).await?;
+            let mut sequences = Vec::new();
+            let mut ids = Vec::new();
+            for (place, entry) in oldest.iter().enumerate() {
+                // What cannot be read is as old as what is around it.
+                let decoded = v1::HistoryEntry::decode(&*entry.data).unwrap_or_default();
+                let is_old = decoded.at.as_ref().is_none_or(|at| milliseconds(at) < before_ms);
+                if !is_old && place >= excess {
+                    break;
+                }
+                sequences.push(entry.sequence);
+                if let Some(Event::Message(message)) = decoded.event {
+                    ids.push(message.id);
+                }
+            }
+            if sequences.is_empty() {
+                return Ok(());
+            }
+            let messages = self.forgotten(space, ids, &mut Inboxes::new()).await?;
+            self.change(space, |tx| retention::trim_history(tx, team_id, &sequences, &messages)).await?;
+            if sequences.len() < CHUNK {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn trim_leftovers(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+        let mut inboxes = Inboxes::new();
+        let mut after = 0;
+        for _ in 0..CHUNKS_MAX {
+            let leftovers = self.entries(space, LEFTOVERS, Range::after(after, CHUNK)).await?;
+            let Some(last) = leftovers.last().map(|entry| entry.sequence) else { return Ok(()) };
+            after = last;
+            let ids: Vec<String> =
+                leftovers.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
+            let found = self.forgotten(space, ids, &mut inboxes).await?;
+            let found: HashMap<&str, &Forgotten> = found.iter().map(|message| (message.id.as_str(), message)).collect();
+            let mut done = Vec::new();
+            for entry in &leftovers {
+                let id = String::from_utf8_lossy(&entry.data).into_owned();
+                let gone = Forgotten { id: id.clone(), recipients: Vec::new(), is_waiting: false };
+                let message = found.get(id.as_str()).map_or(gone, |found| Forgotten::clone(found));
+                if !message.is_waiting {
+                    done.push((entry.sequence, message));
+                }
+            }
+            if !done.is_empty() {
+                self.change(space, |tx| retention::trim_leftovers(tx, team_id, &done)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out which messages somebody has still to process.
+    async fn forgotten(
+        &self,
+        space: &Space,
+        ids: Vec<String>,
+        inboxes: &mut Inboxes,
+    ) -> Result<Vec<Forgotten>, Refusal> {
+        let mut forgotten = Vec::with_capacity(ids.len());
+        for message in self.messages(space, ids).await?.into_iter().flatten() {
+            let recipients: Vec<Name> =
+                message.recipients.iter().filter_map(|name| Name::parse(name, "member").ok()).collect();
+            let mut is_waiting = false;
+            for name in &recipients {
+                if !inboxes.contains_key(name) {
+                    let entries = self.inbox_entries(space, name, WHOLE_INBOX).await?;
+                    inboxes.insert(name.clone(), entries.into_iter().map(|(_, id)| id).collect());
+                }
+                is_waiting |= inboxes.get(name).is_some_and(|ids| ids.contains(&message.id));
+            }
+            forgotten.push(Forgotten { id: message.id.clone(), recipients, is_waiting });
+        }
+        Ok(forgotten)
+    }
+
+    async fn trim_requests(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+        let before_ms = self.before(self.limits().history_ttl);
+        let mut after = 0;
+        for _ in 0..CHUNKS_MAX {
+            let entries = self.entries(space, REQUESTS, Range::after(after, CHUNK)).await?;
+            let Some(last) = entries.last().map(|entry| entry.sequence) else { return Ok(()) };
+            after = last;
+            let ids: Vec<String> =
+                entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
+            let found = self.fetch::<v1::Request>(space, ids.clone()).await?;
+            let places = entries.iter().map(|entry| entry.sequence).zip(ids);
+            let old: Vec<(u64, String)> = places
+                .zip(found)
+                .filter(|(_, request)| request.as_ref().is_none_or(|request| is_over_since(request, before_ms)))
+                .map(|(place, _)| place)
+                .collect();
+            // They are in the order in which they were made: what comes after a whole chunk of young ones is younger.
+            if old.is_empty() {
+                return Ok(());
+            }
+            self.change(space, |tx| retention::trim_requests(tx, team_id, &old)).await?;
+        }
+        Ok(())
+    }
+
+    async fn trim_tasks(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+        let Some(board) = self.fetch::<BoardRecord>(space, vec![String::new()]).await?.pop().flatten() else {
+            return Ok(());
+        };
+        let before_ms = self.before(self.limits().deleted_task_ttl);
+        let deleted = board.deleted.iter().filter(|(_, at_ms)| **at_ms < before_ms).map(|(id, _)| *id);
+        let mut old: Vec<u64> = deleted.take(CHUNK).collect();
+        let before_ms = self.before(self.limits().completed_task_ttl);
+        let completed: Vec<u64> = board.completed.iter().flat_map(Clone::clone).take(CHUNK).collect();
+        let ids = completed.iter().map(u64::to_string).collect();
+        let tasks = self.fetch::<TaskRecord>(space, ids).await?;
+        let is_old = tasks.iter().map(|task| task.as_ref().is_none_or(|task| task.closed_ms < before_ms));
+        old.extend(completed.iter().zip(is_old).filter(|(_, is_old)| *is_old).map(|(id, _)| *id));
+        if old.is_empty() {
+            return Ok(());
+        }
+        let _turn = self.turns.take(space).await;
+        self.change(space, |tx| retention::trim_tasks(tx, team_id, &old)).await
+    }
+
+    async fn trim_credentials(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+        let now_ms = self.now_ms();
+        let tokens = self.expired::<JoinTokenRecord>(space, |token| is_long_expired(token.expires_ms, now_ms)).await?;
+        let observers =
+            self.expired::<ObserverRecord>(space, |observer| is_long_expired(observer.expires_ms, now_ms)).await?;
+        if tokens.is_empty() && observers.is_empty() {
+            return Ok(());
+        }
+        self.change(space, |tx| retention::trim_credentials(tx, team_id, &tokens, &observers)).await
+    }
+
+    async fn expired<T: Stored>(&self, space: &Space, is_old: impl Fn(&T) -> bool) -> Result<Vec<String>, Refusal> {
+        let found = self.store().scan(space, T::KIND, "", SCAN_MAX).await.map_err(|error| unavailable(&error))?;
+        let old = found.into_iter().filter(|(_, record)| {
+            let record = Loaded::new(Some(record.clone())).get::<T>();
+            record.ok().flatten().is_some_and(|record| is_old(&record))
+        });
+        Ok(old.map(|(id, _)| id).collect())
+    }
+
+    async fn remove_members(&self, space: &Space, team: &TeamRecord) -> Result<(), Refusal> {
+        let ttl_ms = ms(self.limits().exited_member_ttl);
+        for member in &team.members {
+            if !is_long_gone(team, &member.name, self.now_ms(), ttl_ms) {
+                continue;
+            }
+            let entries = self.inbox_entries(space, &member.name, WHOLE_INBOX).await?;
+            let facts = self.session_facts(space, &member.name).await?;
+            let leaving: Vec<Leaving> = entries.iter().map(|(sequence, id)| facts.leaving(*sequence, id)).collect();
+            self.change(space, |tx| retention::remove_member(tx, team.id, &member.name, &leaving)).await?;
+        }
+        Ok(())
+    }
+
+    async fn alarm_unprocessed(&self, space: &Space, team: &TeamRecord) -> Result<(), Refusal> {
+        let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
+        let extents = self.store().extents(space, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let before_ms = self.before(self.limits().unprocessed_alarm_after);
+        let mut late = Vec::new();
+        for (member, extent) in team.members.iter().zip(extents) {
+            if extent.entries == 0 {
+                continue;
+            }
+            let Some((sequence, id)) = self.inbox_entries(space, &member.name, Range::after(0, 1)).await?.pop() else {
+                continue;
+            };
+            // The id of a message says when it was sent.
+            let sent = Uuid::try_parse(&id).ok().and_then(|id| id.get_timestamp()).map(|at| at.to_unix());
+            let sent_ms = sent.map_or(u64::MAX, |(seconds, nanos)| seconds * 1_000 + u64::from(nanos) / 1_000_000);
+            if sent_ms < before_ms {
+                let member = member.name.clone();
+                late.push(Oldest { member, sequence, message_id: id, sent_ms, waiting: extent.entries });
+            }
+        }
+        if late.is_empty() {
+            return Ok(());
+        }
+        self.change(space, |tx| retention::alarm_unprocessed(tx, team.id, &late)).await
+    }
+}

@@ -1,0 +1,65 @@
+//! The net under the hints: looks now and then whether a session has missed something. One look at the store serves all
+//! sessions of a team, and only those that have missed something are woken.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::session::Shared;
+use crate::{coordinator::Coordinator, store::Space};
+
+/// How often each team with sessions is looked at; a quarter more or less.
+const EACH: Duration = Duration::from_millis(1_500);
+
+/// How many teams are looked at in a second at the most. With more of them than fit, each is looked at less often.
+const TEAMS_PER_SECOND: f64 = 500.0;
+
+/// Looks, again and again until cancelled.
+pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
+    let looks = async {
+        loop {
+            let teams = by_team(coordinator.hub().sessions());
+            let round = EACH.max(Duration::from_secs_f64(teams.len() as f64 / TEAMS_PER_SECOND));
+            let began = Instant::now();
+            let count = u32::try_from(teams.len()).unwrap_or(u32::MAX);
+            // Spread over the round, so that looking is never a burst.
+            for (place, (space, sessions)) in (0..).zip(teams) {
+                sleep_until(began + round * place / count.max(1)).await;
+                look(&coordinator, &space, &sessions).await;
+            }
+            sleep_until(began + round.mul_f64(rand::random_range(0.75..1.25))).await;
+        }
+    };
+    stop.run_until_cancelled(looks).await;
+}
+
+fn by_team(sessions: Vec<Arc<Shared>>) -> HashMap<Space, Vec<Arc<Shared>>> {
+    let mut teams: HashMap<Space, Vec<Arc<Shared>>> = HashMap::new();
+    for session in sessions {
+        teams.entry(session.space.clone()).or_default().push(session);
+    }
+    teams
+}
+
+async fn look(coordinator: &Coordinator, space: &Space, sessions: &[Arc<Shared>]) {
+    let members: Vec<_> = sessions.iter().map(|session| &session.member).collect();
+    let places = match coordinator.session_places(space, &members).await {
+        Ok(places) => places,
+        // Sessions that want something from the store try by themselves; others have missed nothing that is not there
+        // the next time.
+        Err(refusal) => {
+            tracing::debug!(?space, %refusal, "sessions could not be looked after");
+            return;
+        }
+    };
+    for (session, (inbox_next, record)) in sessions.iter().zip(places) {
+        if inbox_next > session.seen_next() {
+            session.look();
+        }
+        let holds = record.is_some_and(|record| record.session_id == session.session_id && record.ended.is_none());
+        if !holds {
+            session.check();
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Visits every team now and then, to forget what may be forgotten and to tell of what nobody processes. Any number of
+//! coordinators may do so side by side.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::coordinator::Coordinator;
+
+/// Visits all teams, again and again until cancelled. A fifth more or less than the interval lies between two rounds, so
+/// that coordinators which were started together do not go on together.
+pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
+    let interval = coordinator.limits().tidy_interval;
+    let pause = || tokio::time::sleep(interval.mul_f64(rand::random_range(0.8..1.2)));
+    while stop.run_until_cancelled(pause()).await.is_some() {
+        // What cannot be done now is done in the next round.
+        let Ok(spaces) = coordinator.all_spaces().await else { continue };
+        for space in spaces {
+            if stop.is_cancelled() {
+                return;
+            }
+            if let Err(refusal) = coordinator.tidy(&space).await {
+                tracing::debug!(?space, %refusal, "what may be forgotten could not be");
+            }
+        }
+    }
+}

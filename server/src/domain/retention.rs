@@ -1,0 +1,219 @@
+//! What is forgotten, and when. Nothing that still waits for somebody is: a message that lies in an inbox outlives its
+//! entry in the history, and is forgotten once it is processed.
+
+use teamwire_proto::{
+    name::Name,
+    v1::{self, NoticeKind, RequestState, history_entry::Event},
+};
+use uuid::Uuid;
+
+use super::{
+    post,
+    record::{
+        CursorRecord, HISTORY, JoinTokenRecord, LEFTOVERS, Life, ObserverRecord, PresenceRecord, REQUESTS,
+        ReceiptRecord, SessionRecord, TeamRecord, UnprocessedRecord,
+    },
+    roster::Party,
+    session::{self, Leaving, receipt_id},
+    task::{
+        board::{BoardRecord, TaskRecord},
+        record_id,
+    },
+    tx::{Stop, Tx},
+};
+
+/// How long a token that has expired is remembered, so that its bearer learns why it is refused. 24 h.
+const EXPIRED_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// A message that the history is about to forget.
+#[derive(Clone, Debug)]
+pub struct Forgotten {
+    /// Its id.
+    pub id: String,
+    /// To whom it went.
+    pub recipients: Vec<Name>,
+    /// It lies in somebody's inbox.
+    pub is_waiting: bool,
+}
+
+/// Refuses to touch a team other than the one that was looked at: it may have been deleted, and another one of its name
+/// created. Returns the team.
+fn same_team(tx: &mut Tx<'_>, team_id: Uuid) -> Result<Option<std::sync::Arc<TeamRecord>>, Stop> {
+    Ok(tx.read::<TeamRecord>("")?.filter(|team| team.id == team_id))
+}
+
+/// Removes the oldest entries of the history, with the messages that they name.
+pub fn trim_history(tx: &mut Tx<'_>, team_id: Uuid, sequences: &[u64], messages: &[Forgotten]) -> Result<(), Stop> {
+    if same_team(tx, team_id)?.is_none() {
+        return Ok(());
+    }
+    tx.remove(HISTORY, sequences.to_vec());
+    for message in messages {
+        if message.is_waiting {
+            tx.append(LEFTOVERS, message.id.clone().into(), 0, None);
+        } else {
+            forget(tx, message);
+        }
+    }
+    Ok(())
+}
+
+/// Removes messages that had to outlive their entries in the history.
+pub fn trim_leftovers(tx: &mut Tx<'_>, team_id: Uuid, messages: &[(u64, Forgotten)]) -> Result<(), Stop> {
+    if same_team(tx, team_id)?.is_none() {
+        return Ok(());
+    }
+    tx.remove(LEFTOVERS, messages.iter().map(|(sequence, _)| *sequence).collect());
+    for (_, message) in messages {
+        forget(tx, message);
+    }
+    Ok(())
+}
+
+fn forget(tx: &mut Tx<'_>, message: &Forgotten) {
+    tx.delete::<v1::Message>(&message.id);
+    for recipient in &message.recipients {
+        tx.delete::<ReceiptRecord>(&receipt_id(&message.id, recipient));
+    }
+}
+
+/// Removes requests that were decided long ago.
+pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)]) -> Result<(), Stop> {
+    if same_team(tx, team_id)?.is_none() {
+        return Ok(());
+    }
+    tx.remove(REQUESTS, requests.iter().map(|(sequence, _)| *sequence).collect());
+    for (_, id) in requests {
+        tx.delete::<v1::Request>(id);
+    }
+    Ok(())
+}
+
+/// Returns whether a request is over, and was so before an instant.
+pub fn is_over_since(request: &v1::Request, before_ms: u64) -> bool {
+    request.state() != RequestState::Pending
+        && request.decided_at.as_ref().is_some_and(|at| post::milliseconds(at) < before_ms)
+}
+
+/// Takes a member that exited long ago off the roster. What it never processed goes to the dead letters.
+pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leaving]) -> Result<(), Stop> {
+    let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
+    let Some(member) = team.member(name) else { return Ok(()) };
+    if !is_long_gone(&team, name, tx.ctx.now_ms, ms(tx.ctx.limits.exited_member_ttl)) {
+        return Ok(());
+    }
+    let shown = member.name.to_string();
+    session::leave(tx, name, inbox, "member_removed");
+    for leaving in inbox {
+        let event = v1::DeadLetterEvent {
+            message_id: leaving.message_id.clone(),
+            recipient: shown.clone(),
+            cause: "member_removed".to_owned(),
+        };
+        post::record(tx, Event::DeadLetter(event));
+    }
+    let id = name.folded();
+    tx.delete::<SessionRecord>(id);
+    tx.delete::<CursorRecord>(id);
+    tx.delete::<PresenceRecord>(id);
+    tx.delete::<UnprocessedRecord>(id);
+    let mut team = TeamRecord::clone(&team);
+    team.members.retain(|member| member.name != *name);
+    tx.put("", &team);
+    Ok(())
+}
+
+/// Returns whether a member has exited, and so long ago that it may be forgotten. The lead never is.
+pub fn is_long_gone(team: &TeamRecord, name: &Name, now_ms: u64, ttl_ms: u64) -> bool {
+    let member = team.member(name).filter(|_| !team.is_lead(name));
+    member.is_some_and(|member| matches!(member.life, Life::Exited { .. }) && member.since_ms + ttl_ms < now_ms)
+}
+
+/// Removes tasks that were completed or deleted long ago.
+pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), Stop> {
+    if same_team(tx, team_id)?.is_none() {
+        return Ok(());
+    }
+    let Some(board) = tx.read::<BoardRecord>("")? else { return Ok(()) };
+    let mut board = BoardRecord::clone(&board);
+    for id in ids {
+        board.completed.remove(*id..=*id);
+        board.deleted.remove(id);
+        tx.delete::<TaskRecord>(&record_id(*id));
+    }
+    tx.put("", &board);
+    Ok(())
+}
+
+/// Removes join tokens and observers' credentials that expired long ago.
+pub fn trim_credentials(tx: &mut Tx<'_>, team_id: Uuid, tokens: &[String], observers: &[String]) -> Result<(), Stop> {
+    if same_team(tx, team_id)?.is_none() {
+        return Ok(());
+    }
+    for id in tokens {
+        tx.delete::<JoinTokenRecord>(id);
+    }
+    for id in observers {
+        tx.delete::<ObserverRecord>(id);
+    }
+    Ok(())
+}
+
+/// Returns whether a credential with this end may be forgotten.
+pub fn is_long_expired(expires_ms: u64, now_ms: u64) -> bool {
+    expires_ms + EXPIRED_MS < now_ms
+}
+
+/// The oldest message of an inbox, and how many there are.
+#[derive(Clone, Debug)]
+pub struct Oldest {
+    /// Whose inbox.
+    pub member: Name,
+    /// Its place.
+    pub sequence: u64,
+    /// Its id.
+    pub message_id: String,
+    /// When it was sent.
+    pub sent_ms: u64,
+    /// How many lie there.
+    pub waiting: u64,
+}
+
+/// Tells the lead of messages that nobody has processed for too long: once for each, and not again before as much time
+/// has passed. Only the lead's own are not told of.
+pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> Result<(), Stop> {
+    let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
+    let (now_ms, after_ms) = (tx.ctx.now_ms, ms(tx.ctx.limits.unprocessed_alarm_after));
+    for found in oldest {
+        let Some(member) = team.member(&found.member).filter(|member| !team.is_lead(&member.name)) else { continue };
+        let is_gone = matches!(member.life, Life::Exited { .. });
+        if is_gone || found.sent_ms + after_ms > now_ms {
+            continue;
+        }
+        let id = found.member.folded();
+        let before = tx.read::<UnprocessedRecord>(id)?;
+        if before.is_some_and(|before| before.sequence == found.sequence || before.told_ms + after_ms > now_ms) {
+            continue;
+        }
+        tx.put(id, &UnprocessedRecord { sequence: found.sequence, told_ms: now_ms });
+        let minutes = (now_ms - found.sent_ms) / 60_000;
+        let how_many = if found.waiting == 1 { "a message".to_owned() } else { format!("{} messages", found.waiting) };
+        let notice = v1::Notice {
+            kind: NoticeKind::Unprocessed.into(),
+            member: member.name.to_string(),
+            message_id: found.message_id.clone(),
+            text: format!(
+                "{0} has {how_many} unprocessed, the oldest for {minutes} min. See why with `teamwire doctor {0}`.",
+                member.name
+            ),
+            ..v1::Notice::default()
+        };
+        post::notify(tx, &team, &[&Party::Member(team.lead.clone())], notice);
+    }
+    Ok(())
+}
+
+/// Returns a duration in milliseconds.
+pub fn ms(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

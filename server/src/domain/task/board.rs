@@ -1,0 +1,339 @@
+//! What is stored of a task board: each task by itself, and two records by which tasks are found without reading them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rangemap::RangeInclusiveSet;
+use serde::{Deserialize, Serialize};
+use teamwire_proto::{
+    name::Name,
+    v1::{self, TaskStatus},
+};
+
+use crate::domain::{post::timestamp, roster::Party};
+
+/// Ids of tasks. Kept as ranges, since tasks are made one after the other and mostly taken so.
+pub type Ids = RangeInclusiveSet<u64>;
+
+/// A task; id: its number in decimal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// Counts the tasks of a team.
+    pub id: u64,
+    /// On one line.
+    pub subject: String,
+    /// All there is to know.
+    pub description: String,
+    /// What it is called while somebody does it.
+    pub active_form: String,
+    /// Where it stands.
+    pub status: Status,
+    /// Whom it is assigned to, who has claimed it, or who completed it.
+    pub owner: Option<Name>,
+    /// What must be completed first, completed and deleted tasks included.
+    pub blocked_by: BTreeSet<u64>,
+    /// The other direction.
+    pub blocks: BTreeSet<u64>,
+    /// Free pairs.
+    pub metadata: BTreeMap<String, String>,
+    /// Counts the changes.
+    pub version: u64,
+    /// Counts the claims.
+    pub attempts: u32,
+    /// What came of it.
+    pub result: String,
+    /// Who added it. `None`: the operator.
+    pub created_by: Option<Name>,
+    /// When it was added.
+    pub created_ms: u64,
+    /// When it last changed.
+    pub updated_ms: u64,
+    /// When it was claimed last.
+    pub claimed_ms: u64,
+    /// When it was completed or deleted.
+    pub closed_ms: u64,
+    /// The token of the present claim; of the last one, when its owner has completed the task or given it back.
+    pub claim: Option<String>,
+    /// Why it came back to the board.
+    pub released_because: String,
+}
+
+/// See `TaskStatus` of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nobody works on it.
+    Pending,
+    /// Its owner has claimed it.
+    InProgress,
+    /// Done.
+    Completed,
+    /// Off the board.
+    Deleted,
+}
+
+impl From<Status> for TaskStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Pending => Self::Pending,
+            Status::InProgress => Self::InProgress,
+            Status::Completed => Self::Completed,
+            Status::Deleted => Self::Deleted,
+        }
+    }
+}
+
+impl TaskRecord {
+    /// Returns whether nothing can change it any more.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.status, Status::Completed | Status::Deleted)
+    }
+
+    /// Returns whether the member owns it.
+    pub fn is_owned_by(&self, name: &Name) -> bool {
+        self.owner.as_ref() == Some(name)
+    }
+}
+
+/// Where every task of a team is; id "". Changes with every claim.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct BoardRecord {
+    /// The last id that was given.
+    pub last_id: u64,
+    /// Pending, unblocked and assigned to nobody.
+    pub ready: Ids,
+    /// Pending and unblocked, by whom they are assigned to.
+    pub assigned: BTreeMap<Name, Ids>,
+    /// In progress, by whom they are claimed by.
+    pub claimed: BTreeMap<Name, Ids>,
+    /// Pending, and waiting for others.
+    pub blocked: Ids,
+    /// Done.
+    pub completed: Ids,
+    /// Deleted, and when.
+    pub deleted: BTreeMap<u64, u64>,
+}
+
+/// Where a task is on the board.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// For whoever comes first.
+    Ready,
+    /// For this member.
+    Assigned(Name),
+    /// This member works on it.
+    Claimed(Name),
+    /// Waits for others.
+    Blocked,
+    /// Done.
+    Completed,
+    /// Deleted at this time.
+    Deleted(u64),
+}
+
+impl BoardRecord {
+    /// Returns how many tasks are neither completed nor deleted.
+    pub fn open(&self) -> u64 {
+        let of = |ids: &Ids| ids.iter().map(|range| range.end() - range.start() + 1).sum::<u64>();
+        let mine = |by: &BTreeMap<Name, Ids>| by.values().map(of).sum::<u64>();
+        of(&self.ready) + of(&self.blocked) + mine(&self.assigned) + mine(&self.claimed)
+    }
+
+    /// Moves a task to its place.
+    pub fn place(&mut self, id: u64, place: Place) {
+        for ids in [&mut self.ready, &mut self.blocked, &mut self.completed] {
+            ids.remove(id..=id);
+        }
+        for by in [&mut self.assigned, &mut self.claimed] {
+            by.retain(|_, ids| {
+                ids.remove(id..=id);
+                !ids.is_empty()
+            });
+        }
+        self.deleted.remove(&id);
+        match place {
+            Place::Ready => self.ready.insert(id..=id),
+            Place::Assigned(name) => self.assigned.entry(name).or_default().insert(id..=id),
+            Place::Claimed(name) => self.claimed.entry(name).or_default().insert(id..=id),
+            Place::Blocked => self.blocked.insert(id..=id),
+            Place::Completed => self.completed.insert(id..=id),
+            Place::Deleted(at_ms) => drop(self.deleted.insert(id, at_ms)),
+        }
+    }
+
+    /// Returns the task that the member should do next.
+    pub fn next_for(&self, name: &Name) -> Option<u64> {
+        let first = |ids: &Ids| ids.first().map(|range| *range.start());
+        self.assigned.get(name).and_then(first).or_else(|| first(&self.ready))
+    }
+
+    /// Returns the tasks that the member has claimed.
+    pub fn claimed_by(&self, name: &Name) -> Vec<u64> {
+        self.claimed.get(name).map_or_else(Vec::new, each)
+    }
+
+    /// Returns whether a task that others wait for is still to be done.
+    pub fn is_open(&self, id: u64) -> bool {
+        id <= self.last_id && !self.completed.contains(&id) && !self.deleted.contains_key(&id) && self.is_known(id)
+    }
+
+    fn is_known(&self, id: u64) -> bool {
+        let in_any = |by: &BTreeMap<Name, Ids>| by.values().any(|ids| ids.contains(&id));
+        self.ready.contains(&id) || self.blocked.contains(&id) || in_any(&self.assigned) || in_any(&self.claimed)
+    }
+}
+
+/// Returns the ids one by one.
+pub fn each(ids: &Ids) -> Vec<u64> {
+    ids.iter().flat_map(|range| range.clone()).collect()
+}
+
+/// What waits for what; id "". Holds only tasks that wait for one that is still to be done.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WaitingRecord {
+    /// By the task that waits.
+    pub waiting: BTreeMap<u64, Waiting>,
+}
+
+/// A task that waits.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Waiting {
+    /// For these.
+    pub on: BTreeSet<u64>,
+    /// Whom it is assigned to, so that it finds its place without being read.
+    pub owner: Option<Name>,
+}
+
+impl WaitingRecord {
+    /// Returns how many dependencies there are in all.
+    pub fn dependencies(&self) -> usize {
+        self.waiting.values().map(|waiting| waiting.on.len()).sum()
+    }
+
+    /// Takes a task that is no longer to be done out of the way of all others. Returns those that wait no more, with
+    /// whom they are assigned to.
+    pub fn finish(&mut self, id: u64) -> Vec<(u64, Option<Name>)> {
+        self.waiting.remove(&id);
+        let mut free = Vec::new();
+        self.waiting.retain(|waiting_id, waiting| {
+            waiting.on.remove(&id);
+            if waiting.on.is_empty() {
+                free.push((*waiting_id, waiting.owner.take()));
+            }
+            !waiting.on.is_empty()
+        });
+        free
+    }
+
+    /// Returns the way from `from` to `to` along what each waits for, both included.
+    pub fn path(&self, from: u64, to: u64) -> Option<Vec<u64>> {
+        let mut came_from: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut next = vec![from];
+        while let Some(id) = next.pop() {
+            if id == to {
+                let mut path = vec![to];
+                while let Some(before) = came_from.get(path.last()?).filter(|_| path.last() != Some(&from)) {
+                    path.push(*before);
+                }
+                path.reverse();
+                return Some(path);
+            }
+            for blocker in self.waiting.get(&id).into_iter().flat_map(|waiting| &waiting.on) {
+                if *blocker != from && !came_from.contains_key(blocker) {
+                    came_from.insert(*blocker, id);
+                    next.push(*blocker);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Shows a task.
+pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
+    let instant = |ms: u64| (ms > 0).then(|| timestamp(ms));
+    let creator = task.created_by.clone().map_or(Party::Operator, Party::Member);
+    let listed = |ids: &BTreeSet<u64>| -> Vec<u64> {
+        ids.iter().copied().filter(|id| board.is_open(*id) || board.completed.contains(id)).collect()
+    };
+    v1::Task {
+        id: task.id,
+        subject: task.subject.clone(),
+        description: task.description.clone(),
+        active_form: task.active_form.clone(),
+        status: TaskStatus::from(task.status).into(),
+        owner: task.owner.as_ref().map_or_else(String::new, Name::to_string),
+        blocked_by: listed(&task.blocked_by),
+        waiting_for: match task.is_closed() {
+            true => Vec::new(),
+            false => task.blocked_by.iter().copied().filter(|id| board.is_open(*id)).collect(),
+        },
+        blocks: listed(&task.blocks),
+        metadata: task.metadata.clone().into_iter().collect(),
+        version: task.version,
+        attempts: task.attempts,
+        result: task.result.clone(),
+        created_by: Some((&creator).into()),
+        created_at: instant(task.created_ms),
+        updated_at: instant(task.updated_ms),
+        claimed_at: instant(task.claimed_ms).filter(|_| task.status == Status::InProgress),
+        closed_at: instant(task.closed_ms),
+        released_because: task.released_because.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text, "name").unwrap()
+    }
+
+    #[test]
+    fn a_task_is_in_one_place() {
+        let mut board = BoardRecord { last_id: 3, ..Default::default() };
+        let (ann, bob) = (name("ann"), name("bob"));
+        for id in 1..=3 {
+            board.place(id, Place::Ready);
+        }
+        assert_eq!((board.next_for(&ann), board.open()), (Some(1), 3));
+        board.place(1, Place::Claimed(ann.clone()));
+        board.place(3, Place::Assigned(bob.clone()));
+        assert_eq!((board.next_for(&ann), board.next_for(&bob)), (Some(2), Some(3)));
+        assert_eq!((board.claimed_by(&ann), board.open()), (vec![1], 3));
+        board.place(1, Place::Completed);
+        board.place(2, Place::Blocked);
+        board.place(3, Place::Deleted(7));
+        assert_eq!((board.next_for(&ann), board.next_for(&bob), board.open()), (None, None, 1));
+        assert!(board.claimed.is_empty() && board.assigned.is_empty());
+        assert_eq!([1, 2, 3, 4].map(|id| board.is_open(id)), [false, true, false, false]);
+    }
+
+    #[test]
+    fn a_board_survives_its_encoding() {
+        let mut board = BoardRecord { last_id: 9, ..Default::default() };
+        board.place(1, Place::Ready);
+        board.place(2, Place::Ready);
+        board.place(9, Place::Claimed(name("Ann")));
+        let text = serde_json::to_string(&board).unwrap();
+        let read: BoardRecord = serde_json::from_str(&text).unwrap();
+        assert_eq!(each(&read.ready), [1, 2]);
+        assert_eq!(read.claimed_by(&name("ann")), [9]);
+    }
+
+    #[test]
+    fn the_way_round_is_found_and_named() {
+        let mut record = WaitingRecord::default();
+        for (id, on) in [(2, vec![1]), (3, vec![2, 5]), (4, vec![3])] {
+            record.waiting.insert(id, Waiting { on: on.into_iter().collect(), owner: None });
+        }
+        assert_eq!(record.path(4, 1), Some(vec![4, 3, 2, 1]));
+        assert_eq!(record.path(1, 4), None);
+        assert_eq!(record.path(2, 2), Some(vec![2]));
+        assert_eq!(record.dependencies(), 4);
+        assert_eq!(record.finish(1).len(), 1);
+        assert_eq!(record.path(4, 1), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! `teamwire message`: the whole life of one message.
+
+use clap::{Args, Subcommand};
+use teamwire_client::v1;
+
+use super::Output;
+use crate::{context::ContextArgs, failure::Failure, show};
+
+#[derive(Debug, Subcommand)]
+pub enum Message {
+    /// See a message, and what became of it at each recipient, with the times
+    Show(Show),
+}
+
+#[derive(Args, Debug)]
+pub struct Show {
+    /// The message's id, as `send` and `history` tell it
+    id: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Message {
+    pub async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+        match self {
+            Self::Show(command) => (command.run(context).await, command.output.json),
+        }
+    }
+}
+
+impl Show {
+    async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let request = v1::GetMessageRequest { message_id: self.id.clone(), ..v1::GetMessageRequest::default() };
+        let reply = caller.client.get_message(request).await?;
+        let message = reply.message.ok_or_else(show::incomplete)?;
+        if self.output.json {
+            let receipts: Vec<_> = reply.receipts.iter().map(|receipt| show::json("Receipt", receipt)).collect();
+            show::line(
+                &serde_json::json!({ "message": teamwire_client::dialect::write(&message), "receipts": receipts }),
+            );
+        } else {
+            show::message_life(&message, &reply.receipts);
+        }
+        Ok(())
+    }
+}

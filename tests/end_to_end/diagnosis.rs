@@ -1,0 +1,125 @@
+//! Finding out why a team does not work: each class of trouble by one command.
+
+use serde_json::Value;
+
+use crate::{
+    agents,
+    world::{LEAD, World, eventually},
+};
+
+scenarios! {
+    a_message_that_cannot_be_queued_is_explained_before_it_is_sent,
+    a_message_that_nobody_reads_is_told_from_one_that_nobody_acknowledges,
+    a_member_that_does_not_end_is_named_with_what_to_do,
+    what_keeps_a_team_from_being_deleted_is_named,
+    a_message_tells_its_whole_life,
+}
+
+/// Returns what the doctor finds, with the patience of somebody who wants to know now.
+fn findings(world: &World, arguments: &[&str]) -> (i32, Vec<Value>) {
+    let arguments = [&["doctor", "--patience", "0", "--json"], arguments].concat();
+    let output = world.cli(LEAD, &arguments);
+    (output.code, output.lines())
+}
+
+fn find(findings: &[Value], class: &str) -> Value {
+    let found = findings.iter().find(|finding| finding["class"] == class);
+    found.unwrap_or_else(|| panic!("no {class} in {findings:?}")).clone()
+}
+
+fn a_message_that_cannot_be_queued_is_explained_before_it_is_sent(world: World) {
+    world.create_team("acme");
+    let (code, found) = findings(&world, &["nobody"]);
+    assert_eq!(code, 1);
+    let finding = find(&found, "not_queued");
+    assert!(finding["text"].as_str().unwrap().contains("There is no member \"nobody\""), "{finding}");
+
+    world.join("ann");
+    assert_eq!(findings(&world, &["ann"]).0, 0);
+    world.cli("ann", &["leave"]).succeeds();
+    let (code, found) = findings(&world, &["ann"]);
+    assert_eq!(code, 1);
+    let finding = find(&found, "not_queued");
+    assert!(finding["text"].as_str().unwrap().contains("ann has exited"), "{finding}");
+    assert!(finding["next"].as_str().unwrap().contains("teamwire run ann"), "{finding}");
+}
+
+fn a_message_that_nobody_reads_is_told_from_one_that_nobody_acknowledges(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let sent = world.cli(LEAD, &["send", "ann", "hello", "--json"]).succeeds().json();
+    let (code, found) = findings(&world, &[]);
+    assert_eq!(code, 1);
+    let finding = find(&found, "not_injected");
+    assert_eq!((&finding["member"], &finding["message_id"]), (&"ann".into(), &sent["message_id"]));
+    assert!(finding["text"].as_str().unwrap().contains("nobody reads ann's inbox"), "{finding}");
+
+    let bob = world.run("bob", &[], agents::SILENT).ready();
+    let sent = world.cli(LEAD, &["send", "bob", "do it", "--json"]).succeeds().json();
+    bob.await_text("do it");
+    let finding = eventually("the message counts as delivered", || {
+        let (_, found) = findings(&world, &["bob"]);
+        found.into_iter().find(|finding| finding["class"] == "not_consumed")
+    });
+    assert_eq!((&finding["member"], &finding["message_id"]), (&"bob".into(), &sent["message_id"]));
+    // Whoever is patient finds nothing yet.
+    world.cli(LEAD, &["doctor", "bob", "--patience", "3600"]).succeeds();
+    // Others may not look into bob's inbox.
+    world.cli("ann", &["inbox", "--of", "bob"]).exits(77).complains_of("LEAD_ONLY");
+    world.cli("ann", &["doctor", "bob", "--patience", "0"]).succeeds();
+}
+
+fn a_member_that_does_not_end_is_named_with_what_to_do(world: World) {
+    world.create_team("acme");
+    let bob = world.run("bob", &[], agents::SILENT).ready();
+    world.cli(LEAD, &["shutdown", "bob"]).succeeds();
+    bob.await_heard("the request", |line| line["type"] == "shutdown_request");
+    let (code, found) = findings(&world, &["bob"]);
+    let finding = find(&found, "not_gone_offline");
+    assert_eq!((code, &finding["member"]), (1, &"bob".into()));
+    assert!(finding["next"].as_str().unwrap().contains("teamwire shutdown bob --force"), "{finding}");
+
+    // A process that is stopped by force, but whose runner cannot end it.
+    bob.signal(nix::sys::signal::Signal::SIGSTOP);
+    world.cli(LEAD, &["shutdown", "bob", "--force"]).succeeds();
+    let (_, found) = findings(&world, &[]);
+    let finding = find(&found, "not_gone_offline");
+    assert!(finding["text"].as_str().unwrap().contains("its exit was not reported"), "{finding}");
+    bob.signal(nix::sys::signal::Signal::SIGCONT);
+    bob.exit();
+}
+
+fn what_keeps_a_team_from_being_deleted_is_named(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.join("ben");
+    let (code, found) = findings(&world, &[]);
+    let finding = find(&found, "delete_blocked");
+    assert_eq!((code, &finding["severity"]), (0, &"note".into()), "a team at work is no problem");
+    assert!(finding["text"].as_str().unwrap().contains("ann (joined), ben (joined)"), "{finding}");
+    for name in ["ann", "ben"] {
+        world.cli(name, &["leave"]).succeeds();
+    }
+    let (_, found) = findings(&world, &[]);
+    assert!(found.iter().all(|finding| finding["class"] != "delete_blocked"), "{found:?}");
+    world.cli(LEAD, &["team", "delete"]).succeeds();
+}
+
+fn a_message_tells_its_whole_life(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let sent = world.cli(LEAD, &["send", "ann", "hello", "--json"]).succeeds().json();
+    let id = sent["message_id"].as_str().unwrap();
+    let receipt = || world.cli(LEAD, &["message", "show", id, "--json"]).succeeds().json()["receipts"][0].clone();
+    let queued = receipt();
+    assert_eq!((&queued["recipient"], &queued["state"]), (&"ann".into(), &"RECEIPT_STATE_QUEUED".into()));
+    assert!(queued["queued_at"].is_string() && queued["finished_at"].is_null(), "{queued}");
+    world.take_inbox("ann");
+    let processed = receipt();
+    assert_eq!(processed["state"], "RECEIPT_STATE_PROCESSED");
+    assert!(processed["finished_at"].is_string(), "{processed}");
+    let text = world.cli("ann", &["message", "show", id]).succeeds().stdout;
+    assert!(text.contains("hello") && text.contains("processed"), "{text}");
+    world.join("ben");
+    world.cli("ben", &["message", "show", id]).exits(1).complains_of("MESSAGE_NOT_FOUND");
+}
