@@ -1,6 +1,6 @@
 //! The subscription to the hints of all coordinators.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures::StreamExt;
 use redis::aio::PubSub;
@@ -9,7 +9,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-use super::{keys::Keys, link::Link};
+use super::{keys::Keys, servers::Servers};
 use crate::store::Hint;
 
 /// How often a quiet subscription is asked whether it is alive.
@@ -23,20 +23,20 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// Passes hints on for as long as it runs. When the subscription is lost it is made again, and since hints were lost
 /// with it, everyone is told to look.
-pub(super) async fn listen(link: &Arc<Link>, channel: &str, hints: broadcast::Sender<Hint>, first: PubSub) {
+pub(super) async fn listen(servers: &Servers, channel: &str, hints: broadcast::Sender<Hint>, first: PubSub) {
     let mut subscription = first;
     loop {
         pass_on(subscription, &hints).await;
-        tracing::warn!(server = link.address(), "hints from the store stopped; subscribing again");
+        tracing::warn!(?servers, "hints from the store stopped; subscribing again");
         subscription = loop {
             // Finds out early that the connection for calls is lost as well, so that no caller has to.
-            let _ = link.check().await;
-            match link.subscribe(channel).await {
+            servers.check().await;
+            match servers.subscribe(channel).await {
                 Ok(subscription) => break subscription,
                 Err(_) => sleep(RETRY_AFTER).await,
             }
         };
-        tracing::info!(server = link.address(), "hints from the store come again");
+        tracing::info!(?servers, "hints from the store come again");
         // Nobody listens.
         let _ = hints.send(Hint::All);
     }

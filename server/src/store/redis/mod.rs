@@ -8,9 +8,16 @@
 //! its log with `appendfsync always`. Versions come from the server's time, so that none is given twice even when a
 //! server lost what it had answered. Where the server's memory is full, transactions that only free still succeed.
 
+mod attempt;
+mod cluster;
+mod fault;
 mod hints;
 mod keys;
+mod library;
 mod link;
+mod sentinel;
+mod servers;
+mod target;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -24,7 +31,8 @@ use tokio::{sync::broadcast, task::JoinHandle};
 
 use self::{
     keys::Keys,
-    link::Link,
+    servers::Servers,
+    target::Target,
     transaction::{Call, only_frees},
 };
 use super::{Entry, Extent, HINTS_MAX, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn};
@@ -32,7 +40,7 @@ use super::{Entry, Extent, HINTS_MAX, Hint, Key, Leases, Outcome, Range, Record,
 /// The store in a Redis server. See the [module](self).
 #[derive(Debug)]
 pub struct RedisStore {
-    link: Arc<Link>,
+    servers: Servers,
     keys: Keys,
     hints: broadcast::Sender<Hint>,
     /// Keeps the connections alive.
@@ -48,23 +56,23 @@ impl RedisStore {
                 "the prefix of the store's keys is not 1 to 100 visible ASCII characters".to_owned(),
             )
         })?;
-        let link = Arc::new(Link::new(url)?);
-        link.connected().await?;
-        link.warn_of_eviction().await;
+        let servers = Servers::new(Target::parse(url)?);
+        servers.connect().await?;
+        servers.warn_of_eviction().await;
         // Before anyone can ask for hints, so that none is missed.
-        let subscription = link.subscribe(keys.channel()).await?;
+        let subscription = servers.subscribe(keys.channel()).await?;
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        let (listened, channel, sender) = (link.clone(), keys.channel().to_owned(), hints.clone());
+        let (listened, channel, sender) = (servers.clone(), keys.channel().to_owned(), hints.clone());
         let caretaker = tokio::spawn(async move {
             tokio::join!(listened.watch(), hints::listen(&listened, &channel, sender, subscription));
         });
-        Ok(Arc::new(Self { link, keys, hints, caretaker }))
+        Ok(Arc::new(Self { servers, keys, hints, caretaker }))
     }
 
-    async fn ask_one(&self, command: redis::Cmd) -> Result<Value, StoreError> {
+    async fn ask_one(&self, space: Option<&Space>, command: redis::Cmd) -> Result<Value, StoreError> {
         let mut question = Pipeline::with_capacity(1);
         question.add_command(command);
-        self.link.read(&question).await?.pop().ok_or_else(unreadable)
+        self.servers.read(space, &question).await?.pop().ok_or_else(unreadable)
     }
 }
 
@@ -101,7 +109,7 @@ impl Store for RedisStore {
             questions.cmd("HMGET").arg(self.keys.records(space, kind)).arg(fields);
         }
         let mut answers = Vec::with_capacity(kinds.len());
-        for answer in self.link.read(&questions).await? {
+        for answer in self.servers.read(Some(space), &questions).await? {
             answers.push(array(answer)?);
         }
         let take = |(question, place): (usize, usize)| {
@@ -124,7 +132,7 @@ impl Store for RedisStore {
         let mut all = redis::cmd("HGETALL");
         all.arg(self.keys.records(space, kind));
         let mut found: BTreeMap<String, (Value, Value)> = BTreeMap::new();
-        for (field, value) in pairs(self.ask_one(all).await?)? {
+        for (field, value) in pairs(self.ask_one(Some(space), all).await?)? {
             let Some((sort, id)) = field.split_at_checked(1) else { return Err(unreadable()) };
             if id <= after {
                 continue;
@@ -145,7 +153,7 @@ impl Store for RedisStore {
         // Redis reads the count as a signed number.
         let count = i64::try_from(range.limit).unwrap_or(i64::MAX);
         ask.arg(self.keys.stream(space, stream)).arg(from).arg(to).arg("COUNT").arg(count);
-        array(self.ask_one(ask).await?)?.into_iter().map(entry).collect()
+        array(self.ask_one(Some(space), ask).await?)?.into_iter().map(entry).collect()
     }
 
     async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
@@ -159,7 +167,7 @@ impl Store for RedisStore {
         for stream in streams {
             questions.cmd("XLEN").arg(self.keys.stream(space, stream));
         }
-        let mut answers = self.link.read(&questions).await?.into_iter();
+        let mut answers = self.servers.read(Some(space), &questions).await?.into_iter();
         let counters = array(answers.next().ok_or_else(unreadable)?)?;
         counters.into_iter().zip(answers).map(|(counters, entries)| extent(counters, entries)).collect()
     }
@@ -170,7 +178,7 @@ impl Store for RedisStore {
         questions.cmd("HGETALL").arg(self.keys.leases(space));
         questions.cmd("HGET").arg(self.keys.meta(space)).arg("c");
         questions.cmd("TIME");
-        let answers: [Value; 3] = self.link.read(&questions).await?.try_into().map_err(|_| unreadable())?;
+        let answers: [Value; 3] = self.servers.read(Some(space), &questions).await?.try_into().map_err(|_| unreadable())?;
         let [leases, clock, time] = answers;
         let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? };
         let mut until_ms = BTreeMap::new();
@@ -181,12 +189,12 @@ impl Store for RedisStore {
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {
-        time_ms(self.ask_one(redis::cmd("TIME")).await?)
+        time_ms(self.ask_one(None, redis::cmd("TIME")).await?)
     }
 
     async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
         let call = Call::new(&self.keys, space, txn);
-        let (answer, durability) = self.link.call(only_frees(txn), |function| call.command(function)).await?;
+        let (answer, durability) = self.servers.call(space, only_frees(txn), |function| call.command(function)).await?;
         call.outcome(txn, answer, durability)
     }
 

@@ -116,7 +116,7 @@ async fn durability_is_what_the_server_is_set_to() {
     assert_eq!(commit(&store, vec![hint()]).await.unwrap().durability, Durability::Applied);
     tell(&server, &["CONFIG", "SET", "appendonly", "yes"]).await;
     tell(&server, &["CONFIG", "SET", "appendfsync", "always"]).await;
-    store.link.check().await.unwrap();
+    store.servers.check().await;
     assert_eq!(commit(&store, vec![hint()]).await.unwrap().durability, Durability::Fsynced);
 }
 
