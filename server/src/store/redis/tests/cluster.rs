@@ -1,0 +1,129 @@
+//! The store in a cluster.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::store::{
+    conformance::every_promise,
+    test_redis::{TestCluster, eventually},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_keeps_every_promise() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let open = async |prefix: &'static str| {
+        let url = cluster.url();
+        let connections = futures::future::join_all(cluster.nodes.iter().map(TestRedis::connection)).await;
+        let raw_keys = move |space: Space| {
+            let asked: Vec<_> =
+                connections.iter().map(|connection| raw_keys(connection.clone(), prefix, space.clone())).collect();
+            async move { futures::future::join_all(asked).await.concat() }.boxed()
+        };
+        Bench {
+            store: RedisStore::connect(&url, prefix).await.unwrap(),
+            second: RedisStore::connect(&url, prefix).await.unwrap(),
+            raw_keys: Box::new(raw_keys),
+            _keeps: Box::new(()),
+        }
+    };
+    every_promise!(open);
+}
+
+#[tokio::test]
+async fn spaces_are_spread_over_the_nodes_and_all_of_them_have_the_function() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let mut hints = store.hints();
+    let spaces: Vec<Space> = (0..30).map(|at| space(&format!("team{at}"))).collect();
+    let txn = Txn { checks: vec![], writes: vec![append("s", "x"), hint()] };
+    for space in &spaces {
+        assert!(matches!(store.commit(space, &txn).await, Ok(Outcome::Committed(_))));
+        // Whichever node it was published at.
+        assert_eq!(hints.recv().await.unwrap(), Hint::Topic(space.clone(), "t".to_owned()));
+    }
+    for node in &cluster.nodes {
+        assert_ne!(node.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
+        node.tell(&["FUNCTION", "FLUSH"]).await;
+    }
+    for space in &spaces {
+        let Outcome::Committed(commit) = store.commit(space, &txn).await.unwrap() else { panic!("refused") };
+        assert_eq!(commit.appended, [Some(2)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_to_another_node_under_steady_commits() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let end = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (store, end) = (store.clone(), end.clone());
+            tokio::spawn(async move {
+                let mut answered = Vec::new();
+                for number in 0.. {
+                    if end.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // As a send does, with a stream that is new now and then.
+                    let key = format!("{writer}-{number}");
+                    let stream = format!("new{}", number / 50);
+                    let checks = vec![Check::Unseen { key: key.clone() }];
+                    let remember = Write::Remember { key: key.clone(), data: Bytes::new() };
+                    let record = Write::Put { key: Key::new("message", key), data: Bytes::new() };
+                    let writes = vec![append("s", "x"), record, remember, append(&stream, "x"), hint()];
+                    let begun = Instant::now();
+                    let outcome = store.commit(&space("a"), &Txn { checks, writes }).await;
+                    assert!(begun.elapsed() < Duration::from_secs(8), "it hung");
+                    match outcome {
+                        Ok(Outcome::Committed(commit)) => answered.push(commit.appended[0].unwrap()),
+                        Ok(Outcome::Refused(failed)) => panic!("{failed:?}"),
+                        Err(StoreError::Refusing(_)) => (),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                answered
+            })
+        })
+        .collect();
+    let slot = super::super::cluster::Cluster::slot("a");
+    let enough = |more: u64| {
+        let store = &store;
+        async move {
+            let extents = |store: Arc<RedisStore>| async move { store.extents(&space("a"), &["s".to_owned()]).await };
+            let begun = extents(store.clone()).await.unwrap()[0].entries;
+            eventually("commits go on", async || extents(store.clone()).await.unwrap()[0].entries > begun + more).await;
+        }
+    };
+    enough(100).await;
+    // Twice, so that it also comes back to where it was.
+    for _ in 0..2 {
+        let from = cluster.owner(slot).await.unwrap();
+        let to = (from + 1) % cluster.nodes.len();
+        move_slot(&cluster, slot, from, to).await;
+        enough(100).await;
+    }
+    end.store(true, Ordering::Relaxed);
+    let answered = futures::future::join_all(writers).await.into_iter().flat_map(Result::unwrap);
+    let (kept, mut answered) = (sequences(&store).await, answered.collect::<Vec<_>>());
+    answered.sort_unstable();
+    assert_eq!(kept, answered, "every commit that was answered is there, and no other");
+}
+
+/// Moves a slot key by key, as the tools of Redis do, with a look in between at a store that is half here, half there.
+async fn move_slot(cluster: &TestCluster, slot: usize, from: usize, to: usize) {
+    let (number, port) = (slot.to_string(), cluster.nodes[to].port().to_string());
+    let (source, target) = (cluster.id(from).await, cluster.id(to).await);
+    cluster.nodes[to].tell(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &source]).await;
+    cluster.nodes[from].tell(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &target]).await;
+    loop {
+        let keys = cluster.nodes[from].tell(&["CLUSTER", "GETKEYSINSLOT", &number, "1"]).await;
+        let keys: Vec<String> = redis::from_redis_value(keys).unwrap();
+        let Some(key) = keys.first() else { break };
+        cluster.nodes[from].tell(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await;
+    }
+    for node in [to, from] {
+        cluster.nodes[node].tell(&["CLUSTER", "SETSLOT", &number, "NODE", &target]).await;
+    }
+    eventually("all nodes know where the slot is", async || cluster.owner(slot).await == Some(to)).await;
+}

@@ -1,0 +1,82 @@
+//! A cluster of three primaries.
+
+#![allow(clippy::unwrap_used)]
+
+use super::server::{Flavour, IN_MEMORY, TestRedis, eventually, free_port};
+
+/// How many slots a cluster has.
+const SLOTS: usize = 16_384;
+
+/// Three nodes, each with a third of the slots. Killed when dropped.
+pub(crate) struct TestCluster {
+    pub(crate) nodes: Vec<TestRedis>,
+}
+
+impl TestCluster {
+    /// Starts a cluster. Returns once all of its nodes agree on who has which slot.
+    pub(crate) async fn start() -> Option<Self> {
+        let settings = || {
+            let bus = free_port().to_string();
+            let own = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"];
+            IN_MEMORY.iter().chain(&own).map(|&setting| setting.to_owned()).collect()
+        };
+        let nodes: Option<Vec<_>> = (0..3).map(|_| TestRedis::with_all(Flavour::Redis, settings)).collect();
+        let cluster = Self { nodes: nodes? };
+        let first = &cluster.nodes[0];
+        let (port, bus) = (first.port().to_string(), first.setting("--cluster-port"));
+        for (at, node) in cluster.nodes.iter().enumerate() {
+            let (from, to) = ((at * SLOTS / 3).to_string(), ((at + 1) * SLOTS / 3 - 1).to_string());
+            node.tell(&["CLUSTER", "ADDSLOTSRANGE", &from, &to]).await;
+            node.tell(&["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]).await;
+            if at > 0 {
+                node.tell(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
+            }
+        }
+        eventually("the cluster is up", async || {
+            for node in &cluster.nodes {
+                let info: String = redis::from_redis_value(node.tell(&["CLUSTER", "INFO"]).await).unwrap();
+                if !["cluster_state:ok", "cluster_known_nodes:3", "cluster_size:3"].iter().all(|is| info.contains(is)) {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
+        Some(cluster)
+    }
+
+    /// Returns its URL, which names but one node.
+    pub(crate) fn url(&self) -> String {
+        self.nodes[0].url().replace("redis://", "redis+cluster://")
+    }
+
+    /// Returns the node that has a slot, once all agree on it.
+    pub(crate) async fn owner(&self, slot: usize) -> Option<usize> {
+        let mut owners = Vec::new();
+        for node in &self.nodes {
+            let redis::Value::Array(ranges) = node.tell(&["CLUSTER", "SLOTS"]).await else { panic!("no list") };
+            owners.push(ranges.iter().find_map(|range| owner_in(range, slot)));
+        }
+        owners.dedup();
+        let [Some(port)] = owners[..] else { return None };
+        self.nodes.iter().position(|node| node.port() == port)
+    }
+
+    /// Returns the id of a node.
+    pub(crate) async fn id(&self, node: usize) -> String {
+        redis::from_redis_value(self.nodes[node].tell(&["CLUSTER", "MYID"]).await).unwrap()
+    }
+}
+
+/// Returns the port of the primary, if the slot is in the range: first slot, last slot, [host, port, ...].
+fn owner_in(range: &redis::Value, slot: usize) -> Option<u16> {
+    let (redis::Value::Array(parts), slot) = (range, i64::try_from(slot).unwrap()) else { return None };
+    match &parts[..] {
+        [redis::Value::Int(first), redis::Value::Int(last), redis::Value::Array(primary), ..]
+            if (*first..=*last).contains(&slot) =>
+        {
+            redis::from_redis_value(primary[1].clone()).ok()
+        }
+        _ => None,
+    }
+}
