@@ -1,5 +1,6 @@
 -- Carries out one transaction of a space: looks at everything first, then writes. Nothing may fail in the second half,
--- since Redis keeps what a function wrote before it failed.
+-- since Redis keeps what a function wrote before it failed. A cluster that is moving the slot away fails every use of a key
+-- that is not here (any more, or yet), so the first half uses all that the second half will, which lets none vanish early.
 --
 -- keys: the space's meta hash, then every record hash, stream and lease hash that the transaction names.
 -- args: the channel of hints, how many checks, the checks, the writes; transaction.rs has them one by one.
@@ -57,7 +58,7 @@ local function commit(keys, args)
     at = at + 1 + ARGUMENTS[op]
   end
 
-  local first, answer, removals = at, {1, version, now, 0}, {}
+  local first, answer, removals, doomed = at, {1, version, now, 0}, {}, {}
   while at <= count do
     local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
     if op == 'A' then -- a stream, b data, c weight, d most entries
@@ -80,18 +81,22 @@ local function commit(keys, args)
         end
       end
       removals[#removals + 1], answer[4] = ids, answer[4] + #ids
+    elseif op == 'X' then
+      for _, key in ipairs(keys) do doomed[#doomed + 1] = key end
+      for _, field in ipairs(call('HKEYS', meta)) do doomed[#doomed + 1] = base .. field end
+      for past = day - 3, day do doomed[#doomed + 1] = base .. 'd:' .. past end
+      for _, key in ipairs(doomed) do call('EXISTS', key) end
     end
     at = at + 1 + ARGUMENTS[op]
   end
 
   at = first
-  local appended, removed, expires, kept, dropped = 4, 0, known[3] or '', false, false
+  local appended, removed, expires, kept, dropped, put, gone = 4, 0, known[3] or '', false, false, {}, {}
   while at <= count do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
-    elseif op == 'D' then call('HDEL', keys[a + 0], b, c)
     elseif op == 'L' then call('HSET', keys[a + 0], b, now + c)
-    elseif op == 'E' then call('HDEL', keys[a + 0], b)
+    elseif op == 'D' or op == 'E' then gone[#gone + 1] = {a + 0, b, op == 'D' and c or b}
     elseif op == 'H' then call('PUBLISH', args[1], a)
     elseif op == 'A' then
       appended = appended + 1
@@ -106,15 +111,17 @@ local function commit(keys, args)
         call('PEXPIREAT', ledger, (day + 2) * DAY_MS + 60 * 60 * 1000)
       end
     else
-      for _, field in ipairs(call('HKEYS', meta)) do call('UNLINK', base .. field) end
-      for _, key in ipairs(keys) do call('UNLINK', key) end
-      for past = day - 3, day do call('UNLINK', base .. 'd:' .. past) end
+      for _, key in ipairs(doomed) do call('UNLINK', key) end
       dropped = true
     end
+    if op == 'P' or op == 'L' or op == 'D' or op == 'E' then put[a .. ' ' .. b] = op == 'P' or op == 'L' end
     kept = kept or op == 'P' or op == 'L' or op == 'M'
     at = at + 1 + ARGUMENTS[op]
   end
 
+  for _, field in ipairs(dropped and {} or gone) do
+    if not put[field[1] .. ' ' .. field[2]] then call('HDEL', keys[field[1]], field[2], field[3]) end
+  end
   local set = {'v', version, 'c', now, 'e', expires}
   for i = 2, #keys do
     local s = streams[i]

@@ -62,8 +62,29 @@ impl TestCluster {
         self.nodes.iter().position(|node| node.port() == port)
     }
 
-    /// Returns the id of a node.
-    pub(crate) async fn id(&self, node: usize) -> String {
+    /// Declares that a slot is on its way from one node to another, as the tools of Redis do.
+    pub(crate) async fn begin_move(&self, slot: usize, from: usize, to: usize) {
+        let (slot, source, target) = (slot.to_string(), self.id(from).await, self.id(to).await);
+        self.nodes[to].tell(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]).await;
+        self.nodes[from].tell(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]).await;
+    }
+
+    /// Moves the slot key by key, then hands it over. Returns once all nodes know.
+    pub(crate) async fn end_move(&self, slot: usize, from: usize, to: usize) {
+        let (number, port, target) = (slot.to_string(), self.nodes[to].port().to_string(), self.id(to).await);
+        loop {
+            let keys = self.nodes[from].tell(&["CLUSTER", "GETKEYSINSLOT", &number, "1"]).await;
+            let keys: Vec<String> = redis::from_redis_value(keys).unwrap();
+            let Some(key) = keys.first() else { break };
+            self.nodes[from].tell(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await;
+        }
+        for node in [to, from] {
+            self.nodes[node].tell(&["CLUSTER", "SETSLOT", &number, "NODE", &target]).await;
+        }
+        eventually("all nodes know where the slot is", async || self.owner(slot).await == Some(to)).await;
+    }
+
+    async fn id(&self, node: usize) -> String {
         redis::from_redis_value(self.nodes[node].tell(&["CLUSTER", "MYID"]).await).unwrap()
     }
 }

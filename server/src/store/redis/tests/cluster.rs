@@ -100,7 +100,8 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
     for _ in 0..2 {
         let from = cluster.owner(slot).await.unwrap();
         let to = (from + 1) % cluster.nodes.len();
-        move_slot(&cluster, slot, from, to).await;
+        cluster.begin_move(slot, from, to).await;
+        cluster.end_move(slot, from, to).await;
         enough(100).await;
     }
     end.store(true, Ordering::Relaxed);
@@ -110,20 +111,36 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
     assert_eq!(kept, answered, "every commit that was answered is there, and no other");
 }
 
-/// Moves a slot key by key, as the tools of Redis do, with a look in between at a store that is half here, half there.
-async fn move_slot(cluster: &TestCluster, slot: usize, from: usize, to: usize) {
-    let (number, port) = (slot.to_string(), cluster.nodes[to].port().to_string());
-    let (source, target) = (cluster.id(from).await, cluster.id(to).await);
-    cluster.nodes[to].tell(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &source]).await;
-    cluster.nodes[from].tell(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &target]).await;
-    loop {
-        let keys = cluster.nodes[from].tell(&["CLUSTER", "GETKEYSINSLOT", &number, "1"]).await;
-        let keys: Vec<String> = redis::from_redis_value(keys).unwrap();
-        let Some(key) = keys.first() else { break };
-        cluster.nodes[from].tell(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await;
+/// Half-way through a move every use of a key that is not here fails, which must not tear a transaction apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_slot_on_its_way_a_transaction_happens_wholly_or_not_at_all() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let (x, y, lease) = (Key::new("member", "x"), Key::new("member", "y"), |name: &str| name.to_owned());
+    let live = |name: &str| Write::Lease { name: lease(name), ttl: Duration::from_secs(600) };
+    commit(&store, vec![append("s", "1"), put(&x, "1"), live("x")]).await.unwrap();
+    let slot = super::super::cluster::Cluster::slot("a");
+    let from = cluster.owner(slot).await.unwrap();
+    let to = (from + 1) % cluster.nodes.len();
+    cluster.begin_move(slot, from, to).await;
+    // The only record and the only lease go, and with them their keys, if others did not come first.
+    let end = Write::EndLease { name: lease("x") };
+    let renewed = vec![append("s", "2"), delete(&x), put(&y, "2"), end, live("y"), delete(&y), put(&y, "3")];
+    assert_eq!(commit(&store, renewed).await.unwrap().appended, [Some(2)]);
+    assert_eq!(store.leases(&space("a")).await.unwrap().until_ms.into_keys().collect::<Vec<_>>(), ["y"]);
+    let members = store.scan(&space("a"), "member", "", 9).await.unwrap();
+    assert_eq!(members.into_iter().map(|(id, record)| (id, record.data)).collect::<Vec<_>>(), [("y".into(), "3".into())]);
+    // What is not here may be there: it waits.
+    let waiting = [vec![append("s", "3"), append("new", "1")], vec![append("s", "4"), Write::DropSpace]].map(|writes| {
+        let store = store.clone();
+        tokio::spawn(async move { commit(&store, writes).await })
+    });
+    // Long enough for a few tries.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+    assert_eq!(sequences(&store).await, [1, 2]);
+    cluster.end_move(slot, from, to).await;
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
     }
-    for node in [to, from] {
-        cluster.nodes[node].tell(&["CLUSTER", "SETSLOT", &number, "NODE", &target]).await;
-    }
-    eventually("all nodes know where the slot is", async || cluster.owner(slot).await == Some(to)).await;
 }
