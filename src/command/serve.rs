@@ -28,8 +28,8 @@ pub struct Serve {
     /// Where to listen; port 0 takes a free one
     #[arg(long, env = "TEAMWIRE_LISTEN", default_value = "127.0.0.1:7420", value_name = "HOST:PORT")]
     listen: SocketAddr,
-    /// The store: embedded:PATH, memory: or redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] [default: a file in the state
-    /// directory]
+    /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB],
+    /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state directory]
     #[arg(long, env = "TEAMWIRE_STORE", value_name = "URL", hide_env_values = true)]
     store: Option<String>,
     /// Listen beyond this machine without TLS: whoever can see the network can read everything and act as anybody
@@ -97,8 +97,8 @@ impl Serve {
 
 /// Says which kind of store it is, without what may be secret in its URL.
 fn kind_of(url: &str) -> &str {
-    match url.split_once(':') {
-        Some(("redis" | "rediss", _)) => "redis",
+    match url.split_once([':', '+']) {
+        Some(("redis" | "rediss" | "valkey" | "valkeys", _)) => "redis",
         Some((kind, _)) => kind,
         None => "unknown",
     }

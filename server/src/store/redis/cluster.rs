@@ -117,7 +117,8 @@ impl Cluster {
     where
         F: Future<Output = Result<T, Fault>>,
     {
-        let mut outcome = Err(Fault::from(StoreError::Unavailable("the cluster has no node that has slots".to_owned())));
+        let mut outcome =
+            Err(Fault::from(StoreError::Unavailable("the cluster has no node that has slots".to_owned())));
         for link in self.nodes() {
             outcome = call(link).await;
             if outcome.is_ok() {
@@ -175,7 +176,8 @@ impl Cluster {
 
     async fn read_map(self: Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.seeds.iter().map(|seed| (seed.address(), seed.clone()));
-        let mut known: HashMap<_, _> = seeds.chain(self.nodes().into_iter().map(|node| (node.address(), node))).collect();
+        let mut known: HashMap<_, _> =
+            seeds.chain(self.nodes().into_iter().map(|node| (node.address(), node))).collect();
         let mut answers: FuturesUnordered<_> = known.values().cloned().map(ask_for_slots).collect();
         let mut outcome = Err(StoreError::Unavailable("no node of the cluster answered".to_owned()));
         let first = async {
@@ -277,7 +279,9 @@ mod tests {
 
     #[test]
     fn a_node_without_a_name_is_where_it_was_asked() {
-        for (host, named) in [("$9\r\n127.0.0.1\r\n", "127.0.0.1"), ("$-1\r\n", ""), ("$0\r\n\r\n", ""), ("$1\r\n?\r\n", "")] {
+        for (host, named) in
+            [("$9\r\n127.0.0.1\r\n", "127.0.0.1"), ("$-1\r\n", ""), ("$0\r\n\r\n", ""), ("$1\r\n?\r\n", "")]
+        {
             let answer = format!("*3\r\n:0\r\n:99\r\n*3\r\n{host}:7000\r\n$2\r\nid\r\n");
             let read = range(redis::parse_redis_value(answer.as_bytes()).unwrap());
             assert_eq!(read, Some(Range { first: 0, last: 99, host: named.to_owned(), port: 7_000 }));

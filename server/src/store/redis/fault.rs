@@ -50,8 +50,8 @@ impl Fault {
         let error = match code.as_deref() {
             // Said before anything was carried out.
             Some(
-                "OOM" | "READONLY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MOVED"
-                | "ASK" | "TRYAGAIN",
+                "OOM" | "READONLY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY"
+                | "MOVED" | "ASK" | "TRYAGAIN",
             ) => StoreError::Refusing(text),
             Some("WRONGTYPE" | "CORRUPT") => StoreError::Corrupt(text),
             _ if next == Next::Wait => StoreError::Refusing(text),

@@ -43,7 +43,7 @@ pub(super) enum Place {
     /// Always there.
     At(Box<ConnectionInfo>),
     /// Wherever Sentinels say.
-    Primary(Sentinels),
+    Primary(Box<Sentinels>),
 }
 
 /// One connection.
@@ -159,7 +159,9 @@ impl Link {
             };
             subscribing.await.map_err(|error| self.say(&address, &error))
         };
-        timeout(CONNECT_TIMEOUT, subscribing).await.unwrap_or_else(|_| Err(self.unavailable("no answer to a subscription")))
+        timeout(CONNECT_TIMEOUT, subscribing)
+            .await
+            .unwrap_or_else(|_| Err(self.unavailable("no answer to a subscription")))
     }
 
     fn unavailable(&self, reason: &str) -> StoreError {

@@ -48,7 +48,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the server of a `redis://` URL, version 7.0 or newer. `prefix` is what all keys begin with: up to 100
+    /// Connects to the servers that a URL names; see the [module](self). `prefix` is what all keys begin with: up to 100
     /// visible ASCII characters without braces. Must be called within a Tokio runtime, which the store then lives in.
     pub async fn connect(url: &str, prefix: &str) -> Result<Arc<Self>, StoreError> {
         let keys = Keys::new(prefix).ok_or_else(|| {
@@ -67,6 +67,12 @@ impl RedisStore {
             tokio::join!(listened.watch(), hints::listen(&listened, &channel, sender, subscription));
         });
         Ok(Arc::new(Self { servers, keys, hints, caretaker }))
+    }
+
+    /// Returns whether URLs with this scheme name a store of this kind, right or wrong.
+    pub(crate) fn takes(scheme: &str) -> bool {
+        let base = scheme.split('+').next().unwrap_or_default();
+        ["redis", "rediss", "valkey", "valkeys"].contains(&base)
     }
 
     async fn ask_one(&self, space: Option<&Space>, command: redis::Cmd) -> Result<Value, StoreError> {
@@ -178,7 +184,8 @@ impl Store for RedisStore {
         questions.cmd("HGETALL").arg(self.keys.leases(space));
         questions.cmd("HGET").arg(self.keys.meta(space)).arg("c");
         questions.cmd("TIME");
-        let answers: [Value; 3] = self.servers.read(Some(space), &questions).await?.try_into().map_err(|_| unreadable())?;
+        let answers: [Value; 3] =
+            self.servers.read(Some(space), &questions).await?.try_into().map_err(|_| unreadable())?;
         let [leases, clock, time] = answers;
         let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? };
         let mut until_ms = BTreeMap::new();

@@ -40,7 +40,7 @@ impl Servers {
         match target {
             Target::Server(server) => Self::One(Link::new(Place::At(Box::new(server)), library)),
             Target::Sentinel { sentinels, service, primary } => {
-                Self::One(Link::new(Place::Primary(Sentinels::new(sentinels, service, primary)), library))
+                Self::One(Link::new(Place::Primary(Box::new(Sentinels::new(sentinels, service, primary))), library))
             }
             Target::Cluster(like, seeds) => Self::Many(Cluster::new(&seeds, like, library)),
         }

@@ -88,12 +88,7 @@ fn scheme_of(scheme: &str) -> Result<(bool, &str), StoreError> {
     }
 }
 
-fn servers(
-    form: &str,
-    tls: bool,
-    rest: &str,
-    parameters: &mut BTreeMap<String, String>,
-) -> Result<Target, StoreError> {
+fn servers(form: &str, tls: bool, rest: &str, parameters: &mut BTreeMap<String, String>) -> Result<Target, StoreError> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (format!("{login}@"), hosts),
@@ -102,7 +97,8 @@ fn servers(
     let certificates = certificates(tls, parameters)?;
     let scheme = if tls { "rediss" } else { "redis" };
     let reach = |login: &str, host: &str, database: &str| {
-        let info = format!("{scheme}://{login}{host}/{database}").into_connection_info().map_err(|e| wrong(&e.to_string()));
+        let info =
+            format!("{scheme}://{login}{host}/{database}").into_connection_info().map_err(|e| wrong(&e.to_string()));
         tuned(info?, certificates.as_ref())
     };
     match form {
@@ -150,17 +146,14 @@ fn socket(path: &str, parameters: &mut BTreeMap<String, String>) -> Result<Conne
     tuned(url.into_connection_info().map_err(|error| wrong(&error.to_string()))?, None)
 }
 
-fn certificates(
-    tls: bool,
-    parameters: &mut BTreeMap<String, String>,
-) -> Result<Option<TlsCertificates>, StoreError> {
+fn certificates(tls: bool, parameters: &mut BTreeMap<String, String>) -> Result<Option<TlsCertificates>, StoreError> {
     if !tls {
         return Ok(None);
     }
     let mut file = |name: &str| match parameters.remove(name) {
-        Some(path) => {
-            fs::read(&path).map(Some).map_err(|error| wrong(&format!("the file of `{name}`, {path}, cannot be read: {error}")))
-        }
+        Some(path) => fs::read(&path)
+            .map(Some)
+            .map_err(|error| wrong(&format!("the file of `{name}`, {path}, cannot be read: {error}"))),
         None => Ok(None),
     };
     let client_tls = match (file("cert")?, file("key")?) {

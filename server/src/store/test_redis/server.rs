@@ -196,8 +196,7 @@ fn spawn(binary: &Path, port: u16, directory: &TempDir, settings: &[String]) -> 
 
 /// Returns the process once it has logged the words; `None` where it ended before.
 pub(super) fn spawn_until(mut command: Command, words: &str) -> Option<Child> {
-    let mut process =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let mut log = BufReader::new(process.stdout.take().unwrap());
     let mut line = String::new();
     while log.read_line(&mut line).unwrap() > 0 {

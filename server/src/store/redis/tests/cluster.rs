@@ -129,12 +129,16 @@ async fn in_a_slot_on_its_way_a_transaction_happens_wholly_or_not_at_all() {
     assert_eq!(commit(&store, renewed).await.unwrap().appended, [Some(2)]);
     assert_eq!(store.leases(&space("a")).await.unwrap().until_ms.into_keys().collect::<Vec<_>>(), ["y"]);
     let members = store.scan(&space("a"), "member", "", 9).await.unwrap();
-    assert_eq!(members.into_iter().map(|(id, record)| (id, record.data)).collect::<Vec<_>>(), [("y".into(), "3".into())]);
+    assert_eq!(
+        members.into_iter().map(|(id, record)| (id, record.data)).collect::<Vec<_>>(),
+        [("y".into(), "3".into())]
+    );
     // What is not here may be there: it waits.
-    let waiting = [vec![append("s", "3"), append("new", "1")], vec![append("s", "4"), Write::DropSpace]].map(|writes| {
-        let store = store.clone();
-        tokio::spawn(async move { commit(&store, writes).await })
-    });
+    let waiting =
+        [vec![append("s", "3"), append("new", "1")], vec![append("s", "4"), Write::DropSpace]].map(|writes| {
+            let store = store.clone();
+            tokio::spawn(async move { commit(&store, writes).await })
+        });
     // Long enough for a few tries.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
