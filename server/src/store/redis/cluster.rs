@@ -18,7 +18,10 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use redis::{ConnectionInfo, Pipeline, Value};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{
     attempt::{Attempt, Attempts},
@@ -54,6 +57,7 @@ pub(super) struct Cluster {
     /// How to reach a node, but for its address.
     like: ConnectionInfo,
     library: Arc<Library>,
+    doubt: Arc<Notify>,
     map: RwLock<Map>,
     looks: Attempts<()>,
 }
@@ -67,14 +71,20 @@ struct Map {
 
 impl Cluster {
     /// Prepares the way to a cluster. Nothing is sent yet.
-    pub(super) fn new(seeds: &[ConnectionInfo], like: ConnectionInfo, library: Arc<Library>) -> Arc<Self> {
-        let link = |seed: &ConnectionInfo| Link::new(Place::At(Box::new(seed.clone())), library.clone());
+    pub(super) fn new(
+        seeds: &[ConnectionInfo],
+        like: ConnectionInfo,
+        library: Arc<Library>,
+        doubt: Arc<Notify>,
+    ) -> Arc<Self> {
+        let link = |seed: &ConnectionInfo| Link::new(Place::At(Box::new(seed.clone())), library.clone(), doubt.clone());
         Arc::new(Self {
             seeds: seeds.iter().map(link).collect(),
             like,
             map: RwLock::default(),
             looks: Attempts::new(),
             library,
+            doubt,
         })
     }
 
@@ -143,13 +153,17 @@ impl Cluster {
         self.looks.join(fresh, || self.clone().read_map())
     }
 
+    /// Returns the node that has a slot, as far as is known.
+    pub(super) fn known_node_of(&self, slot: usize) -> Option<Arc<Link>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).slots.get(slot).cloned().flatten()
+    }
+
     async fn node_of(self: &Arc<Self>, slot: usize) -> Result<Arc<Link>, StoreError> {
-        let known = || self.map.read().unwrap_or_else(PoisonError::into_inner).slots.get(slot).cloned().flatten();
-        if let Some(link) = known() {
+        if let Some(link) = self.known_node_of(slot) {
             return Ok(link);
         }
         self.look().await?;
-        known().ok_or_else(|| StoreError::Refusing(format!("no node of the cluster has slot {slot}")))
+        self.known_node_of(slot).ok_or_else(|| StoreError::Refusing(format!("no node of the cluster has slot {slot}")))
     }
 
     /// Notes where a slot has gone. `address` without a host is on the host of `from`.
@@ -170,7 +184,7 @@ impl Cluster {
     /// Returns the link to a node, the one that there is already if it is known.
     fn link(&self, nodes: &mut HashMap<String, Arc<Link>>, host: &str, port: u16) -> Arc<Link> {
         let node = target::at(&self.like, host, port);
-        let make = || Link::new(Place::At(Box::new(node.clone())), self.library.clone());
+        let make = || Link::new(Place::At(Box::new(node.clone())), self.library.clone(), self.doubt.clone());
         nodes.entry(node.addr().to_string()).or_insert_with(make).clone()
     }
 

@@ -117,7 +117,11 @@ mod tests {
         for refused in ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY"] {
             assert!(matches!(fault(&format!("{refused} x")).error, StoreError::Refusing(_)), "{refused}");
         }
-        for corrupt in ["WRONGTYPE x".to_owned(), "CORRUPT x".to_owned(), format!("ERR x {}", Library::new().commit)] {
+        for corrupt in [
+            "WRONGTYPE x".to_owned(),
+            "CORRUPT x".to_owned(),
+            format!("ERR x {}", Library::new().name_of(crate::store::redis::library::Function::Commit)),
+        ] {
             assert!(matches!(fault(&corrupt).error, StoreError::Corrupt(_)), "{corrupt}");
         }
         for unknown in ["ERR x", "NOAUTH x", "NOPERM x", "SOMETHING new"] {
@@ -132,7 +136,10 @@ mod tests {
         for on_its_way in [
             "ASK 7 10.0.0.1:7000".to_owned(),
             "TRYAGAIN Multiple keys request during rehashing of slot".to_owned(),
-            format!("ERR Script attempted to access a non local key script: {}", Library::new().commit),
+            format!(
+                "ERR Script attempted to access a non local key script: {}",
+                Library::new().name_of(crate::store::redis::library::Function::Commit)
+            ),
         ] {
             let fault = fault(&on_its_way);
             assert_eq!(fault.next, Next::Wait, "{on_its_way}");

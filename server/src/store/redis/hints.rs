@@ -9,7 +9,11 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-use super::{keys::Keys, servers::Servers};
+use super::{
+    keys::{Keys, Published},
+    losses::Losses,
+    servers::Servers,
+};
 use crate::store::Hint;
 
 /// How often a quiet subscription is asked whether it is alive.
@@ -23,10 +27,16 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// Passes hints on for as long as it runs. When the subscription is lost it is made again, and since hints were lost
 /// with it, everyone is told to look.
-pub(super) async fn listen(servers: &Servers, channel: &str, hints: broadcast::Sender<Hint>, first: PubSub) {
+pub(super) async fn listen(
+    servers: &Servers,
+    channel: &str,
+    losses: &Losses,
+    hints: broadcast::Sender<Hint>,
+    first: PubSub,
+) {
     let mut subscription = first;
     loop {
-        pass_on(subscription, &hints).await;
+        pass_on(subscription, losses, &hints).await;
         tracing::warn!(?servers, "hints from the store stopped; subscribing again");
         subscription = loop {
             // Finds out early that the connection for calls is lost as well, so that no caller has to.
@@ -37,24 +47,28 @@ pub(super) async fn listen(servers: &Servers, channel: &str, hints: broadcast::S
             }
         };
         tracing::info!(?servers, "hints from the store come again");
+        // It may not have been heard that a space was dropped.
+        losses.doubt();
         // Nobody listens.
         let _ = hints.send(Hint::All);
     }
 }
 
-async fn pass_on(subscription: PubSub, hints: &broadcast::Sender<Hint>) {
+async fn pass_on(subscription: PubSub, losses: &Losses, hints: &broadcast::Sender<Hint>) {
     let (mut sink, mut messages) = subscription.split();
     let mut ticks = interval(PING_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             message = messages.next() => match message {
-                Some(message) => {
-                    if let Some(hint) = Keys::hint(message.get_payload_bytes()) {
+                Some(message) => match Keys::published(message.get_payload_bytes()) {
+                    Some(Published::Hint(hint)) => {
                         // Nobody listens.
                         let _ = hints.send(hint);
                     }
-                }
+                    Some(Published::Dropped(space, version)) => losses.dropped(&space, version),
+                    None => (),
+                },
                 None => return,
             },
             _ = ticks.tick() => {

@@ -5,21 +5,37 @@ use redis::Cmd;
 /// What they do.
 const BODY: &str = include_str!("commit.lua");
 
+/// One of the functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Function {
+    /// Carries out a transaction.
+    Commit,
+    /// The same, also while memory is full: for what only frees.
+    Free,
+    /// Counts a loss.
+    Lost,
+}
+
 /// The functions, under a name that changes with their text, so that coordinators of different versions that share a
 /// server do not replace each other's.
 #[derive(Debug)]
 pub(super) struct Library {
     name: String,
-    /// Carries out a transaction.
-    pub(super) commit: String,
-    /// The same, also while memory is full: for what only frees.
-    pub(super) free: String,
 }
 
 impl Library {
     pub(super) fn new() -> Self {
-        let name = format!("teamwire_{}", &blake3::hash(BODY.as_bytes()).to_hex()[..16]);
-        Self { commit: format!("{name}_commit"), free: format!("{name}_free"), name }
+        Self { name: format!("teamwire_{}", &blake3::hash(BODY.as_bytes()).to_hex()[..16]) }
+    }
+
+    /// Returns the name by which a server knows a function.
+    pub(super) fn name_of(&self, function: Function) -> String {
+        let suffix = match function {
+            Function::Commit => "commit",
+            Function::Free => "free",
+            Function::Lost => "lost",
+        };
+        format!("{}_{suffix}", self.name)
     }
 
     /// Returns whether a server's words name one of the functions.

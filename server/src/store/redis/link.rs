@@ -3,22 +3,22 @@
 use std::{
     fmt,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, RedisError, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, FromRedisValue, Pipeline, RedisError, Value,
     aio::{MultiplexedConnection, PubSub},
 };
-use tokio::time::timeout;
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
     attempt::Attempts,
     fault::{Fault, is_function_missing},
-    library::Library,
+    library::{Function, Library},
     sentinel::Sentinels,
     target,
 };
@@ -30,12 +30,19 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long making a connection may take, with all that is asked on it first.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 
+/// How much of a replication id tells it from others.
+const HISTORY_LENGTH: usize = 16;
+
 /// The way to one server.
 pub(super) struct Link {
     place: Place,
     library: Arc<Library>,
     connected: RwLock<Option<Arc<Connected>>>,
     attempts: Attempts<Arc<Connected>>,
+    /// The last that was heard of, by whichever connection.
+    history: Mutex<Arc<str>>,
+    /// Told of every history that is a new one.
+    doubt: Arc<Notify>,
 }
 
 /// Where the server is.
@@ -51,6 +58,15 @@ pub(super) struct Connected {
     address: String,
     connection: MultiplexedConnection,
     fsynced: AtomicBool,
+    history: RwLock<Arc<str>>,
+}
+
+/// What a function has answered.
+pub(super) struct Answered {
+    pub(super) value: Value,
+    pub(super) durability: Durability,
+    /// Under which history the server answered; see `losses.rs`. Empty where it does not tell.
+    pub(super) history: Arc<str>,
 }
 
 impl fmt::Debug for Link {
@@ -62,8 +78,15 @@ impl fmt::Debug for Link {
 
 impl Link {
     /// Prepares a link. Nothing is sent yet.
-    pub(super) fn new(place: Place, library: Arc<Library>) -> Arc<Self> {
-        Arc::new(Self { place, library, connected: RwLock::new(None), attempts: Attempts::new() })
+    pub(super) fn new(place: Place, library: Arc<Library>, doubt: Arc<Notify>) -> Arc<Self> {
+        Arc::new(Self {
+            place,
+            library,
+            connected: RwLock::new(None),
+            attempts: Attempts::new(),
+            history: Mutex::new(Arc::from("")),
+            doubt,
+        })
     }
 
     /// Returns the server's address, or what it is called while that is not known.
@@ -92,23 +115,23 @@ impl Link {
         attempt.await
     }
 
-    /// Calls the function that carries out transactions.
+    /// Calls a function. `command` makes the command out of its name and the server's history.
     pub(super) async fn call(
         self: &Arc<Self>,
-        frees: bool,
-        command: impl Fn(&str) -> Cmd,
-    ) -> Result<(Value, Durability), Fault> {
-        let function = if frees { &self.library.free } else { &self.library.commit };
-        let command = command(function);
+        function: Function,
+        command: impl Fn(&str, &str) -> Cmd,
+    ) -> Result<Answered, Fault> {
         let connected = self.connected().await?;
+        let history = connected.history();
+        let command = command(&self.library.name_of(function), &history);
         let mut answer = connected.send(&command).await;
         if answer.as_ref().is_err_and(is_function_missing) {
             // Nothing was carried out, so it may be sent again.
             connected.send(&self.library.load()).await.map_err(|error| self.explain(&connected, &error))?;
             answer = connected.send(&command).await;
         }
-        let answer = answer.map_err(|error| self.explain(&connected, &error))?;
-        Ok((answer, connected.durability()))
+        let value = answer.map_err(|error| self.explain(&connected, &error))?;
+        Ok(Answered { value, durability: connected.durability(), history })
     }
 
     /// Asks what changes nothing; twice, where the connection turned out to be lost.
@@ -144,7 +167,9 @@ impl Link {
                 return Ok(());
             }
         }
-        connected.ask_durability().await.map_err(|error| self.explain(&connected, &error).error)
+        connected.ask().await.map_err(|error| self.explain(&connected, &error).error)?;
+        self.note_history(&connected);
+        Ok(())
     }
 
     /// Makes a connection of its own that listens to a channel.
@@ -164,6 +189,11 @@ impl Link {
             .unwrap_or_else(|_| Err(self.unavailable("no answer to a subscription")))
     }
 
+    /// Returns the history of the server that is connected to.
+    pub(super) fn history(&self) -> Option<Arc<str>> {
+        self.current().map(|connected| connected.history())
+    }
+
     fn unavailable(&self, reason: &str) -> StoreError {
         StoreError::Unavailable(format!("{}: {reason}", self.address()))
     }
@@ -176,7 +206,17 @@ impl Link {
         let connected = timeout(CONNECT_TIMEOUT, self.connect()).await;
         let connected = Arc::new(connected.unwrap_or_else(|_| Err(self.unavailable("no answer to a new connection")))?);
         *self.connected.write().unwrap_or_else(PoisonError::into_inner) = Some(connected.clone());
+        self.note_history(&connected);
         Ok(connected)
+    }
+
+    fn note_history(&self, connected: &Connected) {
+        let history = connected.history();
+        let mut last = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != history {
+            *last = history;
+            self.doubt.notify_one();
+        }
     }
 
     async fn connect(&self) -> Result<Connected, StoreError> {
@@ -187,7 +227,8 @@ impl Link {
             .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let connecting = async { Client::open(server)?.get_multiplexed_async_connection_with_config(&config).await };
         let connection = connecting.await.map_err(|error| self.say(&address, &error))?;
-        let connected = Connected { address, connection, fsynced: AtomicBool::new(false) };
+        let connected =
+            Connected { address, connection, fsynced: AtomicBool::new(false), history: RwLock::new(Arc::from("")) };
         let say = |error: RedisError| self.say(&connected.address, &error);
         if let Place::Primary(_) = self.place
             && !connected.is_primary().await.map_err(say)?
@@ -199,7 +240,7 @@ impl Link {
             Ok(_) | Err(StoreError::Refusing(_)) => (),
             Err(error) => return Err(error),
         }
-        connected.ask_durability().await.map_err(say)?;
+        connected.ask().await.map_err(say)?;
         Ok(connected)
     }
 
@@ -240,6 +281,10 @@ impl Connected {
         if self.fsynced.load(Ordering::Relaxed) { Durability::Fsynced } else { Durability::Applied }
     }
 
+    fn history(&self) -> Arc<str> {
+        self.history.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn is_primary(&self) -> Result<bool, RedisError> {
         match self.send(&redis::cmd("ROLE")).await? {
             Value::Array(role) => Ok(role.first() == Some(&Value::BulkString(b"master".to_vec()))),
@@ -247,17 +292,26 @@ impl Connected {
         }
     }
 
-    /// Asks how durable a commit is. A server that does not tell counts as one that promises nothing.
-    async fn ask_durability(&self) -> Result<(), RedisError> {
+    /// Asks how durable a commit is, and for the server's history. A server that does not tell counts as one that
+    /// promises nothing, and as one that loses nothing.
+    async fn ask(&self) -> Result<(), RedisError> {
         let mut ask = redis::cmd("CONFIG");
         ask.arg("GET").arg("appendonly").arg("appendfsync");
-        let settings: Vec<String> = match ask.query_async(&mut self.connection.clone()).await {
-            Ok(settings) => settings,
-            Err(error) if error.is_io_error() || error.is_timeout() => return Err(error),
-            Err(_) => Vec::new(),
-        };
+        let settings: Vec<String> = self.ask_for(&ask).await?;
         let is = |name, value| settings.chunks(2).any(|setting| setting == [name, value]);
         self.fsynced.store(is("appendonly", "yes") && is("appendfsync", "always"), Ordering::Relaxed);
+        let mut ask = redis::cmd("INFO");
+        let info: String = self.ask_for(ask.arg("replication")).await?;
+        let id =
+            info.lines().find_map(|line| line.strip_prefix("master_replid:")).and_then(|id| id.get(..HISTORY_LENGTH));
+        *self.history.write().unwrap_or_else(PoisonError::into_inner) = id.unwrap_or_default().into();
         Ok(())
+    }
+
+    async fn ask_for<T: FromRedisValue + Default>(&self, ask: &Cmd) -> Result<T, RedisError> {
+        match ask.query_async(&mut self.connection.clone()).await {
+            Err(error) if error.is_io_error() || error.is_timeout() => Err(error),
+            answer => Ok(answer.unwrap_or_default()),
+        }
     }
 }

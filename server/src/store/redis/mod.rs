@@ -15,6 +15,7 @@ mod hints;
 mod keys;
 mod library;
 mod link;
+mod losses;
 mod sentinel;
 mod servers;
 mod target;
@@ -27,15 +28,22 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{Pipeline, Value};
-use tokio::{sync::broadcast, task::JoinHandle};
+use tokio::{
+    sync::{Notify, broadcast},
+    task::JoinHandle,
+};
 
 use self::{
     keys::Keys,
+    library::Function,
+    losses::Losses,
     servers::Servers,
     target::Target,
     transaction::{Call, only_frees},
 };
-use super::{Entry, Extent, HINTS_MAX, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn};
+use super::{
+    Entry, Extent, HINTS_MAX, Hint, Key, Leases, Loss, Outcome, Range, Record, Space, Store, StoreError, Txn, Write,
+};
 
 /// The store in a Redis server. See the [module](self).
 #[derive(Debug)]
@@ -43,6 +51,7 @@ pub struct RedisStore {
     servers: Servers,
     keys: Keys,
     hints: broadcast::Sender<Hint>,
+    losses: Arc<Losses>,
     /// Keeps the connections alive.
     caretaker: JoinHandle<()>,
 }
@@ -56,17 +65,22 @@ impl RedisStore {
                 "the prefix of the store's keys is not 1 to 100 visible ASCII characters".to_owned(),
             )
         })?;
-        let servers = Servers::new(Target::parse(url)?);
+        let doubt = Arc::new(Notify::new());
+        let servers = Servers::new(Target::parse(url)?, doubt.clone());
         servers.connect().await?;
         servers.warn_of_eviction().await;
         // Before anyone can ask for hints, so that none is missed.
         let subscription = servers.subscribe(keys.channel()).await?;
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        let (listened, channel, sender) = (servers.clone(), keys.channel().to_owned(), hints.clone());
-        let caretaker = tokio::spawn(async move {
-            tokio::join!(listened.watch(), hints::listen(&listened, &channel, sender, subscription));
+        let losses = Arc::new(Losses::new(doubt));
+        let caretaker = tokio::spawn({
+            let (servers, keys, losses, hints) = (servers.clone(), keys.clone(), losses.clone(), hints.clone());
+            async move {
+                let listening = hints::listen(&servers, keys.channel(), &losses, hints, subscription);
+                tokio::join!(servers.watch(), listening, losses.watch(&servers, &keys));
+            }
         });
-        Ok(Arc::new(Self { servers, keys, hints, caretaker }))
+        Ok(Arc::new(Self { servers, keys, hints, losses, caretaker }))
     }
 
     /// Returns whether URLs with this scheme name a store of this kind, right or wrong.
@@ -201,12 +215,24 @@ impl Store for RedisStore {
 
     async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
         let call = Call::new(&self.keys, space, txn);
-        let (answer, durability) = self.servers.call(space, only_frees(txn), |function| call.command(function)).await?;
-        call.outcome(txn, answer, durability)
+        let function = if only_frees(txn) { Function::Free } else { Function::Commit };
+        let answered = self.servers.call(space, function, |name, history| call.command(name, history)).await?;
+        let (outcome, kept) = call.outcome(txn, answered.value, answered.durability)?;
+        let drops = txn.writes.contains(&Write::DropSpace);
+        if let Outcome::Committed(commit) = &outcome
+            && (kept || drops)
+        {
+            self.losses.acknowledged(space, commit.version, answered.history, drops);
+        }
+        Ok(outcome)
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.hints.subscribe()
+    }
+
+    fn losses(&self) -> broadcast::Receiver<Loss> {
+        self.losses.subscribe()
     }
 }
 

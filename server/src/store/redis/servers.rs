@@ -3,17 +3,20 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{Cmd, Pipeline, Value, aio::PubSub};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    sync::Notify,
+    time::{MissedTickBehavior, interval},
+};
 
 use super::{
     cluster::Cluster,
     fault::Fault,
-    library::Library,
-    link::{Link, Place},
+    library::{Function, Library},
+    link::{Answered, Link, Place},
     sentinel::Sentinels,
     target::Target,
 };
-use crate::store::{Durability, Space, StoreError};
+use crate::store::{Space, StoreError};
 
 /// How often the servers are looked at while nobody may be using them, and their settings with them.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
@@ -34,15 +37,18 @@ impl fmt::Debug for Servers {
 }
 
 impl Servers {
-    /// Prepares the way to the servers that a URL names. Nothing is sent yet.
-    pub(super) fn new(target: Target) -> Self {
+    /// Prepares the way to the servers that a URL names. Nothing is sent yet. `doubt` is told when a server may have lost
+    /// something.
+    pub(super) fn new(target: Target, doubt: Arc<Notify>) -> Self {
         let library = Arc::new(Library::new());
         match target {
-            Target::Server(server) => Self::One(Link::new(Place::At(Box::new(server)), library)),
-            Target::Sentinel { sentinels, service, primary } => {
-                Self::One(Link::new(Place::Primary(Box::new(Sentinels::new(sentinels, service, primary))), library))
-            }
-            Target::Cluster(like, seeds) => Self::Many(Cluster::new(&seeds, like, library)),
+            Target::Server(server) => Self::One(Link::new(Place::At(Box::new(server)), library, doubt)),
+            Target::Sentinel { sentinels, service, primary } => Self::One(Link::new(
+                Place::Primary(Box::new(Sentinels::new(sentinels, service, primary))),
+                library,
+                doubt,
+            )),
+            Target::Cluster(like, seeds) => Self::Many(Cluster::new(&seeds, like, library, doubt)),
         }
     }
 
@@ -54,21 +60,29 @@ impl Servers {
         }
     }
 
-    /// Calls the function that carries out transactions on a space.
+    /// Calls a function on a space. `command` makes the command out of its name and the server's history.
     pub(super) async fn call(
         &self,
         space: &Space,
-        frees: bool,
-        command: impl Fn(&str) -> Cmd,
-    ) -> Result<(Value, Durability), StoreError> {
+        function: Function,
+        command: impl Fn(&str, &str) -> Cmd,
+    ) -> Result<Answered, StoreError> {
         let answer = match self {
-            Self::One(link) => link.call(frees, command).await,
+            Self::One(link) => link.call(function, command).await,
             Self::Many(cluster) => {
                 let (slot, command) = (Cluster::slot(space.as_str()), &command);
-                cluster.at_slot(slot, |link| async move { link.call(frees, command).await }).await
+                cluster.at_slot(slot, |link| async move { link.call(function, command).await }).await
             }
         };
         answer.map_err(|fault| fault.error)
+    }
+
+    /// Returns the history of the server that has a space, if there is a connection.
+    pub(super) fn history_of(&self, space: &Space) -> Option<Arc<str>> {
+        match self {
+            Self::One(link) => link.history(),
+            Self::Many(cluster) => cluster.known_node_of(Cluster::slot(space.as_str()))?.history(),
+        }
     }
 
     /// Asks what changes nothing, about one space; anyone, where it is about none.

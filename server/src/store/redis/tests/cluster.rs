@@ -55,6 +55,7 @@ async fn spaces_are_spread_over_the_nodes_and_all_of_them_have_the_function() {
 async fn a_slot_moves_to_another_node_under_steady_commits() {
     let Some(cluster) = TestCluster::start().await else { return };
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let mut losses = store.losses();
     let end = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..4)
         .map(|writer| {
@@ -109,6 +110,8 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
     let (kept, mut answered) = (sequences(&store).await, answered.collect::<Vec<_>>());
     answered.sort_unstable();
     assert_eq!(kept, answered, "every commit that was answered is there, and no other");
+    store.losses.look(&store.servers, &store.keys).await;
+    assert!(losses.try_recv().is_err(), "nothing was lost");
 }
 
 /// Half-way through a move every use of a key that is not here fails, which must not tear a transaction apart.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod losses;
 mod sentinel;
 mod tls;
 
