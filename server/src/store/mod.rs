@@ -359,6 +359,10 @@ pub enum StoreError {
     /// either removes or ends something or puts nothing.
     #[error("the store takes no writes: {0}")]
     Refusing(String),
+    /// A transaction was carried out, or was before, but is not as durable yet as this store was opened to make it. Repeated
+    /// under a key of the ledger, it succeeds once it is.
+    #[error("not as many replicas have it as are wanted: {0}")]
+    DurabilityNotReached(String),
     /// What the store holds cannot be read. Needs a person.
     #[error("the store holds what this coordinator cannot read: {0}")]
     Corrupt(String),

@@ -18,16 +18,12 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use redis::{ConnectionInfo, Pipeline, Value};
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     attempt::{Attempt, Attempts},
     fault::{Fault, Next},
-    library::Library,
-    link::{Link, Place},
+    link::{Common, Link, Place},
     target,
 };
 use crate::store::StoreError;
@@ -56,8 +52,7 @@ pub(super) struct Cluster {
     seeds: Vec<Arc<Link>>,
     /// How to reach a node, but for its address.
     like: ConnectionInfo,
-    library: Arc<Library>,
-    doubt: Arc<Notify>,
+    common: Common,
     map: RwLock<Map>,
     looks: Attempts<()>,
 }
@@ -71,20 +66,14 @@ struct Map {
 
 impl Cluster {
     /// Prepares the way to a cluster. Nothing is sent yet.
-    pub(super) fn new(
-        seeds: &[ConnectionInfo],
-        like: ConnectionInfo,
-        library: Arc<Library>,
-        doubt: Arc<Notify>,
-    ) -> Arc<Self> {
-        let link = |seed: &ConnectionInfo| Link::new(Place::At(Box::new(seed.clone())), library.clone(), doubt.clone());
+    pub(super) fn new(seeds: &[ConnectionInfo], like: ConnectionInfo, common: Common) -> Arc<Self> {
+        let link = |seed: &ConnectionInfo| Link::new(Place::At(Box::new(seed.clone())), common.clone());
         Arc::new(Self {
             seeds: seeds.iter().map(link).collect(),
             like,
             map: RwLock::default(),
             looks: Attempts::new(),
-            library,
-            doubt,
+            common,
         })
     }
 
@@ -184,7 +173,7 @@ impl Cluster {
     /// Returns the link to a node, the one that there is already if it is known.
     fn link(&self, nodes: &mut HashMap<String, Arc<Link>>, host: &str, port: u16) -> Arc<Link> {
         let node = target::at(&self.like, host, port);
-        let make = || Link::new(Place::At(Box::new(node.clone())), self.library.clone(), self.doubt.clone());
+        let make = || Link::new(Place::At(Box::new(node.clone())), self.common.clone());
         nodes.entry(node.addr().to_string()).or_insert_with(make).clone()
     }
 

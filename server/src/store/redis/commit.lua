@@ -151,3 +151,9 @@ redis.register_function(NAME .. '_lost', function(keys, args)
   end
   return redis.call('HGET', keys[1], 'g') + 0
 end)
+
+-- Changes something and leaves nothing: a place in the log of changes, for replicas.rs.
+redis.register_function{function_name = NAME .. '_mark', callback = function(keys)
+  redis.call('SET', keys[1], '')
+  return redis.call('DEL', keys[1])
+end, flags = {'allow-oom'}}

@@ -49,6 +49,11 @@ impl Keys {
         self.key(space, "l", "")
     }
 
+    /// Returns a key of the space that nothing is kept under.
+    pub(super) fn mark(&self, space: &Space) -> String {
+        self.key(space, "w", "")
+    }
+
     fn key(&self, space: &Space, sort: &str, name: &str) -> String {
         format!("{}:{{{}}}:{sort}{name}", self.prefix, space.as_str())
     }

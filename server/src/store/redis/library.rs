@@ -14,6 +14,8 @@ pub(super) enum Function {
     Free,
     /// Counts a loss.
     Lost,
+    /// Leaves a mark in the log of changes.
+    Mark,
 }
 
 /// The functions, under a name that changes with their text, so that coordinators of different versions that share a
@@ -34,6 +36,7 @@ impl Library {
             Function::Commit => "commit",
             Function::Free => "free",
             Function::Lost => "lost",
+            Function::Mark => "mark",
         };
         format!("{}_{suffix}", self.name)
     }

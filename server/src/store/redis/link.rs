@@ -19,6 +19,7 @@ use super::{
     attempt::Attempts,
     fault::{Fault, is_function_missing},
     library::{Function, Library},
+    replicas::{Rounds, Wanted},
     sentinel::Sentinels,
     target,
 };
@@ -36,13 +37,21 @@ const HISTORY_LENGTH: usize = 16;
 /// The way to one server.
 pub(super) struct Link {
     place: Place,
-    library: Arc<Library>,
+    common: Common,
     connected: RwLock<Option<Arc<Connected>>>,
     attempts: Attempts<Arc<Connected>>,
     /// The last that was heard of, by whichever connection.
     history: Mutex<Arc<str>>,
+}
+
+/// What all links of a store have in common.
+#[derive(Clone)]
+pub(super) struct Common {
+    pub(super) library: Arc<Library>,
     /// Told of every history that is a new one.
-    doubt: Arc<Notify>,
+    pub(super) doubt: Arc<Notify>,
+    /// What is asked of replicas, if anything.
+    pub(super) wanted: Option<Wanted>,
 }
 
 /// Where the server is.
@@ -59,6 +68,8 @@ pub(super) struct Connected {
     connection: MultiplexedConnection,
     fsynced: AtomicBool,
     history: RwLock<Arc<str>>,
+    /// None where nothing is asked of replicas.
+    rounds: Option<Rounds>,
 }
 
 /// What a function has answered.
@@ -67,6 +78,18 @@ pub(super) struct Answered {
     pub(super) durability: Durability,
     /// Under which history the server answered; see `losses.rs`. Empty where it does not tell.
     pub(super) history: Arc<str>,
+    by: Arc<Connected>,
+}
+
+impl Answered {
+    /// Waits until as many replicas have it as are wanted, and returns how durable it is then. `mark` is a key in the same
+    /// slot that may be set and deleted.
+    pub(super) async fn replicated(&self, mark: String) -> Result<Durability, StoreError> {
+        match &self.by.rounds {
+            Some(rounds) => rounds.reached(mark, self.history.clone()).await.map(|()| Durability::Replicated),
+            None => Ok(self.durability),
+        }
+    }
 }
 
 impl fmt::Debug for Link {
@@ -78,14 +101,13 @@ impl fmt::Debug for Link {
 
 impl Link {
     /// Prepares a link. Nothing is sent yet.
-    pub(super) fn new(place: Place, library: Arc<Library>, doubt: Arc<Notify>) -> Arc<Self> {
+    pub(super) fn new(place: Place, common: Common) -> Arc<Self> {
         Arc::new(Self {
             place,
-            library,
+            common,
             connected: RwLock::new(None),
             attempts: Attempts::new(),
             history: Mutex::new(Arc::from("")),
-            doubt,
         })
     }
 
@@ -123,15 +145,15 @@ impl Link {
     ) -> Result<Answered, Fault> {
         let connected = self.connected().await?;
         let history = connected.history();
-        let command = command(&self.library.name_of(function), &history);
+        let command = command(&self.common.library.name_of(function), &history);
         let mut answer = connected.send(&command).await;
         if answer.as_ref().is_err_and(is_function_missing) {
             // Nothing was carried out, so it may be sent again.
-            connected.send(&self.library.load()).await.map_err(|error| self.explain(&connected, &error))?;
+            connected.send(&self.common.library.load()).await.map_err(|error| self.explain(&connected, &error))?;
             answer = connected.send(&command).await;
         }
         let value = answer.map_err(|error| self.explain(&connected, &error))?;
-        Ok(Answered { value, durability: connected.durability(), history })
+        Ok(Answered { value, durability: connected.durability(), history, by: connected })
     }
 
     /// Asks what changes nothing; twice, where the connection turned out to be lost.
@@ -215,7 +237,7 @@ impl Link {
         let mut last = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != history {
             *last = history;
-            self.doubt.notify_one();
+            self.common.doubt.notify_one();
         }
     }
 
@@ -225,17 +247,19 @@ impl Link {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT));
+        let rounds =
+            self.common.wanted.map(|wanted| Rounds::start(server.clone(), self.common.library.clone(), wanted));
         let connecting = async { Client::open(server)?.get_multiplexed_async_connection_with_config(&config).await };
         let connection = connecting.await.map_err(|error| self.say(&address, &error))?;
-        let connected =
-            Connected { address, connection, fsynced: AtomicBool::new(false), history: RwLock::new(Arc::from("")) };
+        let (fsynced, history) = (AtomicBool::new(false), RwLock::new(Arc::from("")));
+        let connected = Connected { address, connection, fsynced, history, rounds };
         let say = |error: RedisError| self.say(&connected.address, &error);
         if let Place::Primary(_) = self.place
             && !connected.is_primary().await.map_err(say)?
         {
             return Err(StoreError::Refusing(format!("{}: it is no primary any more, or not yet", connected.address)));
         }
-        match connected.send(&self.library.load()).await.map_err(say) {
+        match connected.send(&self.common.library.load()).await.map_err(say) {
             // It may well have the function already; and what only frees must get through to a full server.
             Ok(_) | Err(StoreError::Refusing(_)) => (),
             Err(error) => return Err(error),
@@ -253,7 +277,7 @@ impl Link {
 
     /// Says what went wrong on a connection, and gives the connection up where it is of no more use.
     fn explain(&self, connected: &Arc<Connected>, error: &RedisError) -> Fault {
-        let fault = Fault::new(error, &connected.address, &self.library);
+        let fault = Fault::new(error, &connected.address, &self.common.library);
         if fault.lost {
             self.give_up(connected);
         }
@@ -268,7 +292,7 @@ impl Link {
     }
 
     fn say(&self, address: &str, error: &RedisError) -> StoreError {
-        Fault::new(error, address, &self.library).error
+        Fault::new(error, address, &self.common.library).error
     }
 }
 
@@ -302,9 +326,7 @@ impl Connected {
         self.fsynced.store(is("appendonly", "yes") && is("appendfsync", "always"), Ordering::Relaxed);
         let mut ask = redis::cmd("INFO");
         let info: String = self.ask_for(ask.arg("replication")).await?;
-        let id =
-            info.lines().find_map(|line| line.strip_prefix("master_replid:")).and_then(|id| id.get(..HISTORY_LENGTH));
-        *self.history.write().unwrap_or_else(PoisonError::into_inner) = id.unwrap_or_default().into();
+        *self.history.write().unwrap_or_else(PoisonError::into_inner) = history_in(&info).into();
         Ok(())
     }
 
@@ -314,4 +336,10 @@ impl Connected {
             answer => Ok(answer.unwrap_or_default()),
         }
     }
+}
+
+/// Returns the history that a server names as it tells of its replication. Empty where it names none.
+pub(super) fn history_in(info: &str) -> &str {
+    let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    id.and_then(|id| id.get(..HISTORY_LENGTH)).unwrap_or_default()
 }

@@ -16,6 +16,7 @@ mod keys;
 mod library;
 mod link;
 mod losses;
+mod replicas;
 mod sentinel;
 mod servers;
 mod target;
@@ -38,11 +39,11 @@ use self::{
     library::Function,
     losses::Losses,
     servers::Servers,
-    target::Target,
     transaction::{Call, only_frees},
 };
 use super::{
-    Entry, Extent, HINTS_MAX, Hint, Key, Leases, Loss, Outcome, Range, Record, Space, Store, StoreError, Txn, Write,
+    Entry, Extent, Failed, HINTS_MAX, Hint, Key, Leases, Loss, Outcome, Range, Record, Space, Store, StoreError, Txn,
+    Write,
 };
 
 /// The store in a Redis server. See the [module](self).
@@ -66,7 +67,8 @@ impl RedisStore {
             )
         })?;
         let doubt = Arc::new(Notify::new());
-        let servers = Servers::new(Target::parse(url)?, doubt.clone());
+        let (target, wanted) = target::parse(url)?;
+        let servers = Servers::new(target, wanted, doubt.clone());
         servers.connect().await?;
         servers.warn_of_eviction().await;
         // Before anyone can ask for hints, so that none is missed.
@@ -215,9 +217,20 @@ impl Store for RedisStore {
 
     async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
         let call = Call::new(&self.keys, space, txn);
-        let function = if only_frees(txn) { Function::Free } else { Function::Commit };
+        let frees = only_frees(txn);
+        let function = if frees { Function::Free } else { Function::Commit };
         let answered = self.servers.call(space, function, |name, history| call.command(name, history)).await?;
-        let (outcome, kept) = call.outcome(txn, answered.value, answered.durability)?;
+        let (mut outcome, kept) = call.outcome(txn, &answered.value, answered.durability)?;
+        match &mut outcome {
+            Outcome::Committed(commit) if !frees => {
+                commit.durability = answered.replicated(self.keys.mark(space)).await?;
+            }
+            // What was remembered is taken for the answer, so it must be as durable.
+            Outcome::Refused(Failed::Seen { .. }) => {
+                answered.replicated(self.keys.mark(space)).await?;
+            }
+            _ => (),
+        }
         let drops = txn.writes.contains(&Write::DropSpace);
         if let Outcome::Committed(commit) = &outcome
             && (kept || drops)

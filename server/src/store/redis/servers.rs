@@ -12,7 +12,8 @@ use super::{
     cluster::Cluster,
     fault::Fault,
     library::{Function, Library},
-    link::{Answered, Link, Place},
+    link::{Answered, Common, Link, Place},
+    replicas::Wanted,
     sentinel::Sentinels,
     target::Target,
 };
@@ -39,16 +40,14 @@ impl fmt::Debug for Servers {
 impl Servers {
     /// Prepares the way to the servers that a URL names. Nothing is sent yet. `doubt` is told when a server may have lost
     /// something.
-    pub(super) fn new(target: Target, doubt: Arc<Notify>) -> Self {
-        let library = Arc::new(Library::new());
+    pub(super) fn new(target: Target, wanted: Option<Wanted>, doubt: Arc<Notify>) -> Self {
+        let common = Common { library: Arc::new(Library::new()), doubt, wanted };
         match target {
-            Target::Server(server) => Self::One(Link::new(Place::At(Box::new(server)), library, doubt)),
-            Target::Sentinel { sentinels, service, primary } => Self::One(Link::new(
-                Place::Primary(Box::new(Sentinels::new(sentinels, service, primary))),
-                library,
-                doubt,
-            )),
-            Target::Cluster(like, seeds) => Self::Many(Cluster::new(&seeds, like, library, doubt)),
+            Target::Server(server) => Self::One(Link::new(Place::At(Box::new(server)), common)),
+            Target::Sentinel { sentinels, service, primary } => {
+                Self::One(Link::new(Place::Primary(Box::new(Sentinels::new(sentinels, service, primary))), common))
+            }
+            Target::Cluster(like, seeds) => Self::Many(Cluster::new(&seeds, like, common)),
         }
     }
 

@@ -14,23 +14,32 @@
 //! |---|---|---|
 //! | `ca=FILE` | who may have signed the servers' certificates (PEM) | the roots of this system |
 //! | `cert=FILE`, `key=FILE` | who the coordinator is (PEM) | no client certificate |
+//! | `replicas=N` | how many replicas shall have a commit before it is answered, up to 100 | 0 |
+//! | `wait=500ms` | how long they may take, from 10 ms to 60 s | `1s` |
 //! | `sentinel_user=`, `sentinel_password=` | for the Sentinels | none is sent to them |
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates,
     io::tcp::TcpSettings,
 };
 
+use super::replicas::Wanted;
 use crate::store::StoreError;
 
 /// After how long without an acknowledgement the system gives up a connection.
 #[cfg(target_os = "linux")]
-const UNACKNOWLEDGED_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
 /// Where Sentinels listen, unless the URL says otherwise.
 const SENTINEL_PORT: u16 = 26_379;
+
+/// How long replicas may take, in milliseconds.
+const WAIT_MS: std::ops::RangeInclusive<u64> = 10..=60_000;
+
+/// How long they may take where the URL does not say.
+const WAIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// What a URL names.
 #[derive(Clone)]
@@ -50,26 +59,43 @@ pub(super) enum Target {
     Cluster(ConnectionInfo, Vec<ConnectionInfo>),
 }
 
-impl Target {
-    /// Reads a URL. Errors do not repeat it, since it may hold a password.
-    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no `://`"))?;
-        let (tls, form) = scheme_of(scheme)?;
-        if rest.contains('#') {
-            return Err(wrong("`#` stands in it; write %23 where it belongs to a name or password"));
+/// Reads a URL: which servers, and what is asked of their replicas. Errors do not repeat it, since it may hold a password.
+pub(super) fn parse(url: &str) -> Result<(Target, Option<Wanted>), StoreError> {
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no `://`"))?;
+    let (tls, form) = scheme_of(scheme)?;
+    if rest.contains('#') {
+        return Err(wrong("`#` stands in it; write %23 where it belongs to a name or password"));
+    }
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut parameters: BTreeMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    // Answers are read as the older protocol has them, whatever is asked for.
+    parameters.remove("protocol");
+    let wanted = wanted(&mut parameters)?;
+    let target = match form {
+        "+unix" => Target::Server(socket(rest, &mut parameters)?),
+        _ => servers(form, tls, rest, &mut parameters)?,
+    };
+    match parameters.keys().next() {
+        Some(unknown) => Err(wrong(&format!("it has no parameter `{}` here", unknown.escape_default()))),
+        None => Ok((target, wanted)),
+    }
+}
+
+fn wanted(parameters: &mut BTreeMap<String, String>) -> Result<Option<Wanted>, StoreError> {
+    let (replicas, wait) = (parameters.remove("replicas"), parameters.remove("wait"));
+    let wait = match wait.as_deref() {
+        Some(wait) => {
+            let ms = wait.strip_suffix("ms").map(str::parse::<u64>);
+            let ms = ms.or_else(|| Some(wait.strip_suffix('s')?.parse().map(|s: u64| s.saturating_mul(1_000))));
+            let ms = ms.and_then(Result::ok).filter(|ms| WAIT_MS.contains(ms));
+            Duration::from_millis(ms.ok_or_else(|| wrong("`wait` is a time from 10ms to 60s, such as 500ms"))?)
         }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut parameters: BTreeMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-        // Answers are read as the older protocol has them, whatever is asked for.
-        parameters.remove("protocol");
-        let target = match form {
-            "+unix" => Self::Server(socket(rest, &mut parameters)?),
-            _ => servers(form, tls, rest, &mut parameters)?,
-        };
-        match parameters.keys().next() {
-            Some(unknown) => Err(wrong(&format!("it has no parameter `{}` here", unknown.escape_default()))),
-            None => Ok(target),
-        }
+        None => WAIT_DEFAULT,
+    };
+    match replicas.map(|replicas| replicas.parse()) {
+        None | Some(Ok(0)) => Ok(None),
+        Some(Ok(replicas @ 1..=100)) => Ok(Some(Wanted { replicas, wait })),
+        Some(_) => Err(wrong("`replicas` is a number up to 100")),
     }
 }
 
@@ -220,7 +246,7 @@ mod tests {
     }
 
     fn parsed(url: &str) -> Vec<String> {
-        match Target::parse(url).unwrap() {
+        match parse(url).unwrap().0 {
             Target::Server(server) => vec![shown(&server)],
             Target::Sentinel { sentinels, service, primary } => {
                 let own = shown(&at(&primary, "found", 1));
@@ -254,6 +280,20 @@ mod tests {
     }
 
     #[test]
+    fn a_url_says_how_many_replicas_to_wait_for() {
+        let wanted = |replicas, ms| Some(Wanted { replicas, wait: Duration::from_millis(ms) });
+        for (parameters, expected) in [
+            ("", None),
+            ("?replicas=0", None),
+            ("?replicas=1", wanted(1, 1_000)),
+            ("?replicas=2&wait=500ms", wanted(2, 500)),
+            ("?wait=3s&replicas=1", wanted(1, 3_000)),
+        ] {
+            assert_eq!(parse(&format!("redis://host{parameters}")).unwrap().1, expected, "{parameters}");
+        }
+    }
+
+    #[test]
     fn any_other_url_is_refused_without_its_password() {
         for url in [
             "redis:hunter2",
@@ -265,6 +305,9 @@ mod tests {
             "redis://:hunter2@host#insecure",
             "redis://:hunter2@a,b",
             "redis://:hunter2@host?wiat=1",
+            "redis://:hunter2@host?replicas=many",
+            "redis://:hunter2@host?replicas=1&wait=1h",
+            "redis://:hunter2@host?replicas=1&wait=2ms",
             "redis://:hunter2@host?ca=only-for-tls",
             "rediss://:hunter2@host?ca=/no/such/file",
             "rediss://:hunter2@host?cert=/dev/null",
@@ -272,7 +315,7 @@ mod tests {
             "redis+sentinel://:hunter2@a",
             "redis+sentinel://:hunter2@/main",
         ] {
-            let error = Target::parse(url).err().unwrap_or_else(|| panic!("{url} is taken")).to_string();
+            let error = parse(url).err().unwrap_or_else(|| panic!("{url} is taken")).to_string();
             assert!(error.contains("the URL of the store is wrong: ") && !error.contains("hunter2"), "{error}");
         }
     }

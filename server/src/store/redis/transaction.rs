@@ -89,12 +89,12 @@ impl<'t> Call<'t> {
     pub(super) fn outcome(
         &self,
         txn: &Txn,
-        answer: Value,
+        answer: &Value,
         durability: Durability,
     ) -> Result<(Outcome, bool), StoreError> {
         let unreadable = || StoreError::Corrupt("the function answered what it never answers".to_owned());
         let Value::Array(answer) = answer else { return Err(unreadable()) };
-        let mut answer = answer.into_iter();
+        let mut answer = answer.iter().cloned();
         let outcome = match answer.next() {
             Some(Value::Int(1)) => {
                 committed(txn, &mut answer, durability).map(|(commit, kept)| (Outcome::Committed(commit), kept))

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod losses;
+mod replicas;
 mod sentinel;
 mod tls;
 
