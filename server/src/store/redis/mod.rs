@@ -1,12 +1,53 @@
-//! The store in a Redis server, for any number of coordinators.
+//! The store in Redis, for any number of coordinators: one server, the primary that Sentinels name, or a cluster.
 //!
 //! A transaction is one call of a function that runs inside Redis, which looks at everything before it writes anything;
-//! see `commit.lua`. All calls share one connection, on which they wait for nobody, and hints have another. Lost
-//! connections are made again; meanwhile calls answer [`StoreError::Unavailable`] at once.
+//! see `commit.lua`. All calls to a server share one connection, on which they wait for nobody; hints have another, and so
+//! has the wait for replicas. Lost connections are made again, and another primary is looked for; meanwhile calls answer
+//! [`StoreError::Unavailable`] at once, and [`StoreError::Refusing`] where the server said that it did nothing. A call that
+//! may have been carried out is never repeated here.
 //!
-//! Time is the server's. A commit is [`Durability::Fsynced`](super::Durability::Fsynced) where the server appends to
-//! its log with `appendfsync always`. Versions come from the server's time, so that none is given twice even when a
-//! server lost what it had answered. Where the server's memory is full, transactions that only free still succeed.
+//! # URLs
+//!
+//! | URL | names |
+//! |---|---|
+//! | `redis://[[USER]:PASSWORD@]HOST[:6379][/DB]` | one server |
+//! | `redis+unix:///PATH[?db=DB&user=USER&pass=PASSWORD]` | one server of this machine, by its socket |
+//! | `redis+sentinel://[[USER]:PASSWORD@]HOST[:26379][,HOST…]/SERVICE[/DB]` | the primary that Sentinels name |
+//! | `redis+cluster://[[USER]:PASSWORD@]HOST[:6379][,HOST…]` | all nodes of the cluster that these belong to |
+//!
+//! With `rediss` in place of `redis` all connections use TLS; `valkey` and `valkeys` mean the same as these. User and
+//! password are percent-encoded where need be. After the `?`, joined by `&`:
+//!
+//! | parameter | says | without it |
+//! |---|---|---|
+//! | `ca=FILE` | who may have signed the servers' certificates (PEM) | the roots of this system |
+//! | `cert=FILE`, `key=FILE` | who the coordinator is (PEM) | no client certificate |
+//! | `replicas=N` | how many replicas shall have a commit before it is answered, up to 100 | 0 |
+//! | `wait=500ms` | how long they may take, from `10ms` to `60s` | `1s` |
+//! | `sentinel_user=`, `sentinel_password=` | for the Sentinels | none is sent to them |
+//!
+//! # What an answered commit is worth
+//!
+//! Redis 7.0 or newer, or Valkey. Their settings decide what the loss of a server can cost:
+//!
+//! | setting | a commit is | what may be lost |
+//! |---|---|---|
+//! | `appendonly yes`, `appendfsync always` | `Fsynced` | nothing when the process or the machine dies; what a replica lacked when it took over |
+//! | `appendfsync everysec` | `Applied` | about the last second, when the machine dies |
+//! | no append-only file | `Applied` | all since the last snapshot |
+//! | `replicas=N` in the URL | `Replicated` | what none of those N replicas had when another one took over |
+//!
+//! - `maxmemory-policy noeviction` is a must, or Redis drops keys by itself; a warning says so. Full memory then refuses
+//!   what grows, and what only frees still succeeds.
+//! - `min-replicas-to-write 1` keeps a primary that was cut off from taking writes for longer than `min-replicas-max-lag`,
+//!   which another primary then does not know of. It refuses them, and nothing is lost.
+//! - With `replicas=N`, a commit that was carried out but that replicas did not take in time is answered by
+//!   [`StoreError::DurabilityNotReached`]. Transactions that only free do not wait.
+//! - What was answered and lost is found out and reported by [`Store::losses`]; `losses.rs` says how, and what is not found.
+//! - A user needs its own keys and channels and `+@all -@admin -@dangerous`; with Sentinels also `role`. Without
+//!   `config|get` commits count as `Applied`; without `info` nothing lost is found out, and no wait for replicas succeeds.
+//!
+//! Time is the server's. Versions come from it, so that none is given twice even when a server lost what it had answered.
 
 mod attempt;
 mod cluster;

@@ -1,22 +1,5 @@
-//! What the URL of a store says: which servers, how to reach them, and how durable a commit shall be.
-//!
-//! | URL | names |
-//! |---|---|
-//! | `redis://[[USER]:PASSWORD@]HOST[:6379][/DB]` | one server |
-//! | `redis+unix:///PATH[?db=DB&user=USER&pass=PASSWORD]` | one server of this machine, by its socket |
-//! | `redis+sentinel://[[USER]:PASSWORD@]HOST[:26379][,HOST…]/SERVICE[/DB]` | the primary that Sentinels name |
-//! | `redis+cluster://[[USER]:PASSWORD@]HOST[:6379][,HOST…]` | all nodes of the cluster that these belong to |
-//!
-//! With `rediss` in place of `redis` all connections use TLS; `valkey` and `valkeys` mean the same. User and password are
-//! percent-encoded where need be.
-//!
-//! | parameter | says | without it |
-//! |---|---|---|
-//! | `ca=FILE` | who may have signed the servers' certificates (PEM) | the roots of this system |
-//! | `cert=FILE`, `key=FILE` | who the coordinator is (PEM) | no client certificate |
-//! | `replicas=N` | how many replicas shall have a commit before it is answered, up to 100 | 0 |
-//! | `wait=500ms` | how long they may take, from 10 ms to 60 s | `1s` |
-//! | `sentinel_user=`, `sentinel_password=` | for the Sentinels | none is sent to them |
+//! What the URL of a store says: which servers, how to reach them, and how durable a commit shall be. The
+//! [module above](super) lists its forms and parameters.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 

@@ -15,11 +15,6 @@ pub(crate) struct TestCluster {
 impl TestCluster {
     /// Starts a cluster. Returns once all of its nodes agree on who has which slot.
     pub(crate) async fn start() -> Option<Self> {
-        let settings = || {
-            let bus = free_port().to_string();
-            let own = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"];
-            IN_MEMORY.iter().chain(&own).map(|&setting| setting.to_owned()).collect()
-        };
         let nodes: Option<Vec<_>> = (0..3).map(|_| TestRedis::with_all(Flavour::Redis, settings)).collect();
         let cluster = Self { nodes: nodes? };
         let first = &cluster.nodes[0];
@@ -43,6 +38,31 @@ impl TestCluster {
         })
         .await;
         Some(cluster)
+    }
+
+    /// Starts another node, which takes over when one of the first dies. Returns once all know it and it has all.
+    pub(crate) async fn start_replica_of(&mut self, node: usize) {
+        let replica = TestRedis::with_all(Flavour::Redis, settings).unwrap();
+        let (port, bus) = (self.nodes[0].port().to_string(), self.nodes[0].setting("--cluster-port"));
+        replica.tell(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
+        self.nodes.push(replica);
+        let (replica, primary) = (&self.nodes[3], self.id(node).await);
+        eventually("the replica knows its primary", async || {
+            let mut follow = redis::cmd("CLUSTER");
+            follow.arg("REPLICATE").arg(&primary);
+            follow.query_async::<()>(&mut replica.connection().await).await.is_ok()
+        })
+        .await;
+        eventually("the replica follows, and all know", async || {
+            for node in &self.nodes {
+                let nodes: String = redis::from_redis_value(node.tell(&["CLUSTER", "NODES"]).await).unwrap();
+                if !nodes.contains(&format!("slave {primary}")) {
+                    return false;
+                }
+            }
+            replica.info("replication").await.contains("master_link_status:up")
+        })
+        .await;
     }
 
     /// Returns its URL, which names but one node.
@@ -87,6 +107,13 @@ impl TestCluster {
     async fn id(&self, node: usize) -> String {
         redis::from_redis_value(self.nodes[node].tell(&["CLUSTER", "MYID"]).await).unwrap()
     }
+}
+
+/// The settings of a node, with a port of its own for its talk with others.
+fn settings() -> Vec<String> {
+    let bus = free_port().to_string();
+    let own = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"];
+    IN_MEMORY.iter().chain(&own).map(|&setting| setting.to_owned()).collect()
 }
 
 /// Returns the port of the primary, if the slot is in the range: first slot, last slot, [host, port, ...].

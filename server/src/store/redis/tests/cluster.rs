@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::*;
+use super::{super::cluster::Cluster, *};
 use crate::store::{
     conformance::every_promise,
     test_redis::{TestCluster, eventually},
@@ -52,6 +52,37 @@ async fn spaces_are_spread_over_the_nodes_and_all_of_them_have_the_function() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_a_node_dies_its_spaces_go_on_at_its_replica() {
+    let Some(mut cluster) = TestCluster::start().await else { return };
+    let node = cluster.owner(Cluster::slot("a")).await.unwrap();
+    cluster.start_replica_of(node).await;
+    // The map of slots comes from a node that dies, or from another one.
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let mut losses = store.losses();
+    for _ in 0..20 {
+        commit(&store, vec![append("s", "x")]).await.unwrap();
+    }
+    eventually("the replica has it all", async || {
+        cluster.nodes[3].info("replication").await.contains("master_link_status:up")
+            && matches!(cluster.nodes[node].tell(&["WAIT", "1", "100"]).await, Value::Int(1))
+    })
+    .await;
+    cluster.nodes[node].kill();
+    let calls: Vec<_> = (0..8)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { commit_when_back(&store, vec![append("s", "x")]).await })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert!(sequences(&store).await.len() >= 28);
+    store.losses.look(&store.servers, &store.keys).await;
+    assert!(losses.try_recv().is_err(), "the replica had it all");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_to_another_node_under_steady_commits() {
     let Some(cluster) = TestCluster::start().await else { return };
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
@@ -87,7 +118,7 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
             })
         })
         .collect();
-    let slot = super::super::cluster::Cluster::slot("a");
+    let slot = Cluster::slot("a");
     let enough = |more: u64| {
         let store = &store;
         async move {
@@ -122,7 +153,7 @@ async fn in_a_slot_on_its_way_a_transaction_happens_wholly_or_not_at_all() {
     let (x, y, lease) = (Key::new("member", "x"), Key::new("member", "y"), |name: &str| name.to_owned());
     let live = |name: &str| Write::Lease { name: lease(name), ttl: Duration::from_secs(600) };
     commit(&store, vec![append("s", "1"), put(&x, "1"), live("x")]).await.unwrap();
-    let slot = super::super::cluster::Cluster::slot("a");
+    let slot = Cluster::slot("a");
     let from = cluster.owner(slot).await.unwrap();
     let to = (from + 1) % cluster.nodes.len();
     cluster.begin_move(slot, from, to).await;

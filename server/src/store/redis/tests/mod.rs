@@ -71,7 +71,9 @@ async fn commit_when_back(store: &RedisStore, writes: Vec<Write>) -> Commit {
     loop {
         match commit(store, writes.clone()).await {
             Ok(commit) => return commit,
-            Err(StoreError::Unavailable(reason)) => assert!(gone.elapsed() < Duration::from_secs(20), "{reason}"),
+            Err(StoreError::Unavailable(reason) | StoreError::Refusing(reason)) => {
+                assert!(gone.elapsed() < Duration::from_secs(20), "{reason}")
+            }
             Err(error) => panic!("{error}"),
         }
         tokio::task::yield_now().await;
@@ -339,6 +341,23 @@ async fn passwords_work_and_are_never_told() {
     for error in errors {
         assert!(!format!("{error:?} {error}").contains("hunter2"), "{error}");
     }
+}
+
+/// What a careful administrator grants: no other keys, no other channels, nothing that tells of the server.
+#[tokio::test]
+async fn a_user_with_few_rights_will_do() {
+    let Some(server) = TestRedis::start() else { return };
+    let rights = ["~test:*", "&test:*", "+@all", "-@admin", "-@dangerous"];
+    server.tell(&[&["ACL", "SETUSER", "teamwire", "on", ">p@ss"][..], &rights].concat()).await;
+    let url = server.url().replace("redis://", "redis://teamwire:p%40ss@");
+    let store = RedisStore::connect(&url, PREFIX).await.unwrap();
+    let mut hints = store.hints();
+    assert_eq!(commit(&store, vec![append("s", "x"), hint()]).await.unwrap().durability, Durability::Applied);
+    hints.recv().await.unwrap();
+    commit(&store, vec![Write::DropSpace]).await.unwrap();
+    server.tell(&["ACL", "SETUSER", "teamwire", "-fcall"]).await;
+    let error = commit(&store, vec![append("s", "x")]).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unavailable(text) if text.contains("NoPerm")), "{error}");
 }
 
 #[tokio::test]
