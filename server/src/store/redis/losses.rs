@@ -25,7 +25,7 @@ use lru::LruCache;
 use redis::{Pipeline, Value};
 use tokio::{
     sync::{Notify, broadcast},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::{keys::Keys, library::Function, servers::Servers};
@@ -128,7 +128,9 @@ impl Losses {
         loop {
             self.doubt.notified().await;
             self.look(servers, keys).await;
-            sleep(AGAIN_AFTER).await;
+            while timeout(AGAIN_AFTER, self.doubt.notified()).await.is_ok() {
+                self.look(servers, keys).await;
+            }
             self.look(servers, keys).await;
         }
     }

@@ -20,8 +20,8 @@ use nix::{
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-/// Settings with which a server keeps nothing on disk.
-pub(super) const IN_MEMORY: [&str; 4] = ["--save", "", "--appendonly", "no"];
+/// Settings with which a server keeps nothing on disk, and makes no replica wait.
+pub(super) const IN_MEMORY: [&str; 6] = ["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"];
 
 /// Which program is tested against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +80,8 @@ impl TestRedis {
     /// Starts a server that keeps nothing on disk and copies another one. Returns once it has all that the other has.
     pub(crate) async fn start_replica_of(primary: &Self) -> Option<Self> {
         let port = primary.port.to_string();
-        let of = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
-        let replica = Self::with(&[&IN_MEMORY[..], &of].concat())?;
-        eventually("the replica follows", async || replica.info("replication").await.contains("master_link_status:up"))
-            .await;
+        let replica = Self::with(&[&IN_MEMORY[..], &["--replicaof", "127.0.0.1", &port]].concat())?;
+        eventually("the replica follows", async || primary.has_replica().await).await;
         Some(replica)
     }
 
@@ -154,6 +152,16 @@ impl TestRedis {
         let mut tell = redis::cmd(command[0]);
         tell.arg(&command[1..]);
         tell.query_async(&mut self.connection().await).await.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
+    /// Returns whether a replica has all that was written by now.
+    pub(crate) async fn has_replica(&self) -> bool {
+        let mut ask = redis::pipe();
+        // It waits for what this very connection has written.
+        ask.cmd("SET").arg("{a}").arg("").cmd("DEL").arg("{a}").cmd("WAIT").arg(1).arg(200);
+        let (_, _, replicas): (redis::Value, redis::Value, u32) =
+            ask.query_async(&mut self.connection().await).await.unwrap();
+        replicas == 1
     }
 
     /// Returns what it says about itself.

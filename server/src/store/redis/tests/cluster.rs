@@ -62,11 +62,7 @@ async fn when_a_node_dies_its_spaces_go_on_at_its_replica() {
     for _ in 0..20 {
         commit(&store, vec![append("s", "x")]).await.unwrap();
     }
-    eventually("the replica has it all", async || {
-        cluster.nodes[3].info("replication").await.contains("master_link_status:up")
-            && matches!(cluster.nodes[node].tell(&["WAIT", "1", "100"]).await, Value::Int(1))
-    })
-    .await;
+    eventually("the replica has it all", async || cluster.nodes[node].has_replica().await).await;
     cluster.nodes[node].kill();
     let calls: Vec<_> = (0..8)
         .map(|_| {

@@ -24,7 +24,7 @@ async fn what_a_replica_lacked_when_it_took_over_is_reported() {
     let other = Txn { checks: vec![], writes: vec![append("s", "x")] };
     store.commit(&space("kept"), &other).await.unwrap();
     let kept = commit(&store, vec![append("s", "1")]).await.unwrap();
-    assert_eq!(primary.tell(&["WAIT", "1", "5000"]).await, Value::Int(1));
+    eventually("the replica has it all", async || primary.has_replica().await).await;
     // The replica cannot connect again, and nothing waits in its socket.
     replica.signal(Signal::SIGSTOP);
     primary.tell(&["CLIENT", "KILL", "TYPE", "replica"]).await;

@@ -16,7 +16,7 @@ async fn when_the_primary_dies_the_store_goes_on_at_the_one_that_sentinels_name(
     for at in 1..=50 {
         assert_eq!(commit(&store, vec![append("s", "x")]).await.unwrap().appended, [Some(at)]);
     }
-    assert_eq!(primary.tell(&["WAIT", "1", "5000"]).await, Value::Int(1));
+    eventually("the replica has it all", async || primary.has_replica().await).await;
     // Many at once, none of which may be stuck.
     let calls: Vec<_> = (0..8)
         .map(|_| {
