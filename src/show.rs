@@ -331,6 +331,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::TaskAssignment => "task",
         NoticeKind::TaskRevoked => "task revoked",
         NoticeKind::Unprocessed => "unprocessed",
+        NoticeKind::WritesLost => "writes lost",
     }
 }
 
@@ -459,6 +460,7 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
                 v1::TeamEventKind::Invited if event.member.is_empty() => format!("{actor} invited somebody"),
                 v1::TeamEventKind::Invited => format!("{actor} invited {}", event.member),
                 v1::TeamEventKind::ObserverCreated => format!("{actor} let somebody observe the team"),
+                v1::TeamEventKind::WritesLost => "the store has lost changes that had been answered".to_owned(),
                 v1::TeamEventKind::Unspecified => "something happened to the team".to_owned(),
             }
         }

@@ -8,7 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     coordinator::Coordinator,
-    delivery::{lease::SignsOfLife, poll, session::Pace, sweep, tidy},
+    delivery::{lease::SignsOfLife, losses, poll, session::Pace, sweep, tidy},
     domain::{Limits, secret::SecretHash},
     edge::{self, Acceptor, tls::Tls, visitor},
     grpc::{self, Services},
@@ -105,6 +105,7 @@ pub async fn run(
     tasks.spawn(hints(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(Arc::clone(&signs).run(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(sweep::run(Arc::clone(&coordinator), Arc::clone(&signs), stop.clone()));
+    tasks.spawn(losses::run(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(poll::run(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(tidy::run(Arc::clone(&coordinator), stop.clone()));
 

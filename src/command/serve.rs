@@ -50,8 +50,8 @@ pub struct Serve {
     /// Where to listen; port 0 takes a free one [default: 127.0.0.1:7420]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// The store: embedded:PATH, memory: or redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] [default: a file in the state
-    /// directory]
+    /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB],
+    /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state directory]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Serve with TLS: the coordinator's certificate, and those that lead to its CA, in PEM
@@ -224,8 +224,8 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
 
 /// Says which kind of store it is, without what may be secret in its URL.
 fn kind_of(url: &str) -> &str {
-    match url.split_once(':') {
-        Some(("redis" | "rediss", _)) => "redis",
+    match url.split_once([':', '+']) {
+        Some(("redis" | "rediss" | "valkey" | "valkeys", _)) => "redis",
         Some((kind, _)) => kind,
         None => "unknown",
     }

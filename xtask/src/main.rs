@@ -16,8 +16,9 @@ use step::{Failure, Step};
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
-  test   Run every test, those against a real Redis included. The server is the one that TEAMWIRE_REDIS_SERVER names,
-         or the redis-server in PATH, or one that apt-get installs when this runs as root.
+  test   Run every test, those against a real Redis and a real Valkey included. The servers are those that
+         TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in PATH, or what apt-get
+         installs when this runs as root.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
   ci     Run lint, then test with CI=true: what every change must pass.
   help   Show this.
@@ -50,12 +51,15 @@ fn main() -> ExitCode {
 
 /// Runs all tests. Prints nothing after the test runner's own summary.
 fn test(ci: bool) -> Result<(), Failure> {
-    let server = redis::server()?;
-    eprintln!("xtask: testing against {}", server.display());
+    let mut servers = Vec::new();
+    for server in redis::SERVERS {
+        let path = server.find()?;
+        eprintln!("xtask: testing against {}", path.display());
+        servers.push((server.variable, path));
+    }
     let run = |arguments: &[&str]| {
-        let step = Step::cargo(arguments)
-            .env(redis::VARIABLE, &server)
-            .advice("`cargo test --package PACKAGE NAME` runs one test again");
+        let step = Step::cargo(arguments).advice("`cargo test --package PACKAGE NAME` runs one test again");
+        let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
         if ci { step.env("CI", "true") } else { step }.run()
     };
     // First, so that the last line of all is that of tests that were run. Nextest would leave them out, too.

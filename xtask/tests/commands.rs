@@ -76,6 +76,7 @@ fn said(output: &Output) -> String {
 fn the_tests_are_given_the_server_in_the_path() {
     let machine = Machine::new("server-in-path")
         .with("redis-server", "")
+        .with("valkey-server", "")
         .with("cargo", &format!("{NO_NEXTEST} && echo CI=$CI $TEAMWIRE_REDIS_SERVER"));
     let output = machine.xtask(&["test"], &[]);
     assert!(output.status.success(), "{output:?}");
@@ -114,7 +115,7 @@ fn a_named_server_that_is_not_there_is_an_error_even_with_another_in_the_path() 
 
 #[test]
 fn nextest_is_used_where_it_is_there_after_the_tests_that_it_leaves_out() {
-    let machine = Machine::new("nextest").with("redis-server", "").with("cargo", "");
+    let machine = Machine::new("nextest").with("redis-server", "").with("valkey-server", "").with("cargo", "");
     assert!(machine.xtask(&["test"], &[]).status.success());
     assert_eq!(
         machine.calls(),
@@ -126,7 +127,7 @@ fn nextest_is_used_where_it_is_there_after_the_tests_that_it_leaves_out() {
 fn root_has_a_missing_server_installed() {
     let machine = Machine::new("root")
         .with("id", "echo 0")
-        .with("apt-get", "[ $1 = update ] || : >${0%/*}/redis-server")
+        .with("apt-get", "for last; do :; done; [ $1 = update ] || [ $2 = --simulate ] || : >${0%/*}/$last")
         .with("cargo", NO_NEXTEST);
     let output = machine.xtask(&["test"], &[]);
     assert!(output.status.success(), "{output:?}");
@@ -135,7 +136,12 @@ fn root_has_a_missing_server_installed() {
         [
             "id -u",
             "apt-get update",
+            "apt-get install --simulate redis-server",
             "apt-get install --yes --no-install-recommends redis-server",
+            "id -u",
+            "apt-get update",
+            "apt-get install --simulate valkey-server",
+            "apt-get install --yes --no-install-recommends valkey-server",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
             "cargo test --workspace --locked --lib --bins --tests"
@@ -192,6 +198,7 @@ fn a_tool_that_is_missing_is_named_with_what_installs_it() {
 fn ci_checks_then_tests_as_ci() {
     let machine = Machine::new("ci")
         .with("redis-server", "")
+        .with("valkey-server", "")
         .with("cargo", &format!("{NO_NEXTEST} && echo $1 CI=$CI"))
         .with_npm();
     let output = machine.xtask(&["ci"], &[]);

@@ -20,7 +20,7 @@ use crate::{
         session::{self, GiveUp, Leaving, Opened},
         team,
     },
-    store::{Check, Key, Leases, Space, Txn, Write},
+    store::{Check, Key, Leases, Loss, Space, Txn, Write},
 };
 
 /// How many ids one Ack may carry.
@@ -307,6 +307,13 @@ impl Coordinator {
     /// Renews the leases of members that gave a sign of life.
     pub async fn renew(&self, space: &Space, names: &[Name]) -> Result<(), Refusal> {
         self.decide(space, &[team_key()], |tx| membership::renew(tx, names)).await?;
+        Ok(())
+    }
+
+    /// Tells a team that the store has lost a part of what it had answered. Once, however many coordinators find out.
+    pub async fn report_loss(&self, loss: &Loss) -> Result<(), Refusal> {
+        let generation = loss.generation;
+        self.decide(&loss.space, &[team_key()], |tx| team::writes_lost(tx, generation)).await?;
         Ok(())
     }
 

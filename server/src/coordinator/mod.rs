@@ -36,7 +36,7 @@ use crate::{
         secret::SecretHash,
         tx::{Loaded, Stop, Tx, View},
     },
-    store::{Check, Commit, Durability, Failed, Key, Outcome, Space, Store, StoreError, Txn},
+    store::{Check, Commit, Durability, Failed, Key, Outcome, Space, Store, StoreError, Txn, Write},
     telemetry::{Metrics, step},
 };
 use cache::Cache;
@@ -285,7 +285,10 @@ impl Coordinator {
 
     fn committed(&self, space: &Space, txn: &Txn, commit: &Commit) {
         self.clock.observe(commit.at_ms);
-        self.durability.store(commit.durability as u8, Ordering::Relaxed);
+        // Others promise less: a store need not make them as durable as it could.
+        if txn.writes.iter().any(|write| matches!(write, Write::Remember { .. })) {
+            self.durability.store(commit.durability as u8, Ordering::Relaxed);
+        }
         self.cache.apply(space, txn, commit.version);
         self.hub.committed(space, txn, commit);
     }
@@ -327,6 +330,13 @@ pub fn unavailable(error: &StoreError) -> Refusal {
         StoreError::Refusing(_) => {
             Refusal::new(Reason::StoreUnavailable, format!("{error}. Nothing was changed: try again later."))
         }
+        StoreError::DurabilityNotReached(_) => Refusal::new(
+            Reason::DurabilityNotReached,
+            format!(
+                "{error}. The change was made, but may still be lost with its server: try again with the same idempotency key \
+                 until it is answered."
+            ),
+        ),
         StoreError::Corrupt(what) => {
             tracing::error!(what, "the store holds what cannot be read");
             Refusal::new(Reason::Internal, format!("{error}. Ask whoever runs the coordinator to look at its log."))

@@ -1,7 +1,8 @@
 //! Open sessions: waking them, delivering to them, keeping their members alive, ending them.
 //!
 //! - [`Hub`]: who is to be woken when something was committed, here or by another coordinator.
-//! - [`session`]: the loop of one session. [`poll`]: the net under the wake-ups.
+//! - [`session`]: the loop of one session. [`poll`]: the net under the wake-ups. [`losses`]: when
+//!   the store has lost what it had answered.
 //! - [`lease`]: signs of life, gathered and written in batches. [`sweep`]: what is due when time passes; [`tidy`]: what
 //!   may be forgotten.
 //!
@@ -10,6 +11,7 @@
 //! the very next one, which no lost wake-up can forge.
 
 pub mod lease;
+pub mod losses;
 pub mod poll;
 pub mod session;
 pub mod sweep;

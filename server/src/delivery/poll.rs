@@ -1,7 +1,7 @@
 //! The net under the hints: looks now and then whether a session has missed something. One look at the store serves all
 //! sessions of a team, and only those that have missed something are woken.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,8 @@ fn by_team(sessions: Vec<Arc<Shared>>) -> HashMap<Space, Vec<Arc<Shared>>> {
 
 async fn look(coordinator: &Coordinator, space: &Space, sessions: &[Arc<Shared>]) {
     let members: Vec<_> = sessions.iter().map(|session| &session.member).collect();
+    // Noted first: what a session handles meanwhile must not make it look ahead of its inbox.
+    let seen: Vec<u64> = sessions.iter().map(|session| session.seen_next()).collect();
     let places = match coordinator.session_places(space, &members).await {
         Ok(places) => places,
         // Sessions that want something from the store try by themselves; others have missed nothing that is not there
@@ -53,9 +55,12 @@ async fn look(coordinator: &Coordinator, space: &Space, sessions: &[Arc<Shared>]
             return;
         }
     };
-    for (session, (inbox_next, record)) in sessions.iter().zip(places) {
-        if inbox_next > session.seen_next() {
-            session.look();
+    for ((session, seen), (inbox_next, record)) in sessions.iter().zip(seen).zip(places) {
+        match inbox_next.cmp(&seen) {
+            Ordering::Greater => session.look(),
+            Ordering::Equal => {}
+            // The store has lost what it had answered.
+            Ordering::Less => session.begin_again(),
         }
         let holds = record.is_some_and(|record| record.session_id == session.session_id && record.ended.is_none());
         if !holds {

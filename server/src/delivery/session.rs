@@ -92,6 +92,8 @@ struct State {
     look: bool,
     /// The session may have ended.
     check: bool,
+    /// The inbox has gone back to an earlier state: only another session can tell what of it is new.
+    begin_again: bool,
     /// Entries that were just committed here, by sequence.
     arrivals: BTreeMap<u64, Option<Bytes>>,
     /// What was delivered and is not acknowledged, by the message's id.
@@ -133,6 +135,12 @@ impl Shared {
     /// Returns the lowest sequence that the session has not handled yet. May lag.
     pub(super) fn seen_next(&self) -> u64 {
         self.seen_next.load(Ordering::Relaxed)
+    }
+
+    /// The inbox has gone back to an earlier state.
+    pub(super) fn begin_again(&self) {
+        self.lock().begin_again = true;
+        self.wake.notify_one();
     }
 
     /// The session may have ended.
@@ -405,6 +413,10 @@ impl Running {
 
     /// Delivers what there is, as far as credit lasts.
     async fn deliver(&mut self) -> Result<(), Trouble> {
+        if self.shared.lock().begin_again {
+            let detail = "The store has lost a part of what it had answered. Reconnect, to begin with what is left.";
+            return Err(Trouble::End(End::closing(CloseReason::Draining, detail)));
+        }
         if std::mem::take(&mut self.shared.lock().check) {
             self.check().await?;
         }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     id,
     name::Name,
-    v1::{self, MemberState, TeamEventKind, history_entry::Event},
+    v1::{self, MemberState, NoticeKind, TeamEventKind, history_entry::Event},
     word,
 };
 
@@ -16,7 +17,7 @@ use super::{
     membership::{NewLife, attributes, new_credential},
     post,
     query::{member_state, show_new_member, show_team},
-    record::{PresenceRecord, SessionRecord, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
+    record::{Life, PresenceRecord, SessionRecord, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
     request::member_event,
     roster::Party,
     send::{digest, keep, recall, without_labels},
@@ -138,6 +139,29 @@ pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Sto
     tx.hint(TOPIC_TEAM);
     tx.hint(TOPIC_INBOXES);
     Ok(team.name.clone())
+}
+
+/// Tells every member that the store has lost a part of what it had answered. Said once for each generation of the space.
+pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), Stop> {
+    let key = format!("loss/{generation}");
+    if tx.recall(&key).is_some() {
+        return Ok(());
+    }
+    let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
+    tx.remember(&key, Bytes::new());
+    post::record(tx, event(TeamEventKind::WritesLost, &Party::Coordinator, ""));
+    let members = team.members.iter().filter(|member| !matches!(member.life, Life::Exited { .. }));
+    let to: Vec<Party> = members.map(|member| Party::Member(member.name.clone())).collect();
+    let notice = v1::Notice {
+        kind: NoticeKind::WritesLost.into(),
+        text: "The store has failed over and lost changes that had been answered with OK: the last messages, answers or claims \
+               may be gone, and what was acknowledged may come again. Look at `teamwire history` and `teamwire task list`, and \
+               send again what is missing."
+            .to_owned(),
+        ..v1::Notice::default()
+    };
+    post::notify(tx, &team, &to.iter().collect::<Vec<_>>(), notice);
+    Ok(())
 }
 
 /// Returns the team.

@@ -1,4 +1,4 @@
-//! What every store promises, as tests. Each backend runs all of them; see [`for_each_promise`].
+//! What every store promises, as tests. Each backend runs all of them; see [`for_each_promise`] and [`every_promise`].
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,10 +23,10 @@ pub(super) struct Bench {
     pub(super) _keeps: Box<dyn std::any::Any + Send + Sync>,
 }
 
-/// Makes one test of each promise, on the bench that the async function `$open` returns. `None` skips the test.
-macro_rules! for_each_promise {
-    ($open:path) => {
-        $crate::store::conformance::for_each_promise! { $open:
+/// Hands the names of all promises to a macro, after whatever else it takes.
+macro_rules! with_promises {
+    ($macro:ident! $($first:tt)*) => {
+        $crate::store::conformance::$macro! { $($first)*
             the_first_check_that_fails_is_the_one_reported
             a_failed_version_check_returns_the_record_as_it_is
             nothing_of_a_refused_transaction_happens
@@ -59,6 +59,27 @@ macro_rules! for_each_promise {
             a_read_sees_every_commit_answered_before_it
         }
     };
+}
+pub(super) use with_promises;
+
+/// Makes one test of each promise, on the bench that the async function `$open` returns. `None` skips the test.
+macro_rules! for_each_promise {
+    ($open:path) => {
+        $crate::store::conformance::with_promises! { promises_apart! $open: }
+    };
+}
+pub(super) use for_each_promise;
+
+/// Checks all promises one after the other, on the benches that `$open` makes of the name of each: for what takes long
+/// to start. To be used in an async function.
+macro_rules! every_promise {
+    ($open:expr) => {
+        $crate::store::conformance::with_promises! { promises_in_turn! $open; }
+    };
+}
+pub(super) use every_promise;
+
+macro_rules! promises_apart {
     ($open:path: $($promise:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,7 +91,18 @@ macro_rules! for_each_promise {
         )*
     };
 }
-pub(super) use for_each_promise;
+pub(super) use promises_apart;
+
+macro_rules! promises_in_turn {
+    ($open:expr; $($promise:ident)*) => {
+        $(
+            // Shown where the test fails.
+            println!("{}", stringify!($promise));
+            $crate::store::conformance::$promise($open(stringify!($promise)).await).await;
+        )*
+    };
+}
+pub(super) use promises_in_turn;
 
 pub(super) fn space(name: &str) -> Space {
     Space::team(&Name::parse(name, "name").unwrap())

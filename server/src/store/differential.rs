@@ -1,4 +1,4 @@
-//! Both stores, given the same random transactions and questions, answer the same.
+//! Every other store and the embedded one, given the same random transactions and questions, answer the same.
 //!
 //! Versions are compared by their place in the order of their first appearance, since each store makes its own; clocks
 //! and durability are left out. The seed is fixed, and `TEAMWIRE_SEED` sets another; `PROPTEST_CASES` sets how many
@@ -18,14 +18,20 @@ use proptest::{
 };
 
 use super::{
-    Bound, Check, Failed, Key, Outcome, Range, Record, Space, Store, Txn, WhenFull, Write, conformance::space,
-    embedded::EmbeddedStore, redis::RedisStore, test_redis::TestRedis,
+    Bound, Check, Failed, Key, Outcome, Range, Record, Space, Store, Txn, WhenFull, Write,
+    conformance::space,
+    embedded::EmbeddedStore,
+    redis::RedisStore,
+    test_redis::{Flavour, TestCluster, TestRedis},
 };
 
 const KINDS: [&str; 2] = ["member", "task"];
 const IDS: [&str; 4] = ["a", "b", "a/b", "~"];
 const STREAMS: [&str; 3] = ["s", "inbox/x", "t"];
 const SPACES: usize = 2;
+
+/// How many cases are tried, where the environment does not say.
+const CASES: u32 = 256;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -244,16 +250,36 @@ async fn compare(sides: &mut [Side; 2], case: usize, steps: &[Step]) -> Result<(
 }
 
 #[test]
-fn both_stores_answer_alike() {
+fn redis_answers_like_the_embedded_store() {
     let Some(server) = TestRedis::start() else { return };
+    alike(&server.url(), CASES);
+}
+
+#[test]
+fn valkey_answers_like_the_embedded_store() {
+    let Some(server) = TestRedis::start_of(Flavour::Valkey) else { return };
+    alike(&server.url(), CASES / 4);
+}
+
+#[test]
+fn a_cluster_answers_like_the_embedded_store() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let Some(cluster) = runtime.block_on(TestCluster::start()) else { return };
+    alike(&cluster.url(), CASES / 4);
+}
+
+fn alike(url: &str, cases: u32) {
     let seed = std::env::var("TEAMWIRE_SEED").map_or(7, |seed| seed.parse::<u64>().unwrap());
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config { failure_persistence: None, ..Config::default() };
+    let mut config = Config { failure_persistence: None, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = cases;
+    }
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let redis = runtime.block_on(RedisStore::connect(&server.url(), "test")).unwrap();
+    let redis = runtime.block_on(RedisStore::connect(url, "test")).unwrap();
     let embedded = EmbeddedStore::in_memory().unwrap();
     let case = std::cell::Cell::new(0);
     let result = runner.run(&vec(steps(), 1..40), |steps| {

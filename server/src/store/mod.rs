@@ -37,6 +37,9 @@ pub const LEDGER_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many hints a receiver of [`Store::hints`] may fall behind. What it missed then counts as [`Hint::All`].
 pub const HINTS_MAX: usize = 4096;
 
+/// How many losses a receiver of [`Store::losses`] may fall behind.
+pub const LOSSES_MAX: usize = 1_024;
+
 /// A part of the store that shares nothing with any other part: one team, or the directory of teams.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Space(String);
@@ -330,6 +333,21 @@ pub enum Hint {
     All,
 }
 
+/// Commits to a space that were answered and are not there any more, all or some of them, as after a failover to a replica
+/// that did not have them yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The space.
+    pub space: Space,
+    /// The version of the last commit that this coordinator was answered before.
+    pub acknowledged: u64,
+    /// The version of the last commit that was kept; 0 where none was.
+    pub found: u64,
+    /// Which loss of the space this is, from 1, as the store itself counts: the same at every coordinator that finds out.
+    /// 0 where nothing is left of the space.
+    pub generation: u64,
+}
+
 /// Why a store did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -341,6 +359,10 @@ pub enum StoreError {
     /// either removes or ends something or puts nothing.
     #[error("the store takes no writes: {0}")]
     Refusing(String),
+    /// A transaction was carried out, or was before, but is not as durable yet as this store was opened to make it. Repeated
+    /// under a key of the ledger, it succeeds once it is.
+    #[error("not as many replicas have it as are wanted: {0}")]
+    DurabilityNotReached(String),
     /// What the store holds cannot be read. Needs a person.
     #[error("the store holds what this coordinator cannot read: {0}")]
     Corrupt(String),
@@ -383,4 +405,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Subscribes to the hints of every commit made from now on, by this coordinator or another. A receiver that falls
     /// more than [`HINTS_MAX`] behind is told so, and should then take it for [`Hint::All`].
     fn hints(&self) -> broadcast::Receiver<Hint>;
+
+    /// Subscribes to the losses that will be found in spaces that this coordinator has written to. A receiver that falls
+    /// more than [`LOSSES_MAX`] behind misses some. Of a store that cannot lose what it has answered, it is closed.
+    fn losses(&self) -> broadcast::Receiver<Loss> {
+        broadcast::channel(1).1
+    }
 }

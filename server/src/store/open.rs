@@ -10,7 +10,8 @@ const REDIS_PREFIX: &str = "teamwire";
 /// Opens the store that a URL names:
 /// - `embedded:PATH`: one file of this machine, made if it is missing; its directory must exist;
 /// - `memory:`: nothing that outlives the process;
-/// - `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`: a Redis server, 7.0 or newer.
+/// - `redis://HOST`, `redis+unix:///PATH`, `redis+sentinel://HOST,…/SERVICE`, `redis+cluster://HOST,…`: Redis 7.0 or newer,
+///   or Valkey; with `rediss` over TLS. [`super::redis`] has all of their parts and parameters.
 ///
 /// Fails with [`StoreError::Unavailable`] when the URL is none of these, and never repeats a password.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
@@ -22,12 +23,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
             Ok(opened.map_err(|error| StoreError::Unavailable(error.to_string()))??)
         }
         Some(("memory", "")) => Ok(EmbeddedStore::in_memory()?),
-        Some(("redis", _)) => Ok(RedisStore::connect(url, REDIS_PREFIX).await?),
-        Some(("rediss", _)) => Err(StoreError::Unavailable(
-            "this coordinator was built without TLS for Redis; use redis:// over a network that you trust".to_owned(),
-        )),
+        Some((scheme, _)) if RedisStore::takes(scheme) => Ok(RedisStore::connect(url, REDIS_PREFIX).await?),
         _ => Err(StoreError::Unavailable(
-            "the URL of the store names none: use embedded:PATH, memory: or redis://HOST:PORT".to_owned(),
+            "the URL of the store names none: use embedded:PATH, memory: or redis://HOST".to_owned(),
         )),
     }
 }
@@ -54,7 +52,7 @@ mod tests {
 
     #[tokio::test]
     async fn any_other_url_is_refused_without_repeating_it() {
-        for wrong in ["", "embedded:", "store.redb", "memory:x", "rediss://:hunter2@host", "http://:hunter2@host"] {
+        for wrong in ["", "embedded:", "store.redb", "memory:x", "redisx://:hunter2@host", "http://:hunter2@host"] {
             let error = open(wrong).await.unwrap_err().to_string();
             assert!(error.contains("use ") && !error.contains("hunter2"), "{error}");
         }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 
 use super::Metrics;
-use crate::store::{Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn};
+use crate::store::{Entry, Extent, Hint, Key, Leases, Loss, Outcome, Range, Record, Space, Store, StoreError, Txn};
 
 /// What a store is asked for.
 pub(super) const OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
@@ -31,6 +31,7 @@ impl Measured {
             let kind = match error {
                 StoreError::Unavailable(_) => "unavailable",
                 StoreError::Refusing(_) => "refusing",
+                StoreError::DurabilityNotReached(_) => "durability_not_reached",
                 StoreError::Corrupt(_) => "corrupt",
             };
             self.metrics.store_errors.get_or_create(&[("operation", operation), ("kind", kind)]).inc();
@@ -84,5 +85,9 @@ impl Store for Measured {
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.store.hints()
+    }
+
+    fn losses(&self) -> broadcast::Receiver<Loss> {
+        self.store.losses()
     }
 }

@@ -20,5 +20,5 @@ mod teams;
 
 // The spawner of the store's own tests: a real server, ended with the test.
 #[allow(dead_code)]
-#[path = "../../src/store/test_redis.rs"]
+#[path = "../../src/store/test_redis/server.rs"]
 mod test_redis;

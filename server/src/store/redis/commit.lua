@@ -1,9 +1,10 @@
 -- Carries out one transaction of a space: looks at everything first, then writes. Nothing may fail in the second half,
--- since Redis keeps what a function wrote before it failed.
+-- since Redis keeps what a function wrote before it failed. A cluster that is moving the slot away fails every use of a key
+-- that is not here (any more, or yet), so the first half uses all that the second half will, which lets none vanish early.
 --
 -- keys: the space's meta hash, then every record hash, stream and lease hash that the transaction names.
--- args: the channel of hints, how many checks, the checks, the writes; transaction.rs has them one by one.
--- Answers {1, version, now, removed, sequence or 0 of each append}, or {0, what failed, ...}.
+-- args: the channel of hints, the server's history (losses.rs), how many checks, the checks, the writes; transaction.rs has them one by one.
+-- Answers {1, version, now, removed, 1 if the space has that version now, sequence or 0 of each append}, or {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
 local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
 
@@ -20,12 +21,12 @@ end
 
 local function commit(keys, args)
   local call, sub, match, floor, max = redis.call, string.sub, string.match, math.floor, math.max
-  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'c', 'e'}, {}
-  for i = 2, #keys do fields[i + 2] = sub(keys[i], #base + 1) end
+  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'c', 'e', 'h'}, {}
+  for i = 2, #keys do fields[i + 3] = sub(keys[i], #base + 1) end
   local known, time = call_with('HMGET', meta, fields), call('TIME')
   for i = 2, #keys do
-    if sub(fields[i + 2], 1, 1) == 's' then
-      local state, entries = known[i + 2], call('XLEN', keys[i])
+    if sub(fields[i + 3], 1, 1) == 's' then
+      local state, entries = known[i + 3], call('XLEN', keys[i])
       local next, weight = match(state or '1 0', '^(%d+) (%d+)$')
       if not next or entries == 0 and weight ~= '0' or entries > 0 and not state then
         return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not as the coordinator left it')
@@ -40,10 +41,12 @@ local function commit(keys, args)
   local now = max(known[2] or 0, floor(now_us / 1000))
   -- Later than any that was ever given, even where a server lost the last of them.
   local version = string.format('%.0f', max((known[1] or 0) + 1, now_us))
+  local past, history = known[4] or '', args[2] .. ' '
+  if #history > 1 and sub(past, 1, #history) ~= history then past = sub(history .. (known[1] or 0) .. ';' .. past, 1, 300) end
   local day = floor(now / DAY_MS)
-  local ledger, at, count = base .. 'd:' .. day, 3, #args
+  local ledger, at, count = base .. 'd:' .. day, 4, #args
 
-  for check = 0, args[2] - 1 do
+  for check = 0, args[3] - 1 do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'v' then
       local found = call('HGET', keys[a + 0], 'v' .. b) or ''
@@ -57,7 +60,7 @@ local function commit(keys, args)
     at = at + 1 + ARGUMENTS[op]
   end
 
-  local first, answer, removals = at, {1, version, now, 0}, {}
+  local first, answer, removals, doomed = at, {1, version, now, 0, 0}, {}, {}
   while at <= count do
     local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
     if op == 'A' then -- a stream, b data, c weight, d most entries
@@ -80,18 +83,22 @@ local function commit(keys, args)
         end
       end
       removals[#removals + 1], answer[4] = ids, answer[4] + #ids
+    elseif op == 'X' then
+      for _, key in ipairs(keys) do doomed[#doomed + 1] = key end
+      for _, field in ipairs(call('HKEYS', meta)) do doomed[#doomed + 1] = base .. field end
+      for past = day - 3, day do doomed[#doomed + 1] = base .. 'd:' .. past end
+      for _, key in ipairs(doomed) do call('EXISTS', key) end
     end
     at = at + 1 + ARGUMENTS[op]
   end
 
   at = first
-  local appended, removed, expires, kept, dropped = 4, 0, known[3] or '', false, false
+  local appended, removed, expires, kept, dropped, put, gone = 5, 0, known[3] or '', false, false, {}, {}
   while at <= count do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
-    elseif op == 'D' then call('HDEL', keys[a + 0], b, c)
     elseif op == 'L' then call('HSET', keys[a + 0], b, now + c)
-    elseif op == 'E' then call('HDEL', keys[a + 0], b)
+    elseif op == 'D' or op == 'E' then gone[#gone + 1] = {a + 0, b, op == 'D' and c or b}
     elseif op == 'H' then call('PUBLISH', args[1], a)
     elseif op == 'A' then
       appended = appended + 1
@@ -106,23 +113,27 @@ local function commit(keys, args)
         call('PEXPIREAT', ledger, (day + 2) * DAY_MS + 60 * 60 * 1000)
       end
     else
-      for _, field in ipairs(call('HKEYS', meta)) do call('UNLINK', base .. field) end
-      for _, key in ipairs(keys) do call('UNLINK', key) end
-      for past = day - 3, day do call('UNLINK', base .. 'd:' .. past) end
+      for _, key in ipairs(doomed) do call('UNLINK', key) end
+      call('PUBLISH', args[1], '!' .. match(base, '{(.-)}') .. '/' .. version)
       dropped = true
     end
-    kept = kept or op == 'P' or op == 'L' or op == 'M'
+    if op == 'P' or op == 'L' or op == 'D' or op == 'E' then put[a .. ' ' .. b] = op == 'P' or op == 'L' end
+    kept = kept or op == 'P' or op == 'L' or op == 'M' or (op == 'D' or op == 'E') and known[1]
     at = at + 1 + ARGUMENTS[op]
   end
 
-  local set = {'v', version, 'c', now, 'e', expires}
+  for _, field in ipairs(dropped and {} or gone) do
+    if not put[field[1] .. ' ' .. field[2]] then call('HDEL', keys[field[1]], field[2], field[3]) end
+  end
+  local set = {'v', version, 'c', now, 'e', expires, 'h', past}
   for i = 2, #keys do
     local s = streams[i]
-    if s and s.changed or not s and not known[i + 2] then
-      set[#set + 1], set[#set + 2] = fields[i + 2], s and string.format('%.0f %.0f', s.next, s.weight) or ''
+    if s and s.changed or not s and not known[i + 3] then
+      set[#set + 1], set[#set + 2] = fields[i + 3], s and string.format('%.0f %.0f', s.next, s.weight) or ''
     end
     kept = kept or s and s.changed
   end
+  answer[5] = kept and 1 or 0
   if kept and not dropped then call_with('HSET', meta, set) end
   return answer
 end
@@ -130,3 +141,19 @@ end
 redis.register_function{function_name = NAME .. '_commit', callback = commit}
 -- For what only frees, which may run while memory is full.
 redis.register_function{function_name = NAME .. '_free', callback = commit, flags = {'allow-oom'}}
+
+-- Counts a loss, once under each history. Answers how many there were; 0 where there is no space to count in.
+redis.register_function(NAME .. '_lost', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return 0 end
+  if redis.call('HGET', keys[1], 'gh') ~= args[1] then
+    redis.call('HINCRBY', keys[1], 'g', 1)
+    redis.call('HSET', keys[1], 'gh', args[1])
+  end
+  return redis.call('HGET', keys[1], 'g') + 0
+end)
+
+-- Changes something and leaves nothing: a place in the log of changes, for replicas.rs.
+redis.register_function{function_name = NAME .. '_mark', callback = function(keys)
+  redis.call('SET', keys[1], '')
+  return redis.call('DEL', keys[1])
+end, flags = {'allow-oom'}}

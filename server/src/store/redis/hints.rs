@@ -1,6 +1,6 @@
 //! The subscription to the hints of all coordinators.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures::StreamExt;
 use redis::aio::PubSub;
@@ -9,7 +9,11 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-use super::{keys::Keys, link::Link};
+use super::{
+    keys::{Keys, Published},
+    losses::Losses,
+    servers::Servers,
+};
 use crate::store::Hint;
 
 /// How often a quiet subscription is asked whether it is alive.
@@ -23,38 +27,48 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// Passes hints on for as long as it runs. When the subscription is lost it is made again, and since hints were lost
 /// with it, everyone is told to look.
-pub(super) async fn listen(link: &Arc<Link>, channel: &str, hints: broadcast::Sender<Hint>, first: PubSub) {
+pub(super) async fn listen(
+    servers: &Servers,
+    channel: &str,
+    losses: &Losses,
+    hints: broadcast::Sender<Hint>,
+    first: PubSub,
+) {
     let mut subscription = first;
     loop {
-        pass_on(subscription, &hints).await;
-        tracing::warn!(server = link.address(), "hints from the store stopped; subscribing again");
+        pass_on(subscription, losses, &hints).await;
+        tracing::warn!(?servers, "hints from the store stopped; subscribing again");
         subscription = loop {
             // Finds out early that the connection for calls is lost as well, so that no caller has to.
-            let _ = link.check().await;
-            match link.subscribe(channel).await {
+            servers.check().await;
+            match servers.subscribe(channel).await {
                 Ok(subscription) => break subscription,
                 Err(_) => sleep(RETRY_AFTER).await,
             }
         };
-        tracing::info!(server = link.address(), "hints from the store come again");
+        tracing::info!(?servers, "hints from the store come again");
+        // It may not have been heard that a space was dropped.
+        losses.doubt();
         // Nobody listens.
         let _ = hints.send(Hint::All);
     }
 }
 
-async fn pass_on(subscription: PubSub, hints: &broadcast::Sender<Hint>) {
+async fn pass_on(subscription: PubSub, losses: &Losses, hints: &broadcast::Sender<Hint>) {
     let (mut sink, mut messages) = subscription.split();
     let mut ticks = interval(PING_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             message = messages.next() => match message {
-                Some(message) => {
-                    if let Some(hint) = Keys::hint(message.get_payload_bytes()) {
+                Some(message) => match Keys::published(message.get_payload_bytes()) {
+                    Some(Published::Hint(hint)) => {
                         // Nobody listens.
                         let _ = hints.send(hint);
                     }
-                }
+                    Some(Published::Dropped(space, version)) => losses.dropped(&space, version),
+                    None => (),
+                },
                 None => return,
             },
             _ = ticks.tick() => {

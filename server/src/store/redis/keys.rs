@@ -1,8 +1,9 @@
 //! The names of keys, fields and messages.
 //!
 //! Every key of a space begins with `<prefix>:{<space>}:`, so that a cluster keeps a space in one slot. Then comes:
-//! - `m`: the meta hash: the last version `v`, the clock `c`, the day of the ledger that has its expiry `e`, for each
-//!   stream `s:<stream>` its next sequence and its weight, and for each other hash its name, by which the function finds
+//! - `m`: the meta hash: the last version `v`, the clock `c`, the day of the ledger that has its expiry `e`,
+//!   the server's histories `h` (`<id> <floor>;`, newest first; see `losses.rs`), how often something was lost `g` and under
+//!   which history that was counted `gh`, for each stream `s:<stream>` its next sequence and its weight, and for each other hash its name, by which the function finds
 //!   what to drop;
 //! - `k:<kind>`: the records of a kind: `v<id>` the version, `d<id>` the data;
 //! - `s:<stream>`: a Redis stream whose ids are `<sequence>-0`, with the fields `d` data and `w` weight;
@@ -48,6 +49,11 @@ impl Keys {
         self.key(space, "l", "")
     }
 
+    /// Returns a key of the space that nothing is kept under.
+    pub(super) fn mark(&self, space: &Space) -> String {
+        self.key(space, "w", "")
+    }
+
     fn key(&self, space: &Space, sort: &str, name: &str) -> String {
         format!("{}:{{{}}}:{sort}{name}", self.prefix, space.as_str())
     }
@@ -71,8 +77,20 @@ impl Keys {
     }
 
     /// Reads what was published. `None` where no coordinator published it.
-    pub(super) fn hint(message: &[u8]) -> Option<Hint> {
-        let (space, topic) = std::str::from_utf8(message).ok()?.split_once('/')?;
-        Some(Hint::Topic(Space::from_stored(space), topic.to_owned()))
+    pub(super) fn published(message: &[u8]) -> Option<Published> {
+        let (space, rest) = std::str::from_utf8(message).ok()?.split_once('/')?;
+        Some(match space.strip_prefix('!') {
+            Some(space) => Published::Dropped(Space::from_stored(space), rest.parse().ok()?),
+            None => Published::Hint(Hint::Topic(Space::from_stored(space), rest.to_owned())),
+        })
     }
+}
+
+/// What coordinators publish.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Published {
+    /// A wake-up: `<space>/<topic>`.
+    Hint(Hint),
+    /// A space was dropped, by a commit of this version: `!<space>/<version>`. No space has a name like that.
+    Dropped(Space, u64),
 }

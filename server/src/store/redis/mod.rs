@@ -1,16 +1,66 @@
-//! The store in a Redis server, for any number of coordinators.
+//! The store in Redis, for any number of coordinators: one server, the primary that Sentinels name, or a cluster.
 //!
 //! A transaction is one call of a function that runs inside Redis, which looks at everything before it writes anything;
-//! see `commit.lua`. All calls share one connection, on which they wait for nobody, and hints have another. Lost
-//! connections are made again; meanwhile calls answer [`StoreError::Unavailable`] at once.
+//! see `commit.lua`. All calls to a server share one connection, on which they wait for nobody; hints have another, and so
+//! has the wait for replicas. Lost connections are made again, and another primary is looked for; meanwhile calls answer
+//! [`StoreError::Unavailable`] at once, and [`StoreError::Refusing`] where the server said that it did nothing. A call that
+//! may have been carried out is never repeated here.
 //!
-//! Time is the server's. A commit is [`Durability::Fsynced`](super::Durability::Fsynced) where the server appends to
-//! its log with `appendfsync always`. Versions come from the server's time, so that none is given twice even when a
-//! server lost what it had answered. Where the server's memory is full, transactions that only free still succeed.
+//! # URLs
+//!
+//! | URL | names |
+//! |---|---|
+//! | `redis://[[USER]:PASSWORD@]HOST[:6379][/DB]` | one server |
+//! | `redis+unix:///PATH[?db=DB&user=USER&pass=PASSWORD]` | one server of this machine, by its socket |
+//! | `redis+sentinel://[[USER]:PASSWORD@]HOST[:26379][,HOST…]/SERVICE[/DB]` | the primary that Sentinels name |
+//! | `redis+cluster://[[USER]:PASSWORD@]HOST[:6379][,HOST…]` | all nodes of the cluster that these belong to |
+//!
+//! With `rediss` in place of `redis` all connections use TLS; `valkey` and `valkeys` mean the same as these. User and
+//! password are percent-encoded where need be. After the `?`, joined by `&`:
+//!
+//! | parameter | says | without it |
+//! |---|---|---|
+//! | `ca=FILE` | who may have signed the servers' certificates (PEM) | the roots of this system |
+//! | `cert=FILE`, `key=FILE` | who the coordinator is (PEM) | no client certificate |
+//! | `replicas=N` | how many replicas shall have a commit before it is answered, up to 100 | 0 |
+//! | `wait=500ms` | how long they may take, from `10ms` to `60s` | `1s` |
+//! | `sentinel_user=`, `sentinel_password=` | for the Sentinels | none is sent to them |
+//!
+//! # What an answered commit is worth
+//!
+//! Redis 7.0 or newer, or Valkey. Their settings decide what the loss of a server can cost:
+//!
+//! | setting | a commit is | what may be lost |
+//! |---|---|---|
+//! | `appendonly yes`, `appendfsync always` | `Fsynced` | nothing when the process or the machine dies; what a replica lacked when it took over |
+//! | `appendfsync everysec` | `Applied` | about the last second, when the machine dies |
+//! | no append-only file | `Applied` | all since the last snapshot |
+//! | `replicas=N` in the URL | `Replicated` | what none of those N replicas had when another one took over |
+//!
+//! - `maxmemory-policy noeviction` is a must, or Redis drops keys by itself; a warning says so. Full memory then refuses
+//!   what grows, and what only frees still succeeds.
+//! - `min-replicas-to-write 1` keeps a primary that was cut off from taking writes for longer than `min-replicas-max-lag`,
+//!   which another primary then does not know of. It refuses them, and nothing is lost.
+//! - With `replicas=N`, a commit that was carried out but that replicas did not take in time is answered by
+//!   [`StoreError::DurabilityNotReached`]. Transactions that only free do not wait.
+//! - What was answered and lost is found out and reported by [`Store::losses`]; `losses.rs` says how, and what is not found.
+//! - A user needs its own keys and channels and `+@all -@admin -@dangerous`; with Sentinels also `role`. Without
+//!   `config|get` commits count as `Applied`; without `info` nothing lost is found out, and no wait for replicas succeeds.
+//!
+//! Time is the server's. Versions come from it, so that none is given twice even when a server lost what it had answered.
 
+mod attempt;
+mod cluster;
+mod fault;
 mod hints;
 mod keys;
+mod library;
 mod link;
+mod losses;
+mod replicas;
+mod sentinel;
+mod servers;
+mod target;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -20,27 +70,36 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 use redis::{Pipeline, Value};
-use tokio::{sync::broadcast, task::JoinHandle};
+use tokio::{
+    sync::{Notify, broadcast},
+    task::JoinHandle,
+};
 
 use self::{
     keys::Keys,
-    link::Link,
+    library::Function,
+    losses::Losses,
+    servers::Servers,
     transaction::{Call, only_frees},
 };
-use super::{Entry, Extent, HINTS_MAX, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn};
+use super::{
+    Entry, Extent, Failed, HINTS_MAX, Hint, Key, Leases, Loss, Outcome, Range, Record, Space, Store, StoreError, Txn,
+    Write,
+};
 
 /// The store in a Redis server. See the [module](self).
 #[derive(Debug)]
 pub struct RedisStore {
-    link: Arc<Link>,
+    servers: Servers,
     keys: Keys,
     hints: broadcast::Sender<Hint>,
+    losses: Arc<Losses>,
     /// Keeps the connections alive.
     caretaker: JoinHandle<()>,
 }
 
 impl RedisStore {
-    /// Connects to the server of a `redis://` URL, version 7.0 or newer. `prefix` is what all keys begin with: up to 100
+    /// Connects to the servers that a URL names; see the [module](self). `prefix` is what all keys begin with: up to 100
     /// visible ASCII characters without braces. Must be called within a Tokio runtime, which the store then lives in.
     pub async fn connect(url: &str, prefix: &str) -> Result<Arc<Self>, StoreError> {
         let keys = Keys::new(prefix).ok_or_else(|| {
@@ -48,23 +107,35 @@ impl RedisStore {
                 "the prefix of the store's keys is not 1 to 100 visible ASCII characters".to_owned(),
             )
         })?;
-        let link = Arc::new(Link::new(url)?);
-        link.connected().await?;
-        link.warn_of_eviction().await;
+        let doubt = Arc::new(Notify::new());
+        let (target, wanted) = target::parse(url)?;
+        let servers = Servers::new(target, wanted, doubt.clone());
+        servers.connect().await?;
+        servers.warn_of_eviction().await;
         // Before anyone can ask for hints, so that none is missed.
-        let subscription = link.subscribe(keys.channel()).await?;
+        let subscription = servers.subscribe(keys.channel()).await?;
         let (hints, _) = broadcast::channel(HINTS_MAX);
-        let (listened, channel, sender) = (link.clone(), keys.channel().to_owned(), hints.clone());
-        let caretaker = tokio::spawn(async move {
-            tokio::join!(listened.watch(), hints::listen(&listened, &channel, sender, subscription));
+        let losses = Arc::new(Losses::new(doubt));
+        let caretaker = tokio::spawn({
+            let (servers, keys, losses, hints) = (servers.clone(), keys.clone(), losses.clone(), hints.clone());
+            async move {
+                let listening = hints::listen(&servers, keys.channel(), &losses, hints, subscription);
+                tokio::join!(servers.watch(), listening, losses.watch(&servers, &keys));
+            }
         });
-        Ok(Arc::new(Self { link, keys, hints, caretaker }))
+        Ok(Arc::new(Self { servers, keys, hints, losses, caretaker }))
     }
 
-    async fn ask_one(&self, command: redis::Cmd) -> Result<Value, StoreError> {
+    /// Returns whether URLs with this scheme name a store of this kind, right or wrong.
+    pub(crate) fn takes(scheme: &str) -> bool {
+        let base = scheme.split('+').next().unwrap_or_default();
+        ["redis", "rediss", "valkey", "valkeys"].contains(&base)
+    }
+
+    async fn ask_one(&self, space: Option<&Space>, command: redis::Cmd) -> Result<Value, StoreError> {
         let mut question = Pipeline::with_capacity(1);
         question.add_command(command);
-        self.link.read(&question).await?.pop().ok_or_else(unreadable)
+        self.servers.read(space, &question).await?.pop().ok_or_else(unreadable)
     }
 }
 
@@ -101,7 +172,7 @@ impl Store for RedisStore {
             questions.cmd("HMGET").arg(self.keys.records(space, kind)).arg(fields);
         }
         let mut answers = Vec::with_capacity(kinds.len());
-        for answer in self.link.read(&questions).await? {
+        for answer in self.servers.read(Some(space), &questions).await? {
             answers.push(array(answer)?);
         }
         let take = |(question, place): (usize, usize)| {
@@ -124,7 +195,7 @@ impl Store for RedisStore {
         let mut all = redis::cmd("HGETALL");
         all.arg(self.keys.records(space, kind));
         let mut found: BTreeMap<String, (Value, Value)> = BTreeMap::new();
-        for (field, value) in pairs(self.ask_one(all).await?)? {
+        for (field, value) in pairs(self.ask_one(Some(space), all).await?)? {
             let Some((sort, id)) = field.split_at_checked(1) else { return Err(unreadable()) };
             if id <= after {
                 continue;
@@ -145,7 +216,7 @@ impl Store for RedisStore {
         // Redis reads the count as a signed number.
         let count = i64::try_from(range.limit).unwrap_or(i64::MAX);
         ask.arg(self.keys.stream(space, stream)).arg(from).arg(to).arg("COUNT").arg(count);
-        array(self.ask_one(ask).await?)?.into_iter().map(entry).collect()
+        array(self.ask_one(Some(space), ask).await?)?.into_iter().map(entry).collect()
     }
 
     async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
@@ -159,7 +230,7 @@ impl Store for RedisStore {
         for stream in streams {
             questions.cmd("XLEN").arg(self.keys.stream(space, stream));
         }
-        let mut answers = self.link.read(&questions).await?.into_iter();
+        let mut answers = self.servers.read(Some(space), &questions).await?.into_iter();
         let counters = array(answers.next().ok_or_else(unreadable)?)?;
         counters.into_iter().zip(answers).map(|(counters, entries)| extent(counters, entries)).collect()
     }
@@ -170,7 +241,8 @@ impl Store for RedisStore {
         questions.cmd("HGETALL").arg(self.keys.leases(space));
         questions.cmd("HGET").arg(self.keys.meta(space)).arg("c");
         questions.cmd("TIME");
-        let answers: [Value; 3] = self.link.read(&questions).await?.try_into().map_err(|_| unreadable())?;
+        let answers: [Value; 3] =
+            self.servers.read(Some(space), &questions).await?.try_into().map_err(|_| unreadable())?;
         let [leases, clock, time] = answers;
         let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? };
         let mut until_ms = BTreeMap::new();
@@ -181,17 +253,40 @@ impl Store for RedisStore {
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {
-        time_ms(self.ask_one(redis::cmd("TIME")).await?)
+        time_ms(self.ask_one(None, redis::cmd("TIME")).await?)
     }
 
     async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
         let call = Call::new(&self.keys, space, txn);
-        let (answer, durability) = self.link.call(only_frees(txn), |function| call.command(function)).await?;
-        call.outcome(txn, answer, durability)
+        let frees = only_frees(txn);
+        let function = if frees { Function::Free } else { Function::Commit };
+        let answered = self.servers.call(space, function, |name, history| call.command(name, history)).await?;
+        let (mut outcome, kept) = call.outcome(txn, &answered.value, answered.durability)?;
+        match &mut outcome {
+            Outcome::Committed(commit) if !frees => {
+                commit.durability = answered.replicated(self.keys.mark(space)).await?;
+            }
+            // What was remembered is taken for the answer, so it must be as durable.
+            Outcome::Refused(Failed::Seen { .. }) => {
+                answered.replicated(self.keys.mark(space)).await?;
+            }
+            _ => (),
+        }
+        let drops = txn.writes.contains(&Write::DropSpace);
+        if let Outcome::Committed(commit) = &outcome
+            && (kept || drops)
+        {
+            self.losses.acknowledged(space, commit.version, answered.history, drops);
+        }
+        Ok(outcome)
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.hints.subscribe()
+    }
+
+    fn losses(&self) -> broadcast::Receiver<Loss> {
+        self.losses.subscribe()
     }
 }
 

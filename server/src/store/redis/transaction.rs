@@ -47,6 +47,7 @@ pub(super) fn only_frees(txn: &Txn) -> bool {
 
 /// A transaction made ready to be sent.
 pub(super) struct Call<'t> {
+    channel: String,
     keys: Vec<String>,
     places: HashMap<Named<'t>, usize>,
     args: Vec<Cow<'t, [u8]>>,
@@ -62,8 +63,8 @@ enum Named<'t> {
 impl<'t> Call<'t> {
     /// Writes out a transaction.
     pub(super) fn new(names: &Keys, space: &Space, txn: &'t Txn) -> Self {
-        let mut call = Self { keys: vec![names.meta(space)], places: HashMap::new(), args: Vec::new() };
-        call.text(names.channel().to_owned());
+        let channel = names.channel().to_owned();
+        let mut call = Self { channel, keys: vec![names.meta(space)], places: HashMap::new(), args: Vec::new() };
         call.number(txn.checks.len() as u64);
         for check in &txn.checks {
             call.check(names, space, check);
@@ -74,24 +75,31 @@ impl<'t> Call<'t> {
         call
     }
 
-    /// Returns the command that calls `function`.
-    pub(super) fn command(&self, function: &str) -> Cmd {
+    /// Returns the command that calls `function` on a server with that history.
+    pub(super) fn command(&self, function: &str, history: &str) -> Cmd {
         let mut command = redis::cmd("FCALL");
-        command.arg(function).arg(self.keys.len()).arg(&self.keys);
+        command.arg(function).arg(self.keys.len()).arg(&self.keys).arg(&self.channel).arg(history);
         for arg in &self.args {
             command.arg(&arg[..]);
         }
         command
     }
 
-    /// Reads the answer to a transaction.
-    pub(super) fn outcome(&self, txn: &Txn, answer: Value, durability: Durability) -> Result<Outcome, StoreError> {
+    /// Reads the answer to a transaction, and whether the space has its version now.
+    pub(super) fn outcome(
+        &self,
+        txn: &Txn,
+        answer: &Value,
+        durability: Durability,
+    ) -> Result<(Outcome, bool), StoreError> {
         let unreadable = || StoreError::Corrupt("the function answered what it never answers".to_owned());
         let Value::Array(answer) = answer else { return Err(unreadable()) };
-        let mut answer = answer.into_iter();
+        let mut answer = answer.iter().cloned();
         let outcome = match answer.next() {
-            Some(Value::Int(1)) => committed(txn, &mut answer, durability).map(Outcome::Committed),
-            Some(Value::Int(0)) => self.refused(txn, &mut answer).map(Outcome::Refused),
+            Some(Value::Int(1)) => {
+                committed(txn, &mut answer, durability).map(|(commit, kept)| (Outcome::Committed(commit), kept))
+            }
+            Some(Value::Int(0)) => self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), false)),
             _ => None,
         };
         outcome.ok_or_else(unreadable)
@@ -240,15 +248,16 @@ impl<'t> Call<'t> {
     }
 }
 
-fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Durability) -> Option<Commit> {
+fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Durability) -> Option<(Commit, bool)> {
     let version = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
     let at_ms = int(answer.next()?)?;
     let removed = int(answer.next()?)?;
+    let kept = int(answer.next()?)? == 1;
     let appends = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).count();
     let appended: Option<Vec<_>> =
         answer.map(|sequence| int(sequence).map(|number| (number > 0).then_some(number))).collect();
     let appended = appended.filter(|appended| appended.len() == appends)?;
-    Some(Commit { version, at_ms, durability, appended, removed })
+    Some((Commit { version, at_ms, durability, appended, removed }, kept))
 }
 
 /// Splits sequences into runs without gaps, from first to last.

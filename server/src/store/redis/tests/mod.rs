@@ -2,6 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
+mod losses;
+mod replicas;
+mod sentinel;
+mod tls;
+
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -12,37 +18,44 @@ use super::*;
 use crate::store::{
     Check, Commit, Durability, Write,
     conformance::{Bench, append, delete, for_each_promise, put, remember, remove, space},
-    test_redis::TestRedis,
+    test_redis::{Flavour, TestRedis},
 };
 
 const PREFIX: &str = "test";
 
 async fn bench() -> Option<Bench> {
-    let server = TestRedis::start()?;
+    bench_on(TestRedis::start()?).await
+}
+
+async fn bench_on(server: TestRedis) -> Option<Bench> {
     let raw = server.connection().await;
     Some(Bench {
         store: connect(&server).await,
         second: connect(&server).await,
-        raw_keys: Box::new(move |space| raw_keys(raw.clone(), space).boxed()),
+        raw_keys: Box::new(move |space| raw_keys(raw.clone(), PREFIX, space).boxed()),
         _keeps: Box::new(server),
     })
 }
 
 for_each_promise!(bench);
 
+mod on_valkey {
+    use super::*;
+
+    async fn bench() -> Option<Bench> {
+        bench_on(TestRedis::start_of(Flavour::Valkey)?).await
+    }
+
+    for_each_promise!(bench);
+}
+
 async fn connect(server: &TestRedis) -> Arc<RedisStore> {
     RedisStore::connect(&server.url(), PREFIX).await.unwrap()
 }
 
-async fn raw_keys(mut connection: MultiplexedConnection, space: Space) -> Vec<String> {
-    let pattern = format!("*{{{}}}*", space.as_str());
+async fn raw_keys(mut connection: MultiplexedConnection, prefix: &str, space: Space) -> Vec<String> {
+    let pattern = format!("{prefix}:*{{{}}}*", space.as_str());
     redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await.unwrap()
-}
-
-async fn tell(server: &TestRedis, command: &[&str]) -> Value {
-    let mut tell = redis::cmd(command[0]);
-    tell.arg(&command[1..]);
-    tell.query_async(&mut server.connection().await).await.unwrap()
 }
 
 async fn commit(store: &RedisStore, writes: Vec<Write>) -> Result<Commit, StoreError> {
@@ -58,7 +71,9 @@ async fn commit_when_back(store: &RedisStore, writes: Vec<Write>) -> Commit {
     loop {
         match commit(store, writes.clone()).await {
             Ok(commit) => return commit,
-            Err(StoreError::Unavailable(reason)) => assert!(gone.elapsed() < Duration::from_secs(20), "{reason}"),
+            Err(StoreError::Unavailable(reason) | StoreError::Refusing(reason)) => {
+                assert!(gone.elapsed() < Duration::from_secs(20), "{reason}")
+            }
             Err(error) => panic!("{error}"),
         }
         tokio::task::yield_now().await;
@@ -114,9 +129,9 @@ async fn durability_is_what_the_server_is_set_to() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     assert_eq!(commit(&store, vec![hint()]).await.unwrap().durability, Durability::Applied);
-    tell(&server, &["CONFIG", "SET", "appendonly", "yes"]).await;
-    tell(&server, &["CONFIG", "SET", "appendfsync", "always"]).await;
-    store.link.check().await.unwrap();
+    server.tell(&["CONFIG", "SET", "appendonly", "yes"]).await;
+    server.tell(&["CONFIG", "SET", "appendfsync", "always"]).await;
+    store.servers.check().await;
     assert_eq!(commit(&store, vec![hint()]).await.unwrap().durability, Durability::Fsynced);
 }
 
@@ -125,9 +140,9 @@ async fn a_lost_function_is_loaded_again() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     commit(&store, vec![append("s", "1")]).await.unwrap();
-    tell(&server, &["FUNCTION", "FLUSH"]).await;
+    server.tell(&["FUNCTION", "FLUSH"]).await;
     assert_eq!(commit(&store, vec![append("s", "2")]).await.unwrap().appended, [Some(2)]);
-    tell(&server, &["FUNCTION", "FLUSH"]).await;
+    server.tell(&["FUNCTION", "FLUSH"]).await;
     assert_eq!(commit(&store, vec![remove("s", &[1])]).await.unwrap().removed, 1);
 }
 
@@ -137,7 +152,7 @@ async fn cut_connections_are_made_again_and_hints_come_again() {
     let (store, other) = (connect(&server).await, connect(&server).await);
     let mut hints = store.hints();
     for kind in ["normal", "pubsub"] {
-        tell(&server, &["CLIENT", "KILL", "TYPE", kind]).await;
+        server.tell(&["CLIENT", "KILL", "TYPE", kind]).await;
         if kind == "pubsub" {
             // All, since some may have been lost.
             while hints.recv().await.unwrap() != Hint::All {}
@@ -190,7 +205,7 @@ async fn a_full_server_refuses_what_grows_and_does_what_frees() {
     let store = connect(&server).await;
     let (key, lease) = (Key::new("member", "x"), || Write::Lease { name: "l".to_owned(), ttl: Duration::from_secs(9) });
     commit(&store, vec![append("s", "1"), append("s", "2"), put(&key, "1"), lease()]).await.unwrap();
-    tell(&server, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    server.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
     for grows in [vec![append("s", "3"), remove("s", &[1])], vec![put(&key, "2")], vec![remember("k", "")]] {
         let error = commit(&store, grows).await.unwrap_err();
         assert!(matches!(error, StoreError::Refusing(_)), "{error}");
@@ -203,7 +218,7 @@ async fn a_full_server_refuses_what_grows_and_does_what_frees() {
     let late = connect(&server).await;
     assert_eq!(commit(&late, vec![remove("s", &[2])]).await.unwrap().removed, 1);
     commit(&store, vec![Write::DropSpace]).await.unwrap();
-    tell(&server, &["CONFIG", "SET", "maxmemory", "0"]).await;
+    server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(commit(&store, vec![append("s", "1")]).await.unwrap().appended, [Some(1)]);
 }
 
@@ -212,12 +227,12 @@ async fn a_read_only_replica_refuses() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     commit(&store, vec![append("s", "1")]).await.unwrap();
-    tell(&server, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    server.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
     for _ in 0..2 {
         let error = commit(&store, vec![append("s", "2")]).await.unwrap_err();
         assert!(matches!(error, StoreError::Refusing(_)), "{error}");
     }
-    tell(&server, &["REPLICAOF", "NO", "ONE"]).await;
+    server.tell(&["REPLICAOF", "NO", "ONE"]).await;
     assert_eq!(commit(&store, vec![append("s", "2")]).await.unwrap().appended, [Some(2)]);
 }
 
@@ -227,10 +242,10 @@ async fn foreign_content_is_reported_and_nothing_is_written_beside_it() {
     let store = connect(&server).await;
     let (a, key) = (space("a"), Key::new("member", "x"));
     commit(&store, vec![append("s", "1"), append("t", "1")]).await.unwrap();
-    tell(&server, &["SET", "test:{a}:k:task", "a string"]).await;
-    tell(&server, &["SET", "test:{a}:l", "a string"]).await;
-    tell(&server, &["XADD", "test:{a}:s:foreign", "9-0", "f", "v"]).await;
-    tell(&server, &["DEL", "test:{a}:s:t"]).await;
+    server.tell(&["SET", "test:{a}:k:task", "a string"]).await;
+    server.tell(&["SET", "test:{a}:l", "a string"]).await;
+    server.tell(&["XADD", "test:{a}:s:foreign", "9-0", "f", "v"]).await;
+    server.tell(&["DEL", "test:{a}:s:t"]).await;
     let lease = Write::Lease { name: "l".to_owned(), ttl: Duration::ZERO };
     for foreign in [put(&Key::new("task", "x"), ""), lease, append("foreign", ""), append("t", ""), remove("t", &[1])] {
         let error = commit(&store, vec![put(&key, "1"), append("s", "2"), foreign]).await.unwrap_err();
@@ -247,7 +262,7 @@ async fn foreign_content_is_reported_and_nothing_is_written_beside_it() {
     assert_eq!(store.read(&a, &[key]).await.unwrap(), [None]);
     assert_eq!(sequences(&store).await, [1]);
     // What cannot be read in the first half is no reason to write in the second.
-    tell(&server, &["HSET", "test:{a}:m", "v", "not a number"]).await;
+    server.tell(&["HSET", "test:{a}:m", "v", "not a number"]).await;
     let error = commit(&store, vec![append("s", "2")]).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
 }
@@ -267,12 +282,12 @@ async fn of_a_dropped_space_no_key_is_left() {
     writes.extend([lease, put(&Key::new("member", "x"), ""), remember("k", "")]);
     commit(&store, writes).await.unwrap();
     commit(&store, vec![put(&Key::new("task", "new"), ""), Write::DropSpace]).await.unwrap();
-    assert_eq!(tell(&server, &["KEYS", "*"]).await, Value::Array(vec![]));
+    assert_eq!(server.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
     // Nor do the late ones bring anything back.
     let late =
         vec![remove("s", &[1]), delete(&Key::new("member", "x")), Write::EndLease { name: "l".to_owned() }, hint()];
     commit(&store, late).await.unwrap();
-    assert_eq!(tell(&server, &["KEYS", "*"]).await, Value::Array(vec![]));
+    assert_eq!(server.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
 }
 
 #[tokio::test]
@@ -282,11 +297,11 @@ async fn the_ledger_expires_and_is_found_across_midnight() {
     commit(&store, vec![remember("k", "today")]).await.unwrap();
     let today = store.now_ms().await.unwrap() / 86_400_000;
     let ledger = format!("test:{{a}}:d:{today}");
-    let Value::Int(ttl_s) = tell(&server, &["TTL", &ledger]).await else { panic!("no number") };
+    let Value::Int(ttl_s) = server.tell(&["TTL", &ledger]).await else { panic!("no number") };
     assert!((24 * 3600..=49 * 3600).contains(&ttl_s), "{ttl_s}");
     for (day, seen) in [(today - 2, false), (today - 1, true), (today, true), (today + 1, false)] {
         let key = format!("from day {day}");
-        tell(&server, &["HSET", &format!("test:{{a}}:d:{day}"), &key, "x"]).await;
+        server.tell(&["HSET", &format!("test:{{a}}:d:{day}"), &key, "x"]).await;
         let txn = Txn { checks: vec![Check::Unseen { key }], writes: vec![] };
         let outcome = store.commit(&space("a"), &txn).await.unwrap();
         assert_eq!(matches!(outcome, Outcome::Refused(_)), seen, "day {day}");
@@ -326,6 +341,23 @@ async fn passwords_work_and_are_never_told() {
     for error in errors {
         assert!(!format!("{error:?} {error}").contains("hunter2"), "{error}");
     }
+}
+
+/// What a careful administrator grants: no other keys, no other channels, nothing that tells of the server.
+#[tokio::test]
+async fn a_user_with_few_rights_will_do() {
+    let Some(server) = TestRedis::start() else { return };
+    let rights = ["~test:*", "&test:*", "+@all", "-@admin", "-@dangerous"];
+    server.tell(&[&["ACL", "SETUSER", "teamwire", "on", ">p@ss"][..], &rights].concat()).await;
+    let url = server.url().replace("redis://", "redis://teamwire:p%40ss@");
+    let store = RedisStore::connect(&url, PREFIX).await.unwrap();
+    let mut hints = store.hints();
+    assert_eq!(commit(&store, vec![append("s", "x"), hint()]).await.unwrap().durability, Durability::Applied);
+    hints.recv().await.unwrap();
+    commit(&store, vec![Write::DropSpace]).await.unwrap();
+    server.tell(&["ACL", "SETUSER", "teamwire", "-fcall"]).await;
+    let error = commit(&store, vec![append("s", "x")]).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unavailable(text) if text.contains("NoPerm")), "{error}");
 }
 
 #[tokio::test]

@@ -1,0 +1,153 @@
+//! What went wrong with a call, and what may still be done about it.
+
+use redis::RedisError;
+
+use super::library::Library;
+use crate::store::StoreError;
+
+/// A call that failed.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    /// What the caller is told in the end.
+    pub(super) error: StoreError,
+    /// What may help.
+    pub(super) next: Next,
+    /// Whether the connection is of no more use.
+    pub(super) lost: bool,
+}
+
+/// What may help after a call has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing.
+    GiveUp,
+    /// The server is gone, or is not the one to write to: see whether another one has taken its place.
+    Look,
+    /// Another node of the cluster has the slot: `HOST:PORT`, where no host means that of the node that said so.
+    /// Nothing was carried out.
+    GoTo(String),
+    /// The slot is on its way to another node, and what the call needs is not all in one place. Nothing was carried out.
+    Wait,
+}
+
+impl Fault {
+    /// Reads an error of the server at `address`.
+    pub(super) fn new(error: &RedisError, address: &str, library: &Library) -> Self {
+        let text = format!("{address}: {error}");
+        let code = code(error);
+        let next = match code.as_deref() {
+            Some("MOVED") => moved_to(error).map_or(Next::Look, Next::GoTo),
+            // A function reads keys that are known only once it runs, so that no node but the one that has the whole slot
+            // may run it; see commit.lua. Hence nobody follows an ASK.
+            Some("ASK" | "TRYAGAIN") => Next::Wait,
+            Some("ERR") if text.contains("non local key") => Next::Wait,
+            Some("READONLY" | "CLUSTERDOWN" | "MASTERDOWN") => Next::Look,
+            _ if error.is_unrecoverable_error() || error.is_timeout() => Next::Look,
+            _ => Next::GiveUp,
+        };
+        // A server that has become a replica keeps its connections; its name may lead elsewhere by now.
+        let lost = error.is_unrecoverable_error() || error.is_timeout() || code.as_deref() == Some("READONLY");
+        let error = match code.as_deref() {
+            // Said before anything was carried out.
+            Some(
+                "OOM" | "READONLY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY"
+                | "MOVED" | "ASK" | "TRYAGAIN",
+            ) => StoreError::Refusing(text),
+            Some("WRONGTYPE" | "CORRUPT") => StoreError::Corrupt(text),
+            _ if next == Next::Wait => StoreError::Refusing(text),
+            // A node of a cluster that is down for all or for writes says so to the function itself, too.
+            Some("ERR") if text.contains("cluster is down") => StoreError::Refusing(text),
+            // The function itself failed, which it does on content that it cannot read, before it writes.
+            Some("ERR") if library.is_named_in(&text) => StoreError::Corrupt(text),
+            Some("ERR") if text.contains("unknown command") && text.contains("FUNCTION") => {
+                StoreError::Unavailable(format!("{address}: Redis 7.0 or newer is needed: {error}"))
+            }
+            _ => StoreError::Unavailable(text),
+        };
+        Self { error, next, lost }
+    }
+}
+
+impl From<StoreError> for Fault {
+    /// There is no connection, so that another server may have taken over.
+    fn from(error: StoreError) -> Self {
+        Self { error, next: Next::Look, lost: true }
+    }
+}
+
+/// Returns whether the server does not know the function, so that nothing was carried out.
+pub(super) fn is_function_missing(error: &RedisError) -> bool {
+    code(error).as_deref() == Some("ERR") && error.detail().is_some_and(|detail| detail.contains("Function not found"))
+}
+
+/// Returns the first word of what the server answered, also where it answered to one command of several.
+pub(super) fn code(error: &RedisError) -> Option<String> {
+    // First, since the whole of several is an EXECABORT, which says nothing.
+    match error.clone().into_server_errors() {
+        Some(errors) => errors.first().map(|(_, error)| error.code().to_owned()),
+        None => error.code().map(str::to_owned),
+    }
+}
+
+fn moved_to(error: &RedisError) -> Option<String> {
+    let errors = error.clone().into_server_errors()?;
+    let detail = errors.first()?.1.details()?;
+    detail.split_ascii_whitespace().nth(1).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use redis::ServerError;
+
+    use super::*;
+
+    fn fault(answer: &str) -> Fault {
+        let value = redis::parse_redis_value(format!("-{answer}\r\n").as_bytes()).unwrap();
+        let error: ServerError = match value {
+            redis::Value::ServerError(error) => error,
+            other => panic!("{other:?}"),
+        };
+        Fault::new(&error.into(), "here", &Library::new())
+    }
+
+    #[test]
+    fn what_was_certainly_not_carried_out_is_told_from_what_may_have_been() {
+        for refused in ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY"] {
+            assert!(matches!(fault(&format!("{refused} x")).error, StoreError::Refusing(_)), "{refused}");
+        }
+        for corrupt in [
+            "WRONGTYPE x".to_owned(),
+            "CORRUPT x".to_owned(),
+            format!("ERR x {}", Library::new().name_of(crate::store::redis::library::Function::Commit)),
+        ] {
+            assert!(matches!(fault(&corrupt).error, StoreError::Corrupt(_)), "{corrupt}");
+        }
+        for unknown in ["ERR x", "NOAUTH x", "NOPERM x", "SOMETHING new"] {
+            assert!(matches!(fault(unknown).error, StoreError::Unavailable(_)), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_slot_elsewhere_or_on_its_way_is_no_failure_yet() {
+        assert_eq!(fault("MOVED 7 10.0.0.1:7000").next, Next::GoTo("10.0.0.1:7000".to_owned()));
+        assert_eq!(fault("MOVED 7 :7000").next, Next::GoTo(":7000".to_owned()));
+        for on_its_way in [
+            "ASK 7 10.0.0.1:7000".to_owned(),
+            "TRYAGAIN Multiple keys request during rehashing of slot".to_owned(),
+            format!(
+                "ERR Script attempted to access a non local key script: {}",
+                Library::new().name_of(crate::store::redis::library::Function::Commit)
+            ),
+        ] {
+            let fault = fault(&on_its_way);
+            assert_eq!(fault.next, Next::Wait, "{on_its_way}");
+            assert!(matches!(fault.error, StoreError::Refusing(_)), "{on_its_way}");
+        }
+        for look in ["READONLY x", "CLUSTERDOWN x"] {
+            assert_eq!(fault(look).next, Next::Look, "{look}");
+        }
+        assert_eq!(fault("OOM x").next, Next::GiveUp);
+    }
+}

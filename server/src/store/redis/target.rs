@@ -1,0 +1,305 @@
+//! What the URL of a store says: which servers, how to reach them, and how durable a commit shall be. The
+//! [module above](super) lists its forms and parameters.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates,
+    io::tcp::TcpSettings,
+};
+
+use super::replicas::Wanted;
+use crate::store::StoreError;
+
+/// After how long without an acknowledgement the system gives up a connection.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
+
+/// Where Sentinels listen, unless the URL says otherwise.
+const SENTINEL_PORT: u16 = 26_379;
+
+/// How long replicas may take, in milliseconds.
+const WAIT_MS: std::ops::RangeInclusive<u64> = 10..=60_000;
+
+/// How long they may take where the URL does not say.
+const WAIT_DEFAULT: Duration = Duration::from_secs(1);
+
+/// What a URL names.
+#[derive(Clone)]
+pub(super) enum Target {
+    /// One server.
+    Server(ConnectionInfo),
+    /// The primary of a service.
+    Sentinel {
+        /// The Sentinels.
+        sentinels: Vec<ConnectionInfo>,
+        /// The name by which they know the service.
+        service: String,
+        /// How to reach the primary, but for its address.
+        primary: ConnectionInfo,
+    },
+    /// How to reach a node of a cluster, but for its address, and the nodes to ask first.
+    Cluster(ConnectionInfo, Vec<ConnectionInfo>),
+}
+
+/// Reads a URL: which servers, and what is asked of their replicas. Errors do not repeat it, since it may hold a password.
+pub(super) fn parse(url: &str) -> Result<(Target, Option<Wanted>), StoreError> {
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no `://`"))?;
+    let (tls, form) = scheme_of(scheme)?;
+    if rest.contains('#') {
+        return Err(wrong("`#` stands in it; write %23 where it belongs to a name or password"));
+    }
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut parameters: BTreeMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    // Answers are read as the older protocol has them, whatever is asked for.
+    parameters.remove("protocol");
+    let wanted = wanted(&mut parameters)?;
+    let target = match form {
+        "+unix" => Target::Server(socket(rest, &mut parameters)?),
+        _ => servers(form, tls, rest, &mut parameters)?,
+    };
+    match parameters.keys().next() {
+        Some(unknown) => Err(wrong(&format!("it has no parameter `{}` here", unknown.escape_default()))),
+        None => Ok((target, wanted)),
+    }
+}
+
+fn wanted(parameters: &mut BTreeMap<String, String>) -> Result<Option<Wanted>, StoreError> {
+    let (replicas, wait) = (parameters.remove("replicas"), parameters.remove("wait"));
+    let wait = match wait.as_deref() {
+        Some(wait) => {
+            let ms = wait.strip_suffix("ms").map(str::parse::<u64>);
+            let ms = ms.or_else(|| Some(wait.strip_suffix('s')?.parse().map(|s: u64| s.saturating_mul(1_000))));
+            let ms = ms.and_then(Result::ok).filter(|ms| WAIT_MS.contains(ms));
+            Duration::from_millis(ms.ok_or_else(|| wrong("`wait` is a time from 10ms to 60s, such as 500ms"))?)
+        }
+        None => WAIT_DEFAULT,
+    };
+    match replicas.map(|replicas| replicas.parse()) {
+        None | Some(Ok(0)) => Ok(None),
+        Some(Ok(replicas @ 1..=100)) => Ok(Some(Wanted { replicas, wait })),
+        Some(_) => Err(wrong("`replicas` is a number up to 100")),
+    }
+}
+
+/// Returns whether a scheme asks for TLS, and which form it has.
+fn scheme_of(scheme: &str) -> Result<(bool, &str), StoreError> {
+    let (base, form) = scheme.split_at(scheme.find('+').unwrap_or(scheme.len()));
+    let tls = match base {
+        "redis" | "valkey" => false,
+        "rediss" | "valkeys" => true,
+        _ => return Err(wrong("it does not begin with redis: or rediss:")),
+    };
+    match form {
+        "" | "+sentinel" | "+cluster" => Ok((tls, form)),
+        "+unix" if !tls => Ok((tls, form)),
+        _ => Err(wrong("after redis may stand +sentinel, +cluster or +unix, and +unix has no TLS")),
+    }
+}
+
+fn servers(form: &str, tls: bool, rest: &str, parameters: &mut BTreeMap<String, String>) -> Result<Target, StoreError> {
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (format!("{login}@"), hosts),
+        None => (String::new(), authority),
+    };
+    let certificates = certificates(tls, parameters)?;
+    let scheme = if tls { "rediss" } else { "redis" };
+    let reach = |login: &str, host: &str, database: &str| {
+        let info =
+            format!("{scheme}://{login}{host}/{database}").into_connection_info().map_err(|e| wrong(&e.to_string()));
+        tuned(info?, certificates.as_ref())
+    };
+    match form {
+        "+sentinel" => {
+            let (service, database) = path.split_once('/').unwrap_or((path, ""));
+            if service.is_empty() {
+                return Err(wrong("it does not name the service: redis+sentinel://HOST/SERVICE"));
+            }
+            let (user, password) = (parameters.remove("sentinel_user"), parameters.remove("sentinel_password"));
+            let sentinel = |host: &str| {
+                let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+                let host = if has_port { host.to_owned() } else { format!("{host}:{SENTINEL_PORT}") };
+                let info = reach("", &host, "")?;
+                let mut settings = info.redis_settings().clone();
+                if let Some(user) = &user {
+                    settings = settings.set_username(user);
+                }
+                if let Some(password) = &password {
+                    settings = settings.set_password(password);
+                }
+                Ok(info.set_redis_settings(settings))
+            };
+            Ok(Target::Sentinel {
+                sentinels: hosts.split(',').map(sentinel).collect::<Result<_, StoreError>>()?,
+                service: service.to_owned(),
+                primary: reach(&login, "primary", database)?,
+            })
+        }
+        "+cluster" if !path.is_empty() => Err(wrong("a cluster has no databases")),
+        "+cluster" => {
+            let seeds = hosts.split(',').map(|host| reach(&login, host, ""));
+            Ok(Target::Cluster(reach(&login, "node", "")?, seeds.collect::<Result<_, _>>()?))
+        }
+        _ if hosts.contains(',') => Err(wrong("several hosts need redis+sentinel: or redis+cluster:")),
+        _ => Ok(Target::Server(reach(&login, hosts, path)?)),
+    }
+}
+
+fn socket(path: &str, parameters: &mut BTreeMap<String, String>) -> Result<ConnectionInfo, StoreError> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for name in ["db", "user", "pass"] {
+        query.extend_pairs(parameters.remove_entry(name));
+    }
+    let url = format!("redis+unix://{path}?{}", query.finish());
+    tuned(url.into_connection_info().map_err(|error| wrong(&error.to_string()))?, None)
+}
+
+fn certificates(tls: bool, parameters: &mut BTreeMap<String, String>) -> Result<Option<TlsCertificates>, StoreError> {
+    if !tls {
+        return Ok(None);
+    }
+    let mut file = |name: &str| match parameters.remove(name) {
+        Some(path) => fs::read(&path)
+            .map(Some)
+            .map_err(|error| wrong(&format!("the file of `{name}`, {path}, cannot be read: {error}"))),
+        None => Ok(None),
+    };
+    let client_tls = match (file("cert")?, file("key")?) {
+        (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
+        (None, None) => None,
+        _ => return Err(wrong("of `cert` and `key` one is of no use without the other")),
+    };
+    // It may be there already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(Some(TlsCertificates { client_tls, root_cert: file("ca")? }))
+}
+
+/// Returns the way to a server with all that is the same for every connection.
+fn tuned(server: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Result<ConnectionInfo, StoreError> {
+    let tcp = TcpSettings::default().set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(UNACKNOWLEDGED_MAX);
+    let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+    let server = server.set_tcp_settings(tcp).set_redis_settings(settings);
+    match certificates {
+        Some(certificates) => {
+            let client = Client::build_with_tls(server, certificates.clone()).map_err(|e| wrong(&e.to_string()))?;
+            Ok(client.get_connection_info().clone())
+        }
+        None => Ok(server),
+    }
+}
+
+/// Returns the way to another server that is reached as `like` is.
+pub(super) fn at(like: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+    let host = host.to_owned();
+    let address = match like.addr() {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    like.clone().set_addr(address)
+}
+
+/// Returns the host of a server, as whoever connects to it names it.
+pub(super) fn host_of(server: &ConnectionInfo) -> &str {
+    match server.addr() {
+        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+        _ => "",
+    }
+}
+
+fn wrong(why: &str) -> StoreError {
+    StoreError::Unavailable(format!("the URL of the store is wrong: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn shown(server: &ConnectionInfo) -> String {
+        let settings = server.redis_settings();
+        let tls = matches!(server.addr(), ConnectionAddr::TcpTls { insecure: false, .. });
+        let (user, password) = (settings.username().unwrap_or("-"), settings.password().unwrap_or("-"));
+        format!("{} tls={tls} {user} {password} {}", server.addr(), settings.db())
+    }
+
+    fn parsed(url: &str) -> Vec<String> {
+        match parse(url).unwrap().0 {
+            Target::Server(server) => vec![shown(&server)],
+            Target::Sentinel { sentinels, service, primary } => {
+                let own = shown(&at(&primary, "found", 1));
+                sentinels.iter().map(shown).chain([service, own]).collect()
+            }
+            Target::Cluster(_, nodes) => nodes.iter().map(shown).collect(),
+        }
+    }
+
+    #[test]
+    fn every_form_says_where_and_as_whom() {
+        for (url, expected) in [
+            ("redis://host", &["host:6379 tls=false - - 0"][..]),
+            ("valkey://u:p%40ss@host:1/3?protocol=resp3", &["host:1 tls=false u p@ss 3"]),
+            ("rediss://:p@[::1]:7/2", &["::1:7 tls=true - p 2"]),
+            ("redis+unix:///run/r.sock?db=2&pass=p", &["/run/r.sock tls=false - p 2"]),
+            ("redis+cluster://:p@a,b:7", &["a:6379 tls=false - p 0", "b:7 tls=false - p 0"]),
+            (
+                "rediss+sentinel://u:p@a,[::1],b:7/main/4?sentinel_password=s",
+                &[
+                    "a:26379 tls=true - s 0",
+                    "::1:26379 tls=true - s 0",
+                    "b:7 tls=true - s 0",
+                    "main",
+                    "found:1 tls=true u p 4",
+                ],
+            ),
+        ] {
+            assert_eq!(parsed(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_how_many_replicas_to_wait_for() {
+        let wanted = |replicas, ms| Some(Wanted { replicas, wait: Duration::from_millis(ms) });
+        for (parameters, expected) in [
+            ("", None),
+            ("?replicas=0", None),
+            ("?replicas=1", wanted(1, 1_000)),
+            ("?replicas=2&wait=500ms", wanted(2, 500)),
+            ("?wait=3s&replicas=1", wanted(1, 3_000)),
+        ] {
+            assert_eq!(parse(&format!("redis://host{parameters}")).unwrap().1, expected, "{parameters}");
+        }
+    }
+
+    #[test]
+    fn any_other_url_is_refused_without_its_password() {
+        for url in [
+            "redis:hunter2",
+            "http://:hunter2@host",
+            "rediss+unix:///hunter2",
+            "redis+more://:hunter2@host",
+            "redis://:hunter2@host/words",
+            "redis://:hunter2@host:99999",
+            "redis://:hunter2@host#insecure",
+            "redis://:hunter2@a,b",
+            "redis://:hunter2@host?wiat=1",
+            "redis://:hunter2@host?replicas=many",
+            "redis://:hunter2@host?replicas=1&wait=1h",
+            "redis://:hunter2@host?replicas=1&wait=2ms",
+            "redis://:hunter2@host?ca=only-for-tls",
+            "rediss://:hunter2@host?ca=/no/such/file",
+            "rediss://:hunter2@host?cert=/dev/null",
+            "redis+cluster://:hunter2@a/1",
+            "redis+sentinel://:hunter2@a",
+            "redis+sentinel://:hunter2@/main",
+        ] {
+            let error = parse(url).err().unwrap_or_else(|| panic!("{url} is taken")).to_string();
+            assert!(error.contains("the URL of the store is wrong: ") && !error.contains("hunter2"), "{error}");
+        }
+    }
+}

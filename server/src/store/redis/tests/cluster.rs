@@ -1,0 +1,180 @@
+//! The store in a cluster.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{super::cluster::Cluster, *};
+use crate::store::{
+    conformance::every_promise,
+    test_redis::{TestCluster, eventually},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_keeps_every_promise() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let open = async |prefix: &'static str| {
+        let url = cluster.url();
+        let connections = futures::future::join_all(cluster.nodes.iter().map(TestRedis::connection)).await;
+        let raw_keys = move |space: Space| {
+            let asked: Vec<_> =
+                connections.iter().map(|connection| raw_keys(connection.clone(), prefix, space.clone())).collect();
+            async move { futures::future::join_all(asked).await.concat() }.boxed()
+        };
+        Bench {
+            store: RedisStore::connect(&url, prefix).await.unwrap(),
+            second: RedisStore::connect(&url, prefix).await.unwrap(),
+            raw_keys: Box::new(raw_keys),
+            _keeps: Box::new(()),
+        }
+    };
+    every_promise!(open);
+}
+
+#[tokio::test]
+async fn spaces_are_spread_over_the_nodes_and_all_of_them_have_the_function() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let mut hints = store.hints();
+    let spaces: Vec<Space> = (0..30).map(|at| space(&format!("team{at}"))).collect();
+    let txn = Txn { checks: vec![], writes: vec![append("s", "x"), hint()] };
+    for space in &spaces {
+        assert!(matches!(store.commit(space, &txn).await, Ok(Outcome::Committed(_))));
+        // Whichever node it was published at.
+        assert_eq!(hints.recv().await.unwrap(), Hint::Topic(space.clone(), "t".to_owned()));
+    }
+    for node in &cluster.nodes {
+        assert_ne!(node.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
+        node.tell(&["FUNCTION", "FLUSH"]).await;
+    }
+    for space in &spaces {
+        let Outcome::Committed(commit) = store.commit(space, &txn).await.unwrap() else { panic!("refused") };
+        assert_eq!(commit.appended, [Some(2)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_a_node_dies_its_spaces_go_on_at_its_replica() {
+    let Some(mut cluster) = TestCluster::start().await else { return };
+    let node = cluster.owner(Cluster::slot("a")).await.unwrap();
+    cluster.start_replica_of(node).await;
+    // The map of slots comes from a node that dies, or from another one.
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let mut losses = store.losses();
+    for _ in 0..20 {
+        commit(&store, vec![append("s", "x")]).await.unwrap();
+    }
+    eventually("the replica has it all", async || cluster.nodes[node].has_replica().await).await;
+    cluster.nodes[node].kill();
+    let calls: Vec<_> = (0..8)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { commit_when_back(&store, vec![append("s", "x")]).await })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert!(sequences(&store).await.len() >= 28);
+    store.losses.look(&store.servers, &store.keys).await;
+    assert!(losses.try_recv().is_err(), "the replica had it all");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_to_another_node_under_steady_commits() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let mut losses = store.losses();
+    let end = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (store, end) = (store.clone(), end.clone());
+            tokio::spawn(async move {
+                let mut answered = Vec::new();
+                for number in 0.. {
+                    if end.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // As a send does, with a stream that is new now and then.
+                    let key = format!("{writer}-{number}");
+                    let stream = format!("new{}", number / 50);
+                    let checks = vec![Check::Unseen { key: key.clone() }];
+                    let remember = Write::Remember { key: key.clone(), data: Bytes::new() };
+                    let record = Write::Put { key: Key::new("message", key), data: Bytes::new() };
+                    let writes = vec![append("s", "x"), record, remember, append(&stream, "x"), hint()];
+                    let begun = Instant::now();
+                    let outcome = store.commit(&space("a"), &Txn { checks, writes }).await;
+                    assert!(begun.elapsed() < Duration::from_secs(8), "it hung");
+                    match outcome {
+                        Ok(Outcome::Committed(commit)) => answered.push(commit.appended[0].unwrap()),
+                        Ok(Outcome::Refused(failed)) => panic!("{failed:?}"),
+                        Err(StoreError::Refusing(_)) => (),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                answered
+            })
+        })
+        .collect();
+    let slot = Cluster::slot("a");
+    let enough = |more: u64| {
+        let store = &store;
+        async move {
+            let extents = |store: Arc<RedisStore>| async move { store.extents(&space("a"), &["s".to_owned()]).await };
+            let begun = extents(store.clone()).await.unwrap()[0].entries;
+            eventually("commits go on", async || extents(store.clone()).await.unwrap()[0].entries > begun + more).await;
+        }
+    };
+    enough(100).await;
+    // Twice, so that it also comes back to where it was.
+    for _ in 0..2 {
+        let from = cluster.owner(slot).await.unwrap();
+        let to = (from + 1) % cluster.nodes.len();
+        cluster.begin_move(slot, from, to).await;
+        cluster.end_move(slot, from, to).await;
+        enough(100).await;
+    }
+    end.store(true, Ordering::Relaxed);
+    let answered = futures::future::join_all(writers).await.into_iter().flat_map(Result::unwrap);
+    let (kept, mut answered) = (sequences(&store).await, answered.collect::<Vec<_>>());
+    answered.sort_unstable();
+    assert_eq!(kept, answered, "every commit that was answered is there, and no other");
+    store.losses.look(&store.servers, &store.keys).await;
+    assert!(losses.try_recv().is_err(), "nothing was lost");
+}
+
+/// Half-way through a move every use of a key that is not here fails, which must not tear a transaction apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_slot_on_its_way_a_transaction_happens_wholly_or_not_at_all() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let (x, y, lease) = (Key::new("member", "x"), Key::new("member", "y"), |name: &str| name.to_owned());
+    let live = |name: &str| Write::Lease { name: lease(name), ttl: Duration::from_secs(600) };
+    commit(&store, vec![append("s", "1"), put(&x, "1"), live("x")]).await.unwrap();
+    let slot = Cluster::slot("a");
+    let from = cluster.owner(slot).await.unwrap();
+    let to = (from + 1) % cluster.nodes.len();
+    cluster.begin_move(slot, from, to).await;
+    // The only record and the only lease go, and with them their keys, if others did not come first.
+    let end = Write::EndLease { name: lease("x") };
+    let renewed = vec![append("s", "2"), delete(&x), put(&y, "2"), end, live("y"), delete(&y), put(&y, "3")];
+    assert_eq!(commit(&store, renewed).await.unwrap().appended, [Some(2)]);
+    assert_eq!(store.leases(&space("a")).await.unwrap().until_ms.into_keys().collect::<Vec<_>>(), ["y"]);
+    let members = store.scan(&space("a"), "member", "", 9).await.unwrap();
+    assert_eq!(
+        members.into_iter().map(|(id, record)| (id, record.data)).collect::<Vec<_>>(),
+        [("y".into(), "3".into())]
+    );
+    // What is not here may be there: it waits.
+    let waiting =
+        [vec![append("s", "3"), append("new", "1")], vec![append("s", "4"), Write::DropSpace]].map(|writes| {
+            let store = store.clone();
+            tokio::spawn(async move { commit(&store, writes).await })
+        });
+    // Long enough for a few tries.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+    assert_eq!(sequences(&store).await, [1, 2]);
+    cluster.end_move(slot, from, to).await;
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,115 @@
+//! Commits that are answered once replicas have them.
+
+use super::*;
+use crate::store::test_redis::TestCluster;
+
+async fn connect_for(server: &TestRedis, wanted: &str) -> Arc<RedisStore> {
+    RedisStore::connect(&format!("{}?{wanted}", server.url()), PREFIX).await.unwrap()
+}
+
+/// As a send does.
+fn send(key: &str) -> Txn {
+    Txn { checks: vec![Check::Unseen { key: key.to_owned() }], writes: vec![append("s", "x"), remember_as(key)] }
+}
+
+fn remember_as(key: &str) -> Write {
+    Write::Remember { key: key.to_owned(), data: Bytes::from_static(b"the first answer") }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_is_answered_once_the_replica_has_it_and_refused_until_then() {
+    let Some(primary) = TestRedis::start() else { return };
+    let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
+    let store = connect_for(&primary, "replicas=1&wait=300ms").await;
+    let a = space("a");
+    assert_eq!(commit(&store, vec![append("s", "x")]).await.unwrap().durability, Durability::Replicated);
+    // As it is at this instant.
+    assert_eq!(replica.tell(&["XLEN", "test:{a}:s:s"]).await, Value::Int(1));
+    assert_eq!(primary.tell(&["EXISTS", "test:{a}:w"]).await, Value::Int(0), "the mark leaves nothing");
+
+    replica.signal(Signal::SIGSTOP);
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let error = store.commit(&a, &send("k")).await.unwrap_err();
+        assert!(
+            matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("0 of 1 replicas")),
+            "{error}"
+        );
+        assert!(
+            (Duration::from_millis(300)..Duration::from_secs(3)).contains(&begun.elapsed()),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+    // It was carried out once, and what frees waits for nobody.
+    assert_eq!(sequences(&store).await, [1, 2]);
+    let freed = commit(&store, vec![remove("s", &[1])]).await.unwrap();
+    assert_eq!((freed.removed, freed.durability), (1, Durability::Applied));
+
+    replica.signal(Signal::SIGCONT);
+    let begun = Instant::now();
+    let again = loop {
+        match store.commit(&a, &send("k")).await {
+            Err(StoreError::DurabilityNotReached(_)) => assert!(begun.elapsed() < Duration::from_secs(20)),
+            answer => break answer,
+        }
+    };
+    assert_eq!(again, Ok(Outcome::Refused(Failed::Seen { data: Bytes::from_static(b"the first answer") })));
+    assert_eq!(commit(&store, vec![append("s", "x")]).await.unwrap().durability, Durability::Replicated);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_waits_together_and_holds_up_nobody_else() {
+    let Some(primary) = TestRedis::start() else { return };
+    let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
+    let store = connect_for(&primary, "replicas=1&wait=1s").await;
+    commit(&store, vec![append("s", "x")]).await.unwrap();
+    replica.signal(Signal::SIGSTOP);
+    let begun = Instant::now();
+    let calls: Vec<_> = (0..200)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { commit(&store, vec![append("s", "x")]).await })
+        })
+        .collect();
+    while sequences(&store).await.len() <= 200 {}
+    assert!(begun.elapsed() < Duration::from_millis(900), "calls waited for those who wait: {:?}", begun.elapsed());
+    assert!(calls.iter().all(|call| !call.is_finished()));
+    for call in calls {
+        assert!(matches!(call.await.unwrap(), Err(StoreError::DurabilityNotReached(_))));
+    }
+    // The round that was under way, and the next one.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    replica.signal(Signal::SIGCONT);
+}
+
+/// What a server answers that has begun anew says nothing of what it was told before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_began_anew_does_not_vouch_for_what_came_before() {
+    let Some(primary) = TestRedis::start() else { return };
+    let Some(_replica) = TestRedis::start_replica_of(&primary).await else { return };
+    let store = connect_for(&primary, "replicas=1&wait=300ms").await;
+    commit(&store, vec![append("s", "x")]).await.unwrap();
+    // A replica for an instant, then a primary again, with another history on the same connections.
+    primary.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    primary.tell(&["REPLICAOF", "NO", "ONE"]).await;
+    let error = commit(&store, vec![append("s", "x")]).await.unwrap_err();
+    assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("began anew")), "{error}");
+    store.servers.check().await;
+    let begun = Instant::now();
+    while commit(&store, vec![append("s", "x")]).await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the replica follows again");
+    }
+}
+
+#[tokio::test]
+async fn in_a_cluster_every_node_waits_for_replicas_of_its_own() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let url = format!("{}?replicas=1&wait=50ms", cluster.url());
+    let store = RedisStore::connect(&url, PREFIX).await.unwrap();
+    for name in ["a", "b", "c", "d"] {
+        let txn = Txn { checks: vec![], writes: vec![append("s", "x")] };
+        let error = store.commit(&space(name), &txn).await.unwrap_err();
+        assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("0 of 1")), "{error}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The store behind Sentinels.
+
+use super::*;
+use crate::store::test_redis::{TestSentinel, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_primary_dies_the_store_goes_on_at_the_one_that_sentinels_name() {
+    let Some(mut primary) = TestRedis::start() else { return };
+    let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
+    let Some(sentinel) = TestSentinel::start(&primary, 1).await else { return };
+    // The first of the Sentinels does not answer, which may cost nobody anything.
+    let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{}/{}", sentinel.port(), TestSentinel::SERVICE);
+    let store = RedisStore::connect(&url, PREFIX).await.unwrap();
+    assert!(format!("{store:?}").contains(&primary.port().to_string()));
+    let mut hints = store.hints();
+    for at in 1..=50 {
+        assert_eq!(commit(&store, vec![append("s", "x")]).await.unwrap().appended, [Some(at)]);
+    }
+    eventually("the replica has it all", async || primary.has_replica().await).await;
+    // Many at once, none of which may be stuck.
+    let calls: Vec<_> = (0..8)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { commit_when_back(&store, vec![append("s", "x"), hint()]).await })
+        })
+        .collect();
+    primary.kill();
+    let after = commit_when_back(&store, vec![append("s", "after"), hint()]).await;
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert!(after.appended[0].unwrap() > 50);
+    assert!(sequences(&store).await.len() > 50);
+    assert!(format!("{store:?}").contains(&replica.port().to_string()));
+    while hints.recv().await.unwrap() != Hint::All {}
+    // Now that both run, the old one follows the new one; nobody may write to it.
+    primary.restart();
+    for _ in 0..50 {
+        commit(&store, vec![append("s", "x")]).await.unwrap();
+    }
+    assert!(format!("{store:?}").contains(&replica.port().to_string()));
+}
+
+#[tokio::test]
+async fn a_primary_that_was_replaced_without_dying_is_left() {
+    let Some(primary) = TestRedis::start() else { return };
+    let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
+    let Some(sentinel) = TestSentinel::start(&primary, 1).await else { return };
+    let url = format!("redis+sentinel://127.0.0.1:{}/{}", sentinel.port(), TestSentinel::SERVICE);
+    let store = RedisStore::connect(&url, PREFIX).await.unwrap();
+    commit(&store, vec![append("s", "x")]).await.unwrap();
+    eventually("the Sentinel may change over", async || sentinel.fail_over().await).await;
+    eventually("the store has changed over", async || {
+        store.servers.check().await;
+        format!("{store:?}").contains(&replica.port().to_string())
+    })
+    .await;
+    commit_when_back(&store, vec![append("s", "x")]).await;
+}
+
+#[tokio::test]
+async fn a_service_that_nobody_knows_is_reported() {
+    let Some(primary) = TestRedis::start() else { return };
+    let Some(sentinel) = TestSentinel::start(&primary, 0).await else { return };
+    for (url, reason) in [
+        (format!("redis+sentinel://127.0.0.1:{}/other", sentinel.port()), "it knows no such service"),
+        (format!("redis+sentinel://127.0.0.1:1/{}", TestSentinel::SERVICE), "the primary of main is not known"),
+    ] {
+        let error = RedisStore::connect(&url, PREFIX).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unavailable(text) if text.contains(reason)), "{error}");
+    }
+}

@@ -1,0 +1,79 @@
+//! A Sentinel as a process.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    process::{Child, Command},
+};
+
+use tempfile::TempDir;
+
+use super::server::{Flavour, TestRedis, eventually, free_port, spawn_until};
+
+/// A Sentinel that decides alone, within a second or two. Killed when dropped.
+pub(crate) struct TestSentinel {
+    port: u16,
+    process: Child,
+    _directory: TempDir,
+}
+
+impl TestSentinel {
+    /// The name of the service that it watches.
+    pub(crate) const SERVICE: &str = "main";
+
+    /// Starts a Sentinel over a primary. Returns once it knows the primary's replicas.
+    pub(crate) async fn start(primary: &TestRedis, replicas: usize) -> Option<Self> {
+        let binary = Flavour::Redis.binary()?;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("sentinel.conf");
+        let started = (0..10).find_map(|_| {
+            let (port, service) = (free_port(), Self::SERVICE);
+            let settings = format!(
+                "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {service} 127.0.0.1 {} 1\n\
+                 sentinel down-after-milliseconds {service} 500\nsentinel failover-timeout {service} 3000\n",
+                directory.path().display(),
+                primary.port()
+            );
+            fs::write(&file, settings).unwrap();
+            let mut command = Command::new(&binary);
+            command.arg(&file).arg("--sentinel");
+            Some((port, spawn_until(command, "Sentinel ID is")?))
+        });
+        let (port, process) = started.expect("no Sentinel came up");
+        let sentinel = Self { port, process, _directory: directory };
+        eventually("the Sentinel knows the replicas", async || sentinel.replicas().await == replicas).await;
+        Some(sentinel)
+    }
+
+    /// Returns its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Has it make the replica the primary, which runs on. False: it cannot do so yet.
+    pub(crate) async fn fail_over(&self) -> bool {
+        self.ask(&["FAILOVER", Self::SERVICE]).await.is_ok()
+    }
+
+    async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        redis::cmd("SENTINEL").arg(command).query_async(&mut connection).await
+    }
+
+    async fn replicas(&self) -> usize {
+        match self.ask(&["REPLICAS", Self::SERVICE]).await {
+            Ok(redis::Value::Array(replicas)) => replicas.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Drop for TestSentinel {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
