@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod alike;
+mod board;
+mod claims;
 mod clock;
 mod errors;
 mod identity;
@@ -14,6 +16,8 @@ mod requests;
 mod send;
 mod stores;
 mod stream;
+mod task_errors;
+mod tasks;
 mod team;
 mod teams;
 

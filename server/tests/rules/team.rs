@@ -418,7 +418,7 @@ impl Open {
     }
 }
 
-fn named(from: &impl Calls) -> String {
+pub(crate) fn named(from: &impl Calls) -> String {
     if from.who().credential.team().is_none() { "alpha".to_owned() } else { String::new() }
 }
 
