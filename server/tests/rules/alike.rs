@@ -1,5 +1,5 @@
 //! The same random calls come to the same over both stores: every reply and refusal, and everything that is there after
-//! each of them, up to the names of ids. And after each run the invariants hold.
+//! each of them, up to the names of ids. And after each call the invariants hold.
 //!
 //! Two coordinators share each store and take turns, so that each decides on what the other has changed. Time moves with
 //! every call, in steps so large that how fast a store is does not matter. The seed is fixed, and `TEAMWIRE_SEED` sets
@@ -25,11 +25,17 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     coordinator::{Coordinator, reads::HistoryQuery},
-    domain::{Limits, identity::Presented, record::inbox},
+    domain::{
+        Limits,
+        identity::Presented,
+        record::inbox,
+        task::board::{Status, TaskRecord},
+    },
     store::{Space, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 
 use crate::{
+    board_check::check_board,
     clock::MovedClock,
     team::{answer, answer_plan, broadcast, coordinator, create, keyed, message, operator, plan, presented, shutdown},
     test_redis::TestRedis,
@@ -50,6 +56,10 @@ fn limits() -> Limits {
         lease_ttl: Duration::from_secs(9_500),
         lost_grace: Duration::from_secs(3_000),
         exit_alarm_after: Duration::from_secs(5_500),
+        open_tasks_max: 8,
+        claims_max: 2,
+        task_dependencies_max: 3,
+        board_dependencies_max: 6,
         join_token_ttl: Duration::from_secs(20_500),
         ..Limits::default()
     }
@@ -121,6 +131,41 @@ enum Call {
     Sweep {
         may_lose: bool,
     },
+    AddTask {
+        owner: &'static str,
+        after: Vec<Index>,
+        key: Option<u8>,
+    },
+    /// One task, or the next.
+    Claim {
+        task: Option<Index>,
+        key: Option<u8>,
+    },
+    /// With the token of any claim that there ever was, or with none.
+    Finish {
+        claim: Index,
+        token: bool,
+        how: Finish,
+    },
+    /// The owner of the newest claim finishes its task, so that runs get somewhere.
+    FinishRightly {
+        how: Finish,
+    },
+    ChangeTask {
+        task: Index,
+        owner: Option<&'static str>,
+        add: Vec<Index>,
+        remove: Vec<Index>,
+    },
+    DeleteTask {
+        task: Index,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Finish {
+    Complete,
+    Release,
 }
 
 #[derive(Clone, Debug)]
@@ -170,6 +215,23 @@ fn calls() -> impl Strategy<Value = Call> {
         1 => names().prop_map(|member| Call::SetLead { member }),
         1 => Just(Call::Delete),
         4 => any::<bool>().prop_map(|may_lose| Call::Sweep { may_lose }),
+        40 => task_calls(),
+    ]
+}
+
+fn task_calls() -> impl Strategy<Value = Call> {
+    let some = |max: usize| vec(any::<Index>(), 0..=max);
+    let owner = || prop_oneof![3 => Just(""), 2 => names()];
+    let how = || prop_oneof![3 => Just(Finish::Complete), 1 => Just(Finish::Release)];
+    prop_oneof![
+        8 => (owner(), some(2), keys()).prop_map(|(owner, after, key)| Call::AddTask { owner, after, key }),
+        3 => (any::<Index>(), keys()).prop_map(|(task, key)| Call::Claim { task: Some(task), key }),
+        8 => keys().prop_map(|key| Call::Claim { task: None, key }),
+        4 => (any::<Index>(), any::<bool>(), how()).prop_map(|(claim, token, how)| Call::Finish { claim, token, how }),
+        7 => how().prop_map(|how| Call::FinishRightly { how }),
+        6 => (any::<Index>(), proptest::option::of(owner()), some(2), some(1))
+            .prop_map(|(task, owner, add, remove)| Call::ChangeTask { task, owner, add, remove }),
+        2 => any::<Index>().prop_map(|task| Call::DeleteTask { task }),
     ]
 }
 
@@ -190,6 +252,9 @@ struct Side {
     /// What was OK'd: the message's id and its recipients.
     accepted: BTreeMap<String, Vec<String>>,
     acked: u64,
+    /// Every claim that was given: the task, who claimed it, the token.
+    claims: Vec<(u64, &'static str, String)>,
+    last_task: u64,
 }
 
 impl Side {
@@ -207,6 +272,8 @@ impl Side {
             requests: Vec::new(),
             accepted: BTreeMap::new(),
             acked: 0,
+            claims: Vec::new(),
+            last_task: 0,
         };
         // Each coordinator has seen a moment of its own.
         for (index, name) in NAMES[1..4].iter().enumerate() {
@@ -222,8 +289,9 @@ impl Side {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         for word in text.split_inclusive(|c| !is_part(c)) {
             let end = word.find(|c| !is_part(c)).unwrap_or(word.len());
+            let is_token = end == 40 && word[..end].bytes().all(|b| b.is_ascii_hexdigit());
             let is_id = uuid::Uuid::try_parse(&word[..end]).is_ok() || (word.starts_with("req_") && end == 30);
-            if is_id {
+            if is_id || is_token {
                 let next = self.ids.len();
                 let place = *self.ids.entry(word[..end].to_owned()).or_insert(next);
                 shown.push_str(&format!("#{place}{}", &word[end..]));
@@ -308,8 +376,12 @@ impl Side {
                 return Ok(self.joined(by_name, reply));
             }
             Call::Join { name } => {
-                let invite =
-                    v1::InviteRequest { team: self.team.clone(), member: (*name).to_owned(), ..Default::default() };
+                let invite = v1::InviteRequest {
+                    team: self.team.clone(),
+                    member: (*name).to_owned(),
+                    plan_mode_required: *name == "cid",
+                    ..Default::default()
+                };
                 let token = coordinator.invite(&operator(), &invite).await?.join_token;
                 let reply = coordinator.join(&presented(&token), &v1::JoinRequest::default()).await?;
                 return Ok(self.joined(name, reply));
@@ -332,6 +404,15 @@ impl Side {
                 coordinator.sweep(&self.space, &leases, *may_lose).await?;
                 return Ok("swept".to_owned());
             }
+            Call::FinishRightly { how } => return self.finish_rightly(&coordinator, *how).await,
+            Call::Finish { claim, token, how } => {
+                let given = (!self.claims.is_empty()).then(|| self.claims[claim.index(self.claims.len())].clone());
+                let (id, _, proof) = given.unwrap_or((1, "nobody", String::new()));
+                return self.finish(&coordinator, who, id, if *token { &proof } else { "" }, *how).await;
+            }
+            Call::AddTask { .. } | Call::Claim { .. } | Call::ChangeTask { .. } | Call::DeleteTask { .. } => {
+                return self.task_call(&coordinator, who, by_name, team, &step.call).await;
+            }
         };
         let request = match key {
             Some(key) => keyed(&format!("k{key}"), request),
@@ -339,6 +420,109 @@ impl Side {
         };
         let reply = coordinator.send(who, &v1::SendRequest { team, ..request }).await?;
         Ok(self.sent(reply))
+    }
+
+    async fn task_call(
+        &mut self,
+        coordinator: &Coordinator,
+        who: &Presented,
+        by_name: &'static str,
+        team: String,
+        call: &Call,
+    ) -> Result<String, Refusal> {
+        // One more than there are, so that now and then a task is unknown.
+        let ids = usize::try_from(self.last_task).unwrap() + 1;
+        let pick = |index: &Index| index.index(ids) as u64 + 1;
+        let picked = |indices: &[Index]| indices.iter().map(pick).collect::<Vec<_>>();
+        let keyed = |key: &Option<u8>| key.map_or(String::new(), |key| format!("k{key}"));
+        match call {
+            Call::AddTask { owner, after, key } => {
+                let request = v1::CreateTaskRequest {
+                    team,
+                    idempotency_key: keyed(key),
+                    subject: "work".to_owned(),
+                    owner: (*owner).to_owned(),
+                    blocked_by: picked(after),
+                    ..Default::default()
+                };
+                let reply = coordinator.create_task(who, &request).await?;
+                Ok(format!("added {} {}", reply.task.unwrap().id, reply.replayed))
+            }
+            Call::Claim { task, key } => {
+                let idempotency_key = keyed(key);
+                let claim = match task {
+                    Some(task) => {
+                        let request = v1::ClaimTaskRequest { idempotency_key, task_id: pick(task) };
+                        Some(coordinator.claim_task(who, &request).await?)
+                    }
+                    None => {
+                        let request = v1::ClaimNextTaskRequest { idempotency_key, wait: None };
+                        coordinator.claim_next_task(who, &request).await?
+                    }
+                };
+                let Some(claim) = claim else { return Ok("nothing to do".to_owned()) };
+                let id = claim.task.unwrap().id;
+                self.claims.push((id, by_name, claim.token.clone()));
+                Ok(format!("claimed {id} {}", self.shown(&claim.token)))
+            }
+            Call::ChangeTask { task, owner, add, remove } => {
+                let request = v1::UpdateTaskRequest {
+                    team,
+                    task_id: pick(task),
+                    owner: owner.map(ToOwned::to_owned),
+                    add_blocked_by: picked(add),
+                    remove_blocked_by: picked(remove),
+                    ..Default::default()
+                };
+                let task = coordinator.update_task(who, &request).await?;
+                Ok(format!("changed {} {}", task.id, task.version))
+            }
+            Call::DeleteTask { task } => Ok(format!("{:?}", coordinator.delete_task(who, &team, pick(task)).await?)),
+            other => unreachable!("{other:?} is not about a task"),
+        }
+    }
+
+    /// Completes a task or gives it back. What is accepted with a token was right.
+    async fn finish(
+        &mut self,
+        coordinator: &Coordinator,
+        who: &Presented,
+        id: u64,
+        token: &str,
+        how: Finish,
+    ) -> Result<String, Refusal> {
+        let before = check_board(&*self.clock, &self.space).await.tasks.remove(&id);
+        let team = if who.credential.team().is_none() { self.team.clone() } else { String::new() };
+        let claim_token = token.to_owned();
+        let (task, closed) = match how {
+            Finish::Complete => {
+                let request = v1::CompleteTaskRequest { team, task_id: id, claim_token, result: String::new() };
+                let reply = coordinator.complete_task(who, &request).await?;
+                (reply.task.unwrap(), reply.unblocked)
+            }
+            Finish::Release => {
+                let request = v1::ReleaseTaskRequest { team, task_id: id, claim_token, reason: String::new() };
+                (coordinator.release_task(who, &request).await?, Vec::new())
+            }
+        };
+        let before = before.expect("a task that was there");
+        assert!(token.is_empty() || before.claim.as_deref() == Some(token), "a stale token was accepted: {before:?}");
+        Ok(format!("{:?} {id} {:?} {} {closed:?}", how, task.status(), task.owner))
+    }
+
+    async fn finish_rightly(&mut self, coordinator: &Coordinator, how: Finish) -> Result<String, Refusal> {
+        let board = check_board(&*self.clock, &self.space).await;
+        let is_held = |(id, _, token): &&(u64, &'static str, String)| {
+            board
+                .tasks
+                .get(id)
+                .is_some_and(|task| task.status == Status::InProgress && task.claim.as_deref() == Some(token.as_str()))
+        };
+        let Some((id, name, token)) = self.claims.iter().rev().find(is_held).cloned() else {
+            return Ok("nobody works".to_owned());
+        };
+        let who = self.who(&By::Member(name));
+        self.finish(coordinator, &who, id, &token, how).await
     }
 
     fn sent(&mut self, reply: v1::SendResponse) -> String {
@@ -398,6 +582,12 @@ impl Side {
         }
         for entry in self.check_history(&coordinator, &members).await {
             shown.push(self.shown(&entry));
+        }
+        let board = check_board(&*self.clock, &self.space).await;
+        self.last_task = board.last_id;
+        for task in board.tasks.into_values() {
+            let untimed = TaskRecord { created_ms: 0, updated_ms: 0, claimed_ms: 0, closed_ms: 0, ..task };
+            shown.push(self.shown(&untimed));
         }
         Some(shown.join("\n"))
     }

@@ -7,6 +7,7 @@
 
 mod alike;
 mod board;
+mod board_check;
 mod claims;
 mod clock;
 mod errors;
