@@ -192,7 +192,8 @@ fn by() -> impl Strategy<Value = By> {
     ]
 }
 
-fn calls() -> impl Strategy<Value = Call> {
+/// `on_tasks`: most of them about tasks.
+fn calls(on_tasks: bool) -> impl Strategy<Value = Call> {
     let approve = || prop_oneof![4 => any::<bool>().prop_map(Some), 1 => Just(None)];
     let activity = select(&[v1::Activity::Unspecified, v1::Activity::Active, v1::Activity::Idle][..]);
     prop_oneof![
@@ -215,7 +216,7 @@ fn calls() -> impl Strategy<Value = Call> {
         1 => names().prop_map(|member| Call::SetLead { member }),
         1 => Just(Call::Delete),
         4 => any::<bool>().prop_map(|may_lose| Call::Sweep { may_lose }),
-        40 => task_calls(),
+        if on_tasks { 150 } else { 15 } => task_calls(),
     ]
 }
 
@@ -235,8 +236,8 @@ fn task_calls() -> impl Strategy<Value = Call> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Step> {
-    (by(), 0..2_usize, calls()).prop_map(|(by, coordinator, call)| Step { by, coordinator, call })
+fn steps(on_tasks: bool) -> impl Strategy<Value = Step> {
+    (by(), 0..2_usize, calls(on_tasks)).prop_map(|(by, coordinator, call)| Step { by, coordinator, call })
 }
 
 /// One store with its coordinators, and what a client would remember.
@@ -278,6 +279,11 @@ impl Side {
         // Each coordinator has seen a moment of its own.
         for (index, name) in NAMES[1..4].iter().enumerate() {
             side.step(&Step { by: By::Operator, coordinator: index % 2, call: Call::Join { name } }).await.unwrap();
+        }
+        for _ in 0..4 {
+            let call = Call::AddTask { owner: "", after: Vec::new(), key: None };
+            side.step(&Step { by: By::Operator, coordinator: 0, call }).await.unwrap();
+            side.last_task += 1;
         }
         side
     }
@@ -430,9 +436,9 @@ impl Side {
         team: String,
         call: &Call,
     ) -> Result<String, Refusal> {
-        // One more than there are, so that now and then a task is unknown.
-        let ids = usize::try_from(self.last_task).unwrap() + 1;
-        let pick = |index: &Index| index.index(ids) as u64 + 1;
+        // Now and then one that is unknown.
+        let ids = usize::try_from(self.last_task).unwrap() * 16 + 1;
+        let pick = |index: &Index| index.index(ids) as u64 / 16 + 1;
         let picked = |indices: &[Index]| indices.iter().map(pick).collect::<Vec<_>>();
         let keyed = |key: &Option<u8>| key.map_or(String::new(), |key| format!("k{key}"));
         match call {
@@ -704,7 +710,7 @@ fn the_same_calls_come_to_the_same_over_both_stores() {
         None => EmbeddedStore::in_memory().unwrap(),
     };
     let case = std::cell::Cell::new(0);
-    let result = runner.run(&vec(steps(), 1..60), |steps| {
+    let result = runner.run(&any::<bool>().prop_flat_map(|on_tasks| vec(steps(on_tasks), 1..60)), |steps| {
         case.set(case.get() + 1);
         runtime.block_on(compare([embedded.clone(), other.clone()], case.get(), &steps))
     });
