@@ -51,3 +51,4 @@ mod lives;
 mod load;
 mod messages;
 mod shutdowns;
+mod tasks;
