@@ -42,6 +42,9 @@ use crate::{
 /// How long a run may take. Never reached unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// How often an end that meets with no conflict goes to the store at most: its records are read as they are found wanting.
+const ENDS_TRIPS_MAX: usize = 6;
+
 tokio::task_local! {
     /// How often the call that runs has gone to the store.
     static TRIPS: Cell<usize>;
@@ -121,6 +124,8 @@ struct Tally {
     completed: Mutex<BTreeMap<u64, Vec<String>>>,
     /// What each claim has cost.
     trips: Mutex<Vec<usize>>,
+    /// What each end of a life has cost.
+    ends: Mutex<Vec<usize>>,
     kills: AtomicUsize,
     stale: AtomicUsize,
     released: AtomicUsize,
@@ -296,21 +301,31 @@ impl Crowd {
             let (who, member) = (self.who(number), format!("worker-{number}"));
             let leave = v1::LeaveRequest::default();
             let credential = match rng.random_range(0..3) {
-                0 => coordinator.join(&who, &v1::JoinRequest::default()).await.unwrap().credential,
+                0 => {
+                    let joined = self.end(coordinator.join(&who, &v1::JoinRequest::default())).await;
+                    joined.credential
+                }
                 1 => {
-                    coordinator.leave(&who, &leave).await.unwrap();
+                    self.end(coordinator.leave(&who, &leave)).await;
                     self.join(number).await
                 }
                 _ => {
                     let request = v1::ForceStopRequest { team: "crowd".to_owned(), member, reason: String::new() };
-                    coordinator.force_stop(&operator(), &request).await.unwrap();
-                    coordinator.leave(&who, &leave).await.unwrap();
+                    self.end(coordinator.force_stop(&operator(), &request)).await;
+                    self.end(coordinator.leave(&who, &leave)).await;
                     self.join(number).await
                 }
             };
             *self.credentials[number].lock().unwrap() = credential;
             self.tally.kills.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Ends a life, which nothing may prevent.
+    async fn end<T>(&self, call: impl Future<Output = Result<T, Refusal>>) -> T {
+        let (ended, trips) = TRIPS.scope(Cell::new(0), async { (call.await, TRIPS.with(Cell::get)) }).await;
+        self.tally.ends.lock().unwrap().push(trips);
+        ended.unwrap()
     }
 
     /// Checks what came of it against the store and against the history.
@@ -386,7 +401,7 @@ async fn run(store: Arc<dyn Store>, plan: Plan) -> (Arc<Crowd>, usize) {
     let at = |share: f64| trips[((trips.len() - 1) as f64 * share) as usize];
     eprintln!(
         "{} claimers, {} tasks, {} coordinators: {took:.1?}, {} claims, {} released, {} kills, {} stale calls; round trips of \
-         a claim: median {}, 90 % {}, 99 % {}, most {}",
+         a claim: median {}, 90 % {}, 99 % {}, most {}; of an end, at most {:?}",
         plan.claimers,
         plan.tasks,
         plan.coordinators,
@@ -398,6 +413,7 @@ async fn run(store: Arc<dyn Store>, plan: Plan) -> (Arc<Crowd>, usize) {
         at(0.9),
         at(0.99),
         at(1.0),
+        crowd.tally.ends.lock().unwrap().iter().max(),
     );
     (crowd, at(0.5))
 }
@@ -421,9 +437,12 @@ async fn each_task_is_completed_once_though_members_are_killed_on_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_in_a_crowd_on_one_coordinator_costs_a_read_and_a_commit() {
+async fn on_one_coordinator_a_claim_costs_a_read_and_a_commit_and_an_end_waits_for_its_turn_only() {
     let (claimers, tasks) = size();
-    let plan = Plan { claimers, tasks, coordinators: 1, killers: 0 };
-    let (_, median) = run(EmbeddedStore::in_memory().unwrap(), plan).await;
+    let plan = Plan { claimers, tasks, coordinators: 1, killers: claimers / 10 };
+    let (crowd, median) = run(EmbeddedStore::in_memory().unwrap(), plan).await;
     assert!(median <= 2, "{median} round trips");
+    // Once, an end lost against every change of the board, up to a hundred times, and was refused then.
+    let ends = crowd.tally.ends.lock().unwrap();
+    assert!(!ends.is_empty() && ends.iter().all(|trips| *trips <= ENDS_TRIPS_MAX), "{ends:?}");
 }
