@@ -14,6 +14,8 @@ scenarios! {
     tasks_are_added_claimed_and_completed_at_the_command_line,
     what_the_board_refuses_is_told_with_its_reason_and_an_exit_code,
     a_followed_board_shows_every_change,
+    of_a_followed_board_only_what_was_asked_for_is_shown,
+    a_follower_outlives_a_coordinator_and_ends_with_its_team,
     whoever_waits_gets_the_task_that_another_gives_back,
     a_claim_returns_when_the_process_of_its_owner_is_killed,
     a_claim_of_a_machine_that_died_goes_to_whoever_waits_for_it,
@@ -25,6 +27,7 @@ scenarios! {
 const REFUSED: i32 = 1;
 const NOT_IN_TIME: i32 = 5;
 const USAGE: i32 = 64;
+const NOT_PERMITTED: i32 = 77;
 
 impl World {
     /// Has somebody do something with a task, and returns what the command says in JSON.
@@ -132,7 +135,7 @@ fn what_the_board_refuses_is_told_with_its_reason_and_an_exit_code(world: World)
         let who = ["--address", &address, "--credential", &operator, "--team", "acme"];
         world.cli("op", &[arguments, &who].concat())
     };
-    as_operator(&["task", "next"]).exits(77).complains_of("NOT_PERMITTED");
+    as_operator(&["task", "next"]).exits(NOT_PERMITTED).complains_of("NOT_PERMITTED");
     as_operator(&["task", "complete", "2"]).succeeds();
 }
 
@@ -159,6 +162,45 @@ fn a_followed_board_shows_every_change(world: World) {
     assert_eq!((of_first.first(), of_first.last()), (Some(&"TASK_STATUS_PENDING"), Some(&"TASK_STATUS_COMPLETED")));
     let ready = ready.interrupt().succeeds().stdout;
     assert!(!ready.contains("in progress") && !ready.contains("deleted"), "{ready}");
+}
+
+fn of_a_followed_board_only_what_was_asked_for_is_shown(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    for owner in ["ann", "lead"] {
+        world.on_task(LEAD, &["create", &format!("for {owner}"), "--owner", owner]);
+    }
+    // However an owner is named, it is the one that a list would have found.
+    for (owner, other) in [("Ann@acme", "for lead"), ("team-lead", "for ann")] {
+        let listed = world.tasks(&["--owner", owner]);
+        let subject = listed[0]["subject"].as_str().unwrap();
+        let followed = world.spawn("ann", &["task", "list", "--follow", "--owner", owner], "");
+        followed.await_said(subject);
+        assert!(!followed.interrupt().succeeds().stdout.contains(other));
+    }
+    for owner in ["nobody", "ann@beta"] {
+        let code = world.cli("ann", &["task", "list", "--owner", owner]).code;
+        world.cli("ann", &["task", "list", "--follow", "--owner", owner]).exits(code).complains_of("owner");
+    }
+}
+
+fn a_follower_outlives_a_coordinator_and_ends_with_its_team(mut world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.on_task(LEAD, &["create", "before"]);
+    let followed = world.spawn("ann", &["task", "list", "--follow"], "");
+    followed.await_said("before");
+    world.coordinator.end();
+    world.coordinator.restart();
+    world.on_task(LEAD, &["create", "after"]);
+    followed.await_said("after");
+    world.cli("ann", &["leave"]).succeeds();
+    // Whose life has ended sees no more; another who still may is told of the end.
+    followed.output().exits(NOT_PERMITTED).complains_of("MEMBER_STOPPED");
+    let followed = world.spawn(LEAD, &["task", "list", "--follow"], "");
+    followed.await_said("after");
+    world.cli(LEAD, &["team", "delete"]).succeeds();
+    followed.output().exits(REFUSED).complains_of("TEAM_NOT_FOUND");
 }
 
 fn whoever_waits_gets_the_task_that_another_gives_back(world: World) {
@@ -296,7 +338,7 @@ fn kill(world: &World, way: usize, name: &str, runner: Runner) -> Runner {
         }
         _ => {
             world.cli(LEAD, &["shutdown", name, "out of hand", "--force", "--wait"]).succeeds();
-            assert_eq!(runner.exit(), 77);
+            assert_eq!(runner.exit(), NOT_PERMITTED);
             // One that was made to end comes back by invitation only.
             return world.run(name, &[], agents::WORKER);
         }
