@@ -5,7 +5,6 @@
 //! tasks of the runtime run side by side is not drawn.
 
 use std::{
-    cell::Cell,
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
@@ -14,7 +13,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use teamwire_proto::{
     Reason, Refusal,
@@ -24,17 +22,15 @@ use teamwire_proto::{
 use teamwire_server::{
     coordinator::{Coordinator, reads::HistoryQuery},
     domain::{Limits, identity::Presented, task::board::Status},
-    store::{
-        Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
-        embedded::EmbeddedStore, redis::RedisStore,
-    },
+    store::{Space, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
-use tokio::{sync::broadcast, sync::watch, task::JoinSet, time::timeout};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     board::task,
     board_check::check_board,
+    counting::{Counting, counted},
     team::{coordinator, create, operator, presented},
     test_redis::TestRedis,
 };
@@ -44,68 +40,6 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How often an end that meets with no conflict goes to the store at most: its records are read as they are found wanting.
 const ENDS_TRIPS_MAX: usize = 6;
-
-tokio::task_local! {
-    /// How often the call that runs has gone to the store.
-    static TRIPS: Cell<usize>;
-}
-
-/// A store that counts how often a call goes to it.
-#[derive(Debug)]
-struct Counting(Arc<dyn Store>);
-
-fn count() {
-    // What runs by itself is nobody's call.
-    let _ = TRIPS.try_with(|trips| trips.set(trips.get() + 1));
-}
-
-#[async_trait]
-impl Store for Counting {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        count();
-        self.0.read(space, keys).await
-    }
-
-    async fn scan(
-        &self,
-        space: &Space,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
-        count();
-        self.0.scan(space, kind, after, limit).await
-    }
-
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        count();
-        self.0.range(space, stream, range).await
-    }
-
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        count();
-        self.0.extents(space, streams).await
-    }
-
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
-        count();
-        self.0.leases(space).await
-    }
-
-    async fn now_ms(&self) -> Result<u64, StoreError> {
-        count();
-        self.0.now_ms().await
-    }
-
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
-        count();
-        self.0.commit(space, txn).await
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.0.hints()
-    }
-}
 
 /// How large a crowd is, and what happens to it.
 #[derive(Clone, Copy)]
@@ -233,11 +167,7 @@ impl Crowd {
             let wait = Some(prost_types::Duration { seconds: 1, nanos: 0 });
             let request = v1::ClaimNextTaskRequest { idempotency_key: format!("{number}-{claims}"), wait };
             let who = self.who(number);
-            let (claim, trips) = TRIPS
-                .scope(Cell::new(0), async {
-                    (coordinator.claim_next_task(&who, &request).await, TRIPS.with(Cell::get))
-                })
-                .await;
+            let (claim, trips) = counted(coordinator.claim_next_task(&who, &request)).await;
             let claim = match claim {
                 Ok(Some(claim)) => claim,
                 Ok(None) => continue,
@@ -323,7 +253,7 @@ impl Crowd {
 
     /// Ends a life, which nothing may prevent.
     async fn end<T>(&self, call: impl Future<Output = Result<T, Refusal>>) -> T {
-        let (ended, trips) = TRIPS.scope(Cell::new(0), async { (call.await, TRIPS.with(Cell::get)) }).await;
+        let (ended, trips) = counted(call).await;
         self.tally.ends.lock().unwrap().push(trips);
         ended.unwrap()
     }

@@ -10,6 +10,7 @@ mod board;
 mod board_check;
 mod claims;
 mod clock;
+mod counting;
 mod crowd;
 mod errors;
 mod identity;
