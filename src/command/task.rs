@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
 use teamwire_client::v1;
-use teamwire_proto::v1::TaskStatus;
+use teamwire_proto::{
+    name::{Address, Name},
+    v1::TaskStatus,
+};
 
 use super::Output;
 use crate::{
@@ -267,6 +270,7 @@ impl List {
     }
 
     async fn follow(&self, caller: &Caller) -> Result<(), Failure> {
+        let owner = self.owner_named(caller).await?;
         let mut frames = caller.client.follow_tasks(v1::FollowTasksRequest::default());
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
@@ -277,7 +281,7 @@ impl List {
             };
             let Some(frame) = frame else { return Ok(()) };
             let Some(task) = frame?.task else { continue };
-            if !self.wants(&task) {
+            if !self.wants(&task, owner.as_ref()) {
                 continue;
             }
             if self.output.json {
@@ -288,10 +292,22 @@ impl List {
         }
     }
 
-    fn wants(&self, task: &v1::Task) -> bool {
-        let owner = self.owner.as_deref();
+    /// Returns the owner as tasks name it. Refused, as a list is, where there is no such member.
+    async fn owner_named(&self, caller: &Caller) -> Result<Option<Name>, Failure> {
+        let Some(owner) = &self.owner else { return Ok(None) };
+        let one = v1::ListTasksRequest { owner: owner.clone(), limit: 1, ..v1::ListTasksRequest::default() };
+        caller.client.list_tasks(one).await?;
+        let address = Address::parse(owner, "owner")?;
+        if !address.is_lead_alias() {
+            return Ok(Some(address.member));
+        }
+        let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.unwrap_or_default();
+        Ok(Some(Name::parse(&team.lead, "lead")?))
+    }
+
+    fn wants(&self, task: &v1::Task, owner: Option<&Name>) -> bool {
         self.status.is_none_or(|status| task.status() == status.into())
-            && owner.is_none_or(|owner| task.owner.eq_ignore_ascii_case(owner))
+            && owner.is_none_or(|owner| Name::parse(&task.owner, "owner").is_ok_and(|of| of == *owner))
             && (!self.ready || task.status() == TaskStatus::Pending && task.waiting_for.is_empty())
     }
 }

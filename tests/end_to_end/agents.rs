@@ -2,7 +2,9 @@
 //!
 //! Each keeps what it was told in `heard`, in the directory of its member, and its process id in `pids`.
 
-/// What all scripts begin with.
+use crate::world::TEAMWIRE;
+
+/// What all scripts begin with, after the path of the binary in `TW`.
 const PRELUDE: &str = r#"
 echo $$ >> pids
 # Prints a string field of the line.
@@ -77,7 +79,19 @@ done
 /// Takes what it is told and says nothing.
 pub const SILENT: &str = "while hear; do :; done";
 
+/// Takes task after task and completes it, but holds on to each while there is a file `hold` in its directory. Keeps the
+/// numbers of those that it has completed in `completed`.
+pub const CLAIMER: &str = r#"
+part() { printf '%s\n' "$claim" | sed -n "s/.*$1.*/\1/p"; }
+while :; do
+    claim=$("$TW" task next --wait 60 --json) || { [ $? = 5 ] && continue; exit 1; }
+    id=$(part '"task":{.*"id":\([0-9]*\)')
+    while [ -e hold ]; do sleep 0.05; done
+    "$TW" task complete "$id" --token "$(part '"token":"\([^"]*\)"')" --result "by $$" && echo "$id" >> completed
+done
+"#;
+
 /// Returns a whole script.
 pub fn script(body: &str) -> String {
-    format!("{PRELUDE}{body}")
+    format!("TW='{TEAMWIRE}'\n{PRELUDE}{body}")
 }

@@ -58,5 +58,6 @@ mod operations;
 mod rates;
 mod shutdowns;
 mod takers;
+mod tasks;
 mod tls;
 mod traces;

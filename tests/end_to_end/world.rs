@@ -43,7 +43,7 @@ pub const LEAD: &str = "lead";
 const MARK: &str = "END_TO_END_WORLD";
 
 /// The binary under test.
-const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
+pub const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
 
 /// A coordinator, its store, and all who use it. Whatever it has started ends with it.
 pub struct World {

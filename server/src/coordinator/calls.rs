@@ -272,12 +272,15 @@ impl Coordinator {
             Some(team) => Space::team(team),
             None => Space::directory(),
         };
+        // A life that begins, or ends, gives claims back: it waits for its turn, and does not run after the board.
+        let _turn = self.turns.take(&space).await;
         Ok(self.decide(&space, &[team_key()], |tx| membership::join(tx, who, request)).await?.value)
     }
 
     /// See `TeamService.Leave`.
     pub async fn leave(&self, who: &Presented, request: &v1::LeaveRequest) -> Result<(), Refusal> {
         let space = space_of(who, "").map_err(|_| not_a_member())?;
+        let _turn = self.turns.take(&space).await;
         self.decide(&space, &[team_key()], |tx| membership::leave(tx, who, request)).await?;
         Ok(())
     }
@@ -295,6 +298,7 @@ impl Coordinator {
     /// See `TeamService.ForceStop`.
     pub async fn force_stop(&self, who: &Presented, request: &v1::ForceStopRequest) -> Result<v1::Member, Refusal> {
         let space = space_of(who, &request.team)?;
+        let _turn = self.turns.take(&space).await;
         Ok(self.decide(&space, &self.usual(who), |tx| membership::force_stop(tx, who, request)).await?.value)
     }
 
@@ -319,6 +323,7 @@ impl Coordinator {
 
     /// Carries out what is due in a team. Returns how long nothing will be if nothing changes; `None`: for ever.
     pub async fn sweep(&self, space: &Space, leases: &Leases, may_lose: bool) -> Result<Option<Duration>, Refusal> {
+        let _turn = self.turns.take(space).await;
         let done = self.decide(space, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }

@@ -203,7 +203,10 @@ impl Coordinator {
                         }
                     }
                     self.metrics.rerun("conflict");
-                    back_off(attempts).await;
+                    if back_off(attempts).await {
+                        // What the conflict has taught is old by now; deciding on it would only find the next one.
+                        self.reload(space, &mut view).await?;
+                    }
                     attempts += 1;
                 }
             }
@@ -302,12 +305,15 @@ impl Coordinator {
     }
 }
 
-/// Waits a little before a rule runs again for the fourth time and more, the longer the more often.
-async fn back_off(attempt: u32) {
-    if attempt >= 3 {
-        let up_to = Duration::from_millis(u64::from(attempt.min(25)));
-        tokio::time::sleep(up_to.mul_f64(rand::random())).await;
+/// Waits a little before a rule runs again for the fourth time and more, the longer the more often. Returns whether it
+/// has waited.
+async fn back_off(attempt: u32) -> bool {
+    if attempt < 3 {
+        return false;
     }
+    let up_to = Duration::from_millis(u64::from(attempt.min(25)));
+    tokio::time::sleep(up_to.mul_f64(rand::random())).await;
+    true
 }
 
 /// Names the record of a team with its roster.

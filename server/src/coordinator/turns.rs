@@ -1,5 +1,6 @@
-//! Turns: what changes the board of one team is done one after the other on one coordinator. Each change would conflict
-//! with every other, and a crowd of members that claim at once would mostly run into each other; so only coordinators do.
+//! Turns: what changes the board of one team is done one after the other on one coordinator, ends of lives included, which
+//! give claims back. Each change would conflict with every other, and a crowd of members that claim at once would mostly
+//! run into each other; so only coordinators do.
 
 use std::{
     collections::HashMap,

@@ -393,10 +393,12 @@ pub(super) fn conclude_life(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name,
         session::end(tx, name, SessionEnd::Stopped)?;
     }
     if !is_lead {
+        let assigned = claim::still_assigned(tx, name)?;
+        let (back, left) = (claim::given_back_text(&tasks), claim::still_assigned_text(&assigned));
         let notice = v1::Notice {
             kind: NoticeKind::MemberExited.into(),
             member: shown.to_string(),
-            text: format!("{shown} has exited: {how}.{}", claim::given_back_text(&tasks)),
+            text: format!("{shown} has exited: {how}.{back}{left}"),
             exit: Some(report),
             ..v1::Notice::default()
         };

@@ -1,9 +1,11 @@
 //! The same random calls come to the same over both stores: every reply and refusal, and everything that is there after
-//! each of them, up to the names of ids. And after each run the invariants hold.
+//! each of them, up to the names of ids. And after each call the invariants hold.
 //!
 //! Two coordinators share each store and take turns, so that each decides on what the other has changed. Time moves with
 //! every call, in steps so large that how fast a store is does not matter. The seed is fixed, and `TEAMWIRE_SEED` sets
 //! another; `PROPTEST_CASES` sets how many cases are tried.
+
+mod tasks;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -25,15 +27,18 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     coordinator::{Coordinator, reads::HistoryQuery},
-    domain::{Limits, identity::Presented, record::inbox},
+    domain::{Limits, identity::Presented, record::inbox, task::board::TaskRecord},
     store::{Space, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 
 use crate::{
+    board_check::check_board,
     clock::MovedClock,
     team::{answer, answer_plan, broadcast, coordinator, create, keyed, message, operator, plan, presented, shutdown},
     test_redis::TestRedis,
 };
+
+use tasks::{Finish, task_calls};
 
 /// Who takes part: a lead, three that join, and one name that nobody bears.
 const NAMES: [&str; 5] = ["lead", "Ann", "bob", "cid", "nobody"];
@@ -50,6 +55,10 @@ fn limits() -> Limits {
         lease_ttl: Duration::from_secs(9_500),
         lost_grace: Duration::from_secs(3_000),
         exit_alarm_after: Duration::from_secs(5_500),
+        open_tasks_max: 8,
+        claims_max: 2,
+        task_dependencies_max: 3,
+        board_dependencies_max: 6,
         join_token_ttl: Duration::from_secs(20_500),
         ..Limits::default()
     }
@@ -121,6 +130,35 @@ enum Call {
     Sweep {
         may_lose: bool,
     },
+    AddTask {
+        owner: &'static str,
+        after: Vec<Index>,
+        key: Option<u8>,
+    },
+    /// One task, or the next.
+    Claim {
+        task: Option<Index>,
+        key: Option<u8>,
+    },
+    /// With the token of any claim that there ever was, or with none.
+    Finish {
+        claim: Index,
+        token: bool,
+        how: Finish,
+    },
+    /// The owner of the newest claim finishes its task, so that runs get somewhere.
+    FinishRightly {
+        how: Finish,
+    },
+    ChangeTask {
+        task: Index,
+        owner: Option<&'static str>,
+        add: Vec<Index>,
+        remove: Vec<Index>,
+    },
+    DeleteTask {
+        task: Index,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -147,7 +185,8 @@ fn by() -> impl Strategy<Value = By> {
     ]
 }
 
-fn calls() -> impl Strategy<Value = Call> {
+/// `on_tasks`: most of them about tasks.
+fn calls(on_tasks: bool) -> impl Strategy<Value = Call> {
     let approve = || prop_oneof![4 => any::<bool>().prop_map(Some), 1 => Just(None)];
     let activity = select(&[v1::Activity::Unspecified, v1::Activity::Active, v1::Activity::Idle][..]);
     prop_oneof![
@@ -170,11 +209,12 @@ fn calls() -> impl Strategy<Value = Call> {
         1 => names().prop_map(|member| Call::SetLead { member }),
         1 => Just(Call::Delete),
         4 => any::<bool>().prop_map(|may_lose| Call::Sweep { may_lose }),
+        if on_tasks { 150 } else { 15 } => task_calls(),
     ]
 }
 
-fn steps() -> impl Strategy<Value = Step> {
-    (by(), 0..2_usize, calls()).prop_map(|(by, coordinator, call)| Step { by, coordinator, call })
+fn steps(on_tasks: bool) -> impl Strategy<Value = Step> {
+    (by(), 0..2_usize, calls(on_tasks)).prop_map(|(by, coordinator, call)| Step { by, coordinator, call })
 }
 
 /// One store with its coordinators, and what a client would remember.
@@ -190,6 +230,9 @@ struct Side {
     /// What was OK'd: the message's id and its recipients.
     accepted: BTreeMap<String, Vec<String>>,
     acked: u64,
+    /// Every claim that was given: the task, who claimed it, the token.
+    claims: Vec<(u64, &'static str, String)>,
+    last_task: u64,
 }
 
 impl Side {
@@ -207,10 +250,17 @@ impl Side {
             requests: Vec::new(),
             accepted: BTreeMap::new(),
             acked: 0,
+            claims: Vec::new(),
+            last_task: 0,
         };
         // Each coordinator has seen a moment of its own.
         for (index, name) in NAMES[1..4].iter().enumerate() {
             side.step(&Step { by: By::Operator, coordinator: index % 2, call: Call::Join { name } }).await.unwrap();
+        }
+        for _ in 0..4 {
+            let call = Call::AddTask { owner: "", after: Vec::new(), key: None };
+            side.step(&Step { by: By::Operator, coordinator: 0, call }).await.unwrap();
+            side.last_task += 1;
         }
         side
     }
@@ -222,8 +272,9 @@ impl Side {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         for word in text.split_inclusive(|c| !is_part(c)) {
             let end = word.find(|c| !is_part(c)).unwrap_or(word.len());
+            let is_token = end == 40 && word[..end].bytes().all(|b| b.is_ascii_hexdigit());
             let is_id = uuid::Uuid::try_parse(&word[..end]).is_ok() || (word.starts_with("req_") && end == 30);
-            if is_id {
+            if is_id || is_token {
                 let next = self.ids.len();
                 let place = *self.ids.entry(word[..end].to_owned()).or_insert(next);
                 shown.push_str(&format!("#{place}{}", &word[end..]));
@@ -308,8 +359,12 @@ impl Side {
                 return Ok(self.joined(by_name, reply));
             }
             Call::Join { name } => {
-                let invite =
-                    v1::InviteRequest { team: self.team.clone(), member: (*name).to_owned(), ..Default::default() };
+                let invite = v1::InviteRequest {
+                    team: self.team.clone(),
+                    member: (*name).to_owned(),
+                    plan_mode_required: *name == "cid",
+                    ..Default::default()
+                };
                 let token = coordinator.invite(&operator(), &invite).await?.join_token;
                 let reply = coordinator.join(&presented(&token), &v1::JoinRequest::default()).await?;
                 return Ok(self.joined(name, reply));
@@ -331,6 +386,15 @@ impl Side {
                 let leases = self.clock.leases(&self.space).await.unwrap();
                 coordinator.sweep(&self.space, &leases, *may_lose).await?;
                 return Ok("swept".to_owned());
+            }
+            Call::FinishRightly { how } => return self.finish_rightly(&coordinator, *how).await,
+            Call::Finish { claim, token, how } => {
+                let given = (!self.claims.is_empty()).then(|| self.claims[claim.index(self.claims.len())].clone());
+                let (id, _, proof) = given.unwrap_or((1, "nobody", String::new()));
+                return self.finish(&coordinator, who, id, if *token { &proof } else { "" }, *how).await;
+            }
+            Call::AddTask { .. } | Call::Claim { .. } | Call::ChangeTask { .. } | Call::DeleteTask { .. } => {
+                return self.task_call(&coordinator, who, by_name, team, &step.call).await;
             }
         };
         let request = match key {
@@ -398,6 +462,12 @@ impl Side {
         }
         for entry in self.check_history(&coordinator, &members).await {
             shown.push(self.shown(&entry));
+        }
+        let board = check_board(&*self.clock, &self.space).await;
+        self.last_task = board.last_id;
+        for task in board.tasks.into_values() {
+            let untimed = TaskRecord { created_ms: 0, updated_ms: 0, claimed_ms: 0, closed_ms: 0, ..task };
+            shown.push(self.shown(&untimed));
         }
         Some(shown.join("\n"))
     }
@@ -514,7 +584,7 @@ fn the_same_calls_come_to_the_same_over_both_stores() {
         None => EmbeddedStore::in_memory().unwrap(),
     };
     let case = std::cell::Cell::new(0);
-    let result = runner.run(&vec(steps(), 1..60), |steps| {
+    let result = runner.run(&any::<bool>().prop_flat_map(|on_tasks| vec(steps(on_tasks), 1..60)), |steps| {
         case.set(case.get() + 1);
         runtime.block_on(compare([embedded.clone(), other.clone()], case.get(), &steps))
     });

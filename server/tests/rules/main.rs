@@ -6,7 +6,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod alike;
+mod board;
+mod board_check;
+mod claims;
 mod clock;
+mod counting;
+mod crowd;
 mod errors;
 mod identity;
 mod members;
@@ -15,6 +20,8 @@ mod retention;
 mod send;
 mod stores;
 mod stream;
+mod task_errors;
+mod tasks;
 mod team;
 mod teams;
 

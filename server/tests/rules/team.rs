@@ -19,6 +19,7 @@ use teamwire_server::{
             TeamRecord, inbox,
         },
         secret::SecretHash,
+        task::board::{BoardRecord, TaskRecord, WaitingRecord},
     },
     store::{Extent, Leases, Record, Space, Store, embedded::EmbeddedStore},
 };
@@ -326,6 +327,9 @@ impl Team {
             ReceiptRecord::KIND,
             JoinTokenRecord::KIND,
             ObserverRecord::KIND,
+            TaskRecord::KIND,
+            BoardRecord::KIND,
+            WaitingRecord::KIND,
             v1::Message::KIND,
             v1::Request::KIND,
         ] {
@@ -414,7 +418,7 @@ impl Open {
     }
 }
 
-fn named(from: &impl Calls) -> String {
+pub(crate) fn named(from: &impl Calls) -> String {
     if from.who().credential.team().is_none() { "alpha".to_owned() } else { String::new() }
 }
 

@@ -8,16 +8,20 @@ use teamwire_proto::{
 
 use super::{
     Change,
-    board::{Place, Status, TaskRecord, show},
-    claimed, find, ledger_key, record, record_id, refuse_closed, revoke, write,
+    board::{Place, Status, TaskRecord, each, show},
+    claimed, find, ledger_key, record, record_id, refuse_closed, revoke, rules, write,
 };
 use crate::domain::{
     identity::{self, Admit, Caller, Presented},
-    record::TeamRecord,
+    membership,
+    record::{Life, TeamRecord},
     roster::Party,
     send::{check_line, check_size, digest, keep, recall},
     tx::{Stop, Tx},
 };
+
+/// How many tasks a notice names.
+const IDS_NAMED_MAX: usize = 32;
 
 /// Claims one task.
 pub fn claim(tx: &mut Tx<'_>, who: &Presented, request: &v1::ClaimTaskRequest) -> Result<v1::Claim, Stop> {
@@ -99,6 +103,10 @@ impl Claimer<'_> {
             )
             .into());
         }
+        // Whoever is lost and calls is found with this very claim: nothing would end the claim of one that stays lost.
+        if self.team.member(self.name).is_some_and(|member| member.life == Life::Lost) {
+            membership::renew(tx, std::slice::from_ref(self.name))?;
+        }
         task.status = Status::InProgress;
         task.owner = Some(self.name.clone());
         task.attempts += 1;
@@ -131,7 +139,7 @@ pub fn complete(
     }
     let mut change = Change::begin(tx)?.with_waiting(tx)?;
     let mut task = find(tx, &change.board, request.task_id)?;
-    if is_repeated(&task, Status::Completed, &request.claim_token) {
+    if is_repeated(&task, Status::Completed, &request.claim_token) || is_repeated_by_ruler(&caller, &task, request) {
         return Ok(v1::CompleteTaskResponse { task: Some(show(&task, &change.board)), unblocked: Vec::new() });
     }
     refuse_closed(&task)?;
@@ -143,6 +151,8 @@ pub fn complete(
     if let (None, Caller::Member { name, .. }) = (&task.owner, &caller) {
         task.owner = Some(name.clone());
     }
+    // Only who has completed it with the token may say so again with the token.
+    task.claim = task.claim.take().filter(|token| *token == request.claim_token);
     task.status = Status::Completed;
     task.closed_ms = tx.ctx.now_ms;
     task.result.clone_from(&request.result);
@@ -196,13 +206,40 @@ pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>
     Ok(ids)
 }
 
-/// Says of tasks that were given back what has become of them. Empty: there were none.
-pub fn given_back_text(ids: &[u64]) -> String {
-    let list: Vec<String> = ids.iter().map(u64::to_string).collect();
+/// Returns the tasks that are assigned to a member and not claimed, blocked ones included.
+pub fn still_assigned(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<u64>, Stop> {
+    let change = Change::begin(tx)?.with_waiting(tx)?;
+    let mut ids = change.board.assigned.get(name).map_or_else(Vec::new, each);
+    let waiting = change.waiting.waiting.iter().filter(|(_, waiting)| waiting.owner.as_ref() == Some(name));
+    ids.extend(waiting.map(|(id, _)| *id));
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Says of tasks of a member that is gone that nobody else will take them. Empty: there are none.
+pub fn still_assigned_text(ids: &[u64]) -> String {
     match ids {
         [] => String::new(),
-        [_] => format!(" Its task {} is back on the board.", list.join("")),
-        _ => format!(" Its tasks {} are back on the board.", list.join(", ")),
+        [id] => format!(" Task {id} is still assigned to it: assign it anew."),
+        _ => format!(" Tasks {} are still assigned to it: assign them anew.", enumerate(ids)),
+    }
+}
+
+/// Says of tasks that were given back what has become of them. Empty: there were none.
+pub fn given_back_text(ids: &[u64]) -> String {
+    match ids {
+        [] => String::new(),
+        [id] => format!(" Its task {id} is back on the board."),
+        _ => format!(" Its tasks {} are back on the board.", enumerate(ids)),
+    }
+}
+
+/// Lists ids for a reader; of many only the first.
+fn enumerate(ids: &[u64]) -> String {
+    let list: Vec<String> = ids.iter().take(IDS_NAMED_MAX).map(u64::to_string).collect();
+    match ids.len().saturating_sub(IDS_NAMED_MAX) {
+        0 => list.join(", "),
+        more => format!("{} and {more} more", list.join(", ")),
     }
 }
 
@@ -221,14 +258,19 @@ fn is_repeated(task: &TaskRecord, status: Status, token: &str) -> bool {
     task.status == status && !token.is_empty() && task.claim.as_deref() == Some(token)
 }
 
+/// Returns whether the lead or the operator, which need no token, say again what they have said.
+fn is_repeated_by_ruler(caller: &Caller, task: &TaskRecord, request: &v1::CompleteTaskRequest) -> bool {
+    let was_ruled = task.status == Status::Completed && task.claim.is_none() && task.result == request.result;
+    was_ruled && request.claim_token.is_empty() && rules(caller)
+}
+
 /// Checks the token of the owner's claim. The lead and the operator need none for another's task.
 fn check_claim(caller: &Caller, task: &TaskRecord, token: &str) -> Result<(), Refusal> {
     let holds = matches!(caller, Caller::Member { name, .. } if task.is_owned_by(name));
     if task.status == Status::InProgress && holds && task.claim.as_deref() == Some(token) {
         return Ok(());
     }
-    let rules = matches!(caller, Caller::Operator | Caller::Member { lead: true, .. });
-    if rules && token.is_empty() {
+    if rules(caller) && token.is_empty() {
         return Ok(());
     }
     if token.is_empty() && !holds && task.status == Status::InProgress {

@@ -345,11 +345,11 @@ fn block(
 
 /// Makes a task no longer wait for others, which learn of it.
 fn unblock(tx: &mut Tx<'_>, task: &mut TaskRecord, blockers: &[u64]) -> Result<(), Stop> {
+    // Whatever else was named need not be read, however much it is.
+    let blockers: BTreeSet<u64> = blockers.iter().copied().filter(|id| task.blocked_by.contains(id)).collect();
     tx.want::<TaskRecord>(blockers.iter().map(|id| record_id(*id)))?;
-    for id in blockers {
-        if !task.blocked_by.remove(id) {
-            continue;
-        }
+    for id in &blockers {
+        task.blocked_by.remove(id);
         if let Some(blocker) = tx.read::<TaskRecord>(&record_id(*id))? {
             let mut blocker = TaskRecord::clone(&blocker);
             blocker.blocks.remove(&task.id);
@@ -491,10 +491,12 @@ fn owner_or_lead(caller: &Caller, task: &TaskRecord) -> Result<(), Refusal> {
 }
 
 fn lead_or_operator(caller: &Caller, task: &TaskRecord) -> Result<(), Refusal> {
-    if matches!(caller, Caller::Operator | Caller::Member { lead: true, .. }) {
-        return Ok(());
-    }
-    Err(claimed(task))
+    if rules(caller) { Ok(()) } else { Err(claimed(task)) }
+}
+
+/// Returns whether the caller may do as it likes with everybody's tasks.
+fn rules(caller: &Caller) -> bool {
+    matches!(caller, Caller::Operator | Caller::Member { lead: true, .. })
 }
 
 /// The refusal for whoever wants a task that is another's.

@@ -1,0 +1,378 @@
+//! A crowd that claims at once, over two coordinators on one store, while its members are killed: every task is
+//! completed once, under the token of its last claim, and a claim costs few round trips.
+//!
+//! `TEAMWIRE_CROWD`, as in `100x1000`, sets how many claim how many tasks. `TEAMWIRE_SEED` sets what is drawn; how the
+//! tasks of the runtime run side by side is not drawn.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, TaskEventKind, history_entry::Event},
+};
+use teamwire_server::{
+    coordinator::{Coordinator, reads::HistoryQuery},
+    domain::{Limits, identity::Presented, task::board::Status},
+    store::{Space, Store, embedded::EmbeddedStore, redis::RedisStore},
+};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    board::task,
+    board_check::check_board,
+    counting::{Counting, counted},
+    team::{coordinator, create, operator, presented},
+    test_redis::TestRedis,
+};
+
+/// How long a run may take. Never reached unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How often an end that meets with no conflict goes to the store at most: its records are read as they are found wanting.
+const ENDS_TRIPS_MAX: usize = 6;
+
+/// How large a crowd is, and what happens to it.
+#[derive(Clone, Copy)]
+struct Plan {
+    claimers: usize,
+    tasks: u64,
+    coordinators: usize,
+    /// How many go about killing.
+    killers: usize,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+struct Tally {
+    /// The token under which a completion was accepted, by task.
+    completed: Mutex<BTreeMap<u64, Vec<String>>>,
+    /// What each claim has cost.
+    trips: Mutex<Vec<usize>>,
+    /// What each end of a life has cost.
+    ends: Mutex<Vec<usize>>,
+    kills: AtomicUsize,
+    stale: AtomicUsize,
+    released: AtomicUsize,
+}
+
+struct Crowd {
+    plan: Plan,
+    seed: u64,
+    store: Arc<dyn Store>,
+    coordinators: Vec<Arc<Coordinator>>,
+    space: Space,
+    /// The credential of the present life of each.
+    credentials: Vec<Mutex<String>>,
+    tally: Tally,
+    /// How many tasks are completed.
+    progress: watch::Sender<u64>,
+    done: CancellationToken,
+}
+
+impl Crowd {
+    async fn gather(store: Arc<dyn Store>, plan: Plan, seed: u64) -> Arc<Self> {
+        let store: Arc<dyn Store> = Arc::new(Counting(store));
+        let mut coordinators = Vec::new();
+        for _ in 0..plan.coordinators {
+            coordinators.push(coordinator(store.clone(), Limits::default()).await);
+        }
+        let lead = coordinators[0].create_team(&operator(), &create("crowd")).await.unwrap().credential;
+        let mut crowd = Self {
+            plan,
+            seed,
+            store,
+            coordinators,
+            space: Space::team(&Name::parse("crowd", "team").unwrap()),
+            credentials: Vec::new(),
+            tally: Tally::default(),
+            progress: watch::Sender::new(0),
+            done: CancellationToken::new(),
+        };
+        for number in 0..plan.claimers {
+            let credential = crowd.join(number).await;
+            crowd.credentials.push(Mutex::new(credential));
+        }
+        let mut rng = StdRng::seed_from_u64(seed);
+        for id in 1..=plan.tasks {
+            let mut blocked_by: Vec<u64> = Vec::new();
+            if id > 1 && rng.random_bool(0.5) {
+                blocked_by = (0..rng.random_range(1..4)).map(|_| rng.random_range(1..id)).collect();
+            }
+            let owner = match rng.random_bool(0.1) {
+                true => format!("worker-{}", rng.random_range(0..plan.claimers)),
+                false => String::new(),
+            };
+            let request = v1::CreateTaskRequest { blocked_by, owner, ..task("work") };
+            crowd.coordinators[0].create_task(&presented(&lead), &request).await.unwrap();
+        }
+        Arc::new(crowd)
+    }
+
+    /// Begins a life of a worker that has none.
+    async fn join(&self, number: usize) -> String {
+        let invite =
+            v1::InviteRequest { team: "crowd".to_owned(), member: format!("worker-{number}"), ..Default::default() };
+        let token = self.coordinators[0].invite(&operator(), &invite).await.unwrap().join_token;
+        self.coordinators[0].join(&presented(&token), &v1::JoinRequest::default()).await.unwrap().credential
+    }
+
+    fn who(&self, number: usize) -> Presented {
+        presented(&self.credentials[number].lock().unwrap())
+    }
+
+    /// Lets everybody work until all is done.
+    async fn run(self: &Arc<Self>) {
+        let mut all = JoinSet::new();
+        for coordinator in &self.coordinators {
+            let (coordinator, mut hints, done) = (coordinator.clone(), self.store.hints(), self.done.clone());
+            all.spawn(async move {
+                while let Some(Ok(hint)) = done.run_until_cancelled(hints.recv()).await {
+                    coordinator.hub().hint(&hint);
+                }
+            });
+        }
+        for number in 0..self.plan.claimers {
+            let crowd = Arc::clone(self);
+            all.spawn(async move { crowd.done.clone().run_until_cancelled(crowd.work(number)).await.unwrap_or(()) });
+        }
+        for killer in 0..self.plan.killers {
+            let crowd = Arc::clone(self);
+            all.spawn(async move { crowd.done.clone().run_until_cancelled(crowd.kill(killer)).await.unwrap_or(()) });
+        }
+        let ended = timeout(PATIENCE, async {
+            while let Some(one) = all.join_next().await {
+                one.unwrap()
+            }
+        })
+        .await;
+        assert!(ended.is_ok(), "only {} of {} are done", *self.progress.borrow(), self.plan.tasks);
+    }
+
+    async fn work(&self, number: usize) {
+        let mut rng = StdRng::seed_from_u64(self.seed ^ (number as u64 + 1));
+        let mut claims = 0_u64;
+        loop {
+            let coordinator = &self.coordinators[rng.random_range(0..self.coordinators.len())];
+            claims += 1;
+            let wait = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+            let request = v1::ClaimNextTaskRequest { idempotency_key: format!("{number}-{claims}"), wait };
+            let who = self.who(number);
+            let (claim, trips) = counted(coordinator.claim_next_task(&who, &request)).await;
+            let claim = match claim {
+                Ok(Some(claim)) => claim,
+                Ok(None) => continue,
+                Err(refusal) => {
+                    self.expected(&refusal);
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            };
+            self.tally.trips.lock().unwrap().push(trips);
+            for _ in 0..rng.random_range(0..30) {
+                tokio::task::yield_now().await;
+            }
+            // Who was killed meanwhile goes on with the stale token, as itself or as its own successor.
+            let who = if rng.random_bool(0.5) { who } else { self.who(number) };
+            let coordinator = &self.coordinators[rng.random_range(0..self.coordinators.len())];
+            self.finish(coordinator, &who, claim, rng.random_bool(0.1)).await;
+        }
+    }
+
+    async fn finish(&self, coordinator: &Coordinator, who: &Presented, claim: v1::Claim, release: bool) {
+        let (task_id, claim_token) = (claim.task.unwrap().id, claim.token);
+        if release {
+            let request = v1::ReleaseTaskRequest { task_id, claim_token, ..Default::default() };
+            match coordinator.release_task(who, &request).await {
+                Ok(_) => drop(self.tally.released.fetch_add(1, Ordering::Relaxed)),
+                Err(refusal) => self.expected(&refusal),
+            }
+            return;
+        }
+        let request = v1::CompleteTaskRequest { task_id, claim_token: claim_token.clone(), ..Default::default() };
+        match coordinator.complete_task(who, &request).await {
+            Ok(_) => {
+                self.tally.completed.lock().unwrap().entry(task_id).or_default().push(claim_token);
+                self.progress.send_modify(|done| *done += 1);
+                if *self.progress.borrow() == self.plan.tasks {
+                    self.done.cancel();
+                }
+            }
+            Err(refusal) => self.expected(&refusal),
+        }
+    }
+
+    /// Takes note of a refusal that whoever was killed must expect.
+    fn expected(&self, refusal: &Refusal) {
+        let stale = [Reason::StaleClaim, Reason::TaskClosed, Reason::MemberStopped, Reason::SessionSuperseded];
+        assert!(stale.contains(&refusal.reason), "{refusal}");
+        self.tally.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Kills one of its own victims each time that some tasks were completed, and begins a new life for it.
+    async fn kill(&self, killer: usize) {
+        let mut rng = StdRng::seed_from_u64(!self.seed ^ killer as u64);
+        let mut progress = self.progress.subscribe();
+        let mut next = 1;
+        loop {
+            progress.wait_for(|done| *done >= next).await.unwrap();
+            next = *progress.borrow() + 4;
+            let number = rng.random_range(0..self.plan.claimers / self.plan.killers) * self.plan.killers + killer;
+            let coordinator = &self.coordinators[rng.random_range(0..self.coordinators.len())];
+            let (who, member) = (self.who(number), format!("worker-{number}"));
+            let leave = v1::LeaveRequest::default();
+            let credential = match rng.random_range(0..3) {
+                0 => {
+                    let joined = self.end(coordinator.join(&who, &v1::JoinRequest::default())).await;
+                    joined.credential
+                }
+                1 => {
+                    self.end(coordinator.leave(&who, &leave)).await;
+                    self.join(number).await
+                }
+                _ => {
+                    let request = v1::ForceStopRequest { team: "crowd".to_owned(), member, reason: String::new() };
+                    self.end(coordinator.force_stop(&operator(), &request)).await;
+                    self.end(coordinator.leave(&who, &leave)).await;
+                    self.join(number).await
+                }
+            };
+            *self.credentials[number].lock().unwrap() = credential;
+            self.tally.kills.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a life, which nothing may prevent.
+    async fn end<T>(&self, call: impl Future<Output = Result<T, Refusal>>) -> T {
+        let (ended, trips) = counted(call).await;
+        self.tally.ends.lock().unwrap().push(trips);
+        ended.unwrap()
+    }
+
+    /// Checks what came of it against the store and against the history.
+    async fn check(&self) {
+        let board = check_board(&*self.store, &self.space).await;
+        assert_eq!(board.tasks.len() as u64, self.plan.tasks, "a task was lost");
+        let completed = self.tally.completed.lock().unwrap().clone();
+        for (id, task) in &board.tasks {
+            let accepted = completed.get(id).map(Vec::as_slice).unwrap_or_default();
+            assert_eq!(task.status, Status::Completed);
+            assert_eq!(accepted, task.claim.clone().as_slice(), "task {id} was completed once, under its last token");
+        }
+        for (id, (events, attempts)) in self.events().await {
+            assert_eq!(attempts, board.tasks[&id].attempts);
+            check_events(id, &events);
+        }
+    }
+
+    /// Returns what happened to each task, in the order of the history, and how often it was claimed.
+    async fn events(&self) -> BTreeMap<u64, (Vec<TaskEventKind>, u32)> {
+        let mut events: BTreeMap<u64, (Vec<TaskEventKind>, u32)> = BTreeMap::new();
+        let mut query = HistoryQuery { limit: 1_000, ..Default::default() };
+        loop {
+            let page = self.coordinators[0].history(&operator(), "crowd", &query).await.unwrap();
+            let Some(last) = page.entries.last() else { return events };
+            query.after = last.sequence;
+            for entry in page.entries {
+                let Some(Event::Task(event)) = entry.event else { continue };
+                let of_task = events.entry(event.task_id).or_default();
+                of_task.0.push(event.kind());
+                of_task.1 += u32::from(event.kind() == TaskEventKind::Claimed);
+            }
+        }
+    }
+}
+
+/// Checks that a task went from one owner to the next and was completed by the last.
+fn check_events(id: u64, events: &[TaskEventKind]) {
+    let mut held = false;
+    for (at, event) in events.iter().enumerate() {
+        let (fits, then) = match event {
+            TaskEventKind::Created => (at == 0, false),
+            TaskEventKind::Claimed => (!held, true),
+            TaskEventKind::Released | TaskEventKind::Lapsed => (held, false),
+            TaskEventKind::Completed => (held && at + 1 == events.len(), false),
+            _ => (false, false),
+        };
+        assert!(fits, "task {id}: {events:?}");
+        held = then;
+    }
+    assert_eq!(events.last(), Some(&TaskEventKind::Completed), "task {id}");
+}
+
+fn size() -> (usize, u64) {
+    let size = std::env::var("TEAMWIRE_CROWD").unwrap_or_else(|_| "30x200".to_owned());
+    let (claimers, tasks) = size.split_once('x').expect("as in 100x1000");
+    (claimers.parse().unwrap(), tasks.parse().unwrap())
+}
+
+fn seed() -> u64 {
+    std::env::var("TEAMWIRE_SEED").map_or(7, |seed| seed.parse().unwrap())
+}
+
+/// Runs a crowd to its end and returns the median of what a claim has cost.
+async fn run(store: Arc<dyn Store>, plan: Plan) -> (Arc<Crowd>, usize) {
+    let crowd = Crowd::gather(store, plan, seed()).await;
+    let began = Instant::now();
+    crowd.run().await;
+    let took = began.elapsed();
+    crowd.check().await;
+    let mut trips = crowd.tally.trips.lock().unwrap().clone();
+    trips.sort_unstable();
+    let at = |share: f64| trips[((trips.len() - 1) as f64 * share) as usize];
+    eprintln!(
+        "{} claimers, {} tasks, {} coordinators: {took:.1?}, {} claims, {} released, {} kills, {} stale calls; round trips of \
+         a claim: median {}, 90 % {}, 99 % {}, most {}; of an end, at most {:?}",
+        plan.claimers,
+        plan.tasks,
+        plan.coordinators,
+        trips.len(),
+        crowd.tally.released.load(Ordering::Relaxed),
+        crowd.tally.kills.load(Ordering::Relaxed),
+        crowd.tally.stale.load(Ordering::Relaxed),
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(1.0),
+        crowd.tally.ends.lock().unwrap().iter().max(),
+    );
+    (crowd, at(0.5))
+}
+
+async fn everybody_is_killed_now_and_then(store: Arc<dyn Store>) {
+    let (claimers, tasks) = size();
+    let (crowd, _) = run(store, Plan { claimers, tasks, coordinators: 2, killers: claimers / 10 }).await;
+    let (kills, stale) = (&crowd.tally.kills, &crowd.tally.stale);
+    assert!(kills.load(Ordering::Relaxed) > 5 && stale.load(Ordering::Relaxed) > 5, "too peaceful to tell anything");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_task_is_completed_once_though_members_are_killed_on_the_embedded_store() {
+    everybody_is_killed_now_and_then(EmbeddedStore::in_memory().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_task_is_completed_once_though_members_are_killed_on_redis() {
+    let Some(server) = TestRedis::start() else { return };
+    everybody_is_killed_now_and_then(RedisStore::connect(&server.url(), "test").await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_one_coordinator_a_claim_costs_a_read_and_a_commit_and_an_end_waits_for_its_turn_only() {
+    let (claimers, tasks) = size();
+    let plan = Plan { claimers, tasks, coordinators: 1, killers: claimers / 10 };
+    let (crowd, median) = run(EmbeddedStore::in_memory().unwrap(), plan).await;
+    assert!(median <= 2, "{median} round trips");
+    // Once, an end lost against every change of the board, up to a hundred times, and was refused then.
+    let ends = crowd.tally.ends.lock().unwrap();
+    assert!(!ends.is_empty() && ends.iter().all(|trips| *trips <= ENDS_TRIPS_MAX), "{ends:?}");
+}

@@ -1,0 +1,336 @@
+//! Tasks: adding, changing, assigning, deleting and listing them; what waits for what.
+
+use teamwire_proto::{
+    Reason,
+    v1::{self, NoticeKind, TaskEventKind, TaskStatus, history_entry::Event},
+};
+use tonic::Code;
+
+use crate::{board::*, team::*};
+
+fn unblock(id: u64, blocked_by: &[u64]) -> v1::UpdateTaskRequest {
+    v1::UpdateTaskRequest { remove_blocked_by: blocked_by.to_vec(), ..change(id) }
+}
+
+#[tokio::test]
+async fn a_task_is_as_it_was_added() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.add_some(1).await;
+    let metadata = [("k".to_owned(), "v".to_owned())];
+    let request = v1::CreateTaskRequest {
+        subject: " Test it ".to_owned(),
+        description: "All\nof it".to_owned(),
+        active_form: "Testing it".to_owned(),
+        owner: "team-lead".to_owned(),
+        blocked_by: vec![1, 1],
+        metadata: metadata.clone().into(),
+        ..Default::default()
+    };
+    let added = t.try_add(&bob, request).await.unwrap().task.unwrap();
+    assert_eq!(added, t.task(2).await);
+    assert_eq!((added.id, added.subject.as_str(), added.description.as_str()), (2, "Test it", "All\nof it"));
+    assert_eq!((added.active_form.as_str(), added.owner.as_str()), ("Testing it", "lead"));
+    assert_eq!((&added.blocked_by[..], &added.waiting_for[..], &added.blocks[..]), (&[1][..], &[1][..], &[][..]));
+    assert_eq!((added.status(), added.attempts, added.version), (TaskStatus::Pending, 0, 1));
+    assert_eq!(added.metadata, metadata.into());
+    assert_eq!(added.created_by.unwrap().name, "bob");
+    assert!(added.created_at.is_some() && added.updated_at == added.created_at);
+    assert!(added.claimed_at.is_none() && added.closed_at.is_none());
+    let blocker = t.task(1).await;
+    assert_eq!((&blocker.blocks[..], blocker.version), (&[2][..], 2));
+}
+
+#[tokio::test]
+async fn adding_twice_with_one_key_adds_once_whatever_has_changed_since() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let metadata = (0..20).map(|number| (number.to_string(), "x".to_owned())).collect();
+    let request = v1::CreateTaskRequest { idempotency_key: "k".to_owned(), metadata, ..task_for("bob") };
+    let first = t.try_add(&t.lead, request.clone()).await.unwrap();
+    t.claim(&bob, 1).await;
+    t.leave(&bob).await;
+    for coordinator in [t.coordinator.clone(), t.another_coordinator().await] {
+        let again = coordinator.create_task(&t.lead.who, &request).await.unwrap();
+        assert!(!first.replayed && again.replayed);
+        assert_eq!(again.task, first.task);
+    }
+    assert_eq!(t.listed(Default::default()).await, [1]);
+    // Another caller's key is another key.
+    let operators = v1::CreateTaskRequest { owner: String::new(), ..request };
+    assert!(!t.try_add(&t.operator, operators).await.unwrap().replayed);
+}
+
+#[tokio::test]
+async fn a_change_changes_what_it_names_and_nothing_else() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let metadata = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())].into();
+    t.add(v1::CreateTaskRequest { description: "all".to_owned(), metadata, ..task("x") }).await;
+    let before = t.task(1).await;
+    let request = v1::UpdateTaskRequest {
+        subject: Some(" y ".to_owned()),
+        active_form: Some("Doing y".to_owned()),
+        set_metadata: [("b".to_owned(), "3".to_owned()), ("c".to_owned(), "4".to_owned())].into(),
+        remove_metadata: vec!["a".to_owned(), "none".to_owned()],
+        ..change(1)
+    };
+    let changed = t.try_update(&bob, request).await.unwrap();
+    let expected = v1::Task {
+        subject: "y".to_owned(),
+        active_form: "Doing y".to_owned(),
+        metadata: [("b".to_owned(), "3".to_owned()), ("c".to_owned(), "4".to_owned())].into(),
+        version: before.version + 1,
+        updated_at: changed.updated_at,
+        ..before
+    };
+    assert_eq!(changed, expected);
+    assert_eq!(t.task(1).await, expected);
+    // An empty text is a text.
+    let request = v1::UpdateTaskRequest { description: Some(String::new()), ..change(1) };
+    assert_eq!(t.update(request).await.description, "");
+}
+
+#[tokio::test]
+async fn whoever_is_given_a_task_is_told_unless_it_did_that_itself() {
+    let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    t.try_add(&bob, task_for("bob")).await.unwrap();
+    assert!(t.notices(&bob, NoticeKind::TaskAssignment).await.is_empty());
+    let description = "short".to_owned();
+    t.add(v1::CreateTaskRequest { description, ..task_for("bob") }).await;
+    let told = t.notices(&bob, NoticeKind::TaskAssignment).await.pop().unwrap();
+    assert!(told.text.contains("Task 2 is assigned to you"), "{told:?}");
+    let about = told.task.unwrap();
+    assert_eq!((about.id, about.description.as_str(), about.assigned_by.unwrap().name.as_str()), (2, "short", "lead"));
+
+    t.try_update(&bob, assign(2, "Eve")).await.unwrap();
+    assert_eq!(t.notices(&eve, NoticeKind::TaskAssignment).await.len(), 1);
+    t.try_update(&eve, assign(2, "eve")).await.unwrap();
+    assert_eq!(t.notices(&eve, NoticeKind::TaskAssignment).await.len(), 1, "nothing is new");
+    assert_eq!((t.next(&bob).await, t.next(&eve).await, t.next(&t.lead).await), (Some(1), Some(2), None));
+    // What does not go with a notice is left out of it.
+    let description = "x".repeat(4 * 1024 + 1);
+    t.add(v1::CreateTaskRequest { description, ..task_for("bob") }).await;
+    let told = t.notices(&bob, NoticeKind::TaskAssignment).await.pop().unwrap();
+    assert_eq!((told.task.as_ref().unwrap().id, told.task.unwrap().description.as_str()), (3, ""));
+}
+
+#[tokio::test]
+async fn assigning_a_task_in_progress_ends_the_claim_and_tells_both() {
+    let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    t.add_some(1).await;
+    let token = t.claim(&bob, 1).await;
+    let given = t.update(assign(1, "eve")).await;
+    assert_eq!((given.status(), given.owner.as_str(), given.attempts), (TaskStatus::Pending, "eve", 1));
+    assert!(given.claimed_at.is_none());
+    assert_eq!(t.notices(&bob, NoticeKind::TaskRevoked).await.pop().unwrap().task.unwrap().id, 1);
+    assert_eq!(t.notices(&eve, NoticeKind::TaskAssignment).await.len(), 1);
+    let stale = (Code::Aborted, Reason::StaleClaim, "claim_token");
+    t.refused(t.try_complete(&bob, 1, &token), stale.0, stale.1, stale.2).await;
+    t.refused(t.try_release(&bob, 1, &token), stale.0, stale.1, stale.2).await;
+    assert_eq!((t.next(&bob).await, t.next(&eve).await), (None, Some(1)));
+    t.try_update(&t.operator, assign(1, "")).await.unwrap();
+    assert_eq!(t.next(&bob).await, Some(1));
+    assert_eq!(t.task(1).await.attempts, 3);
+}
+
+#[tokio::test]
+async fn a_circle_of_any_length_is_refused_and_named() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.add_some(1).await;
+    for blocker in 1..30 {
+        t.add(after(&[blocker])).await;
+    }
+    let (code, reason) = (Code::InvalidArgument, Reason::TaskCycle);
+    let circles = [
+        (wait_for(1, &[1]), "1 -> 1"),
+        (wait_for(1, &[2]), "1 -> 2 -> 1"),
+        (wait_for(1, &[3]), "1 -> 3 -> 2 -> 1"),
+        (
+            wait_for(7, &[30, 6]),
+            "7 -> 30 -> 29 -> 28 -> 27 -> 26 -> 25 -> 24 -> 23 -> 22 -> 21 -> 20 -> 19 -> 18 -> 17 \
+          -> 16 -> 15 -> 14 -> 13 -> 12 -> 11 -> 10 -> 9 -> 8 -> 7",
+        ),
+    ];
+    for (request, circle) in circles {
+        let refusal = t.refused(t.try_update(&bob, request), code, reason, "add_blocked_by").await;
+        assert_eq!(refusal.metadata["cycle"], circle);
+        assert!(refusal.message.contains(circle), "{refusal}");
+    }
+    // A task that is about to be added may not wait for itself either.
+    t.refused(t.try_add(&bob, after(&[1, 31])), code, reason, "blocked_by").await;
+    // What was done closes no circle.
+    t.complete(1).await;
+    let later = t.update(wait_for(30, &[1])).await;
+    assert_eq!((&later.blocked_by[..], &later.waiting_for[..]), (&[1, 29][..], &[29][..]));
+}
+
+#[tokio::test]
+async fn a_circle_may_be_opened_and_closed_elsewhere_in_one_step() {
+    let t = Team::new().await;
+    t.add_some(2).await;
+    t.add(after(&[1])).await;
+    let swap = v1::UpdateTaskRequest { add_blocked_by: vec![1, 2], remove_blocked_by: vec![1], ..change(3) };
+    assert_eq!(t.update(swap).await.blocked_by, [1, 2]);
+    assert_eq!((t.task(1).await.blocks, t.task(2).await.blocks), (vec![3], vec![3]));
+    t.update(unblock(3, &[1, 2])).await;
+    assert!(t.task(1).await.blocks.is_empty());
+    t.update(wait_for(1, &[3])).await;
+}
+
+#[tokio::test]
+async fn a_task_is_free_once_nothing_is_in_its_way_however_that_came() {
+    let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    t.add_some(3).await;
+    t.add(after(&[1, 2, 3])).await;
+    t.add(v1::CreateTaskRequest { owner: "bob".to_owned(), ..after(&[3]) }).await;
+    assert_eq!(t.update(unblock(4, &[1, 99])).await.waiting_for, [2, 3]);
+    assert!(t.try_remove(&bob, 2).await.unwrap().is_empty());
+    assert_eq!(t.task(4).await.blocked_by, [3], "what is deleted is not listed");
+    let token = t.claim(&eve, 3).await;
+    let reply = t.try_complete(&eve, 3, &token).await.unwrap();
+    assert_eq!(reply.unblocked, [4, 5]);
+    let freed = t.task(4).await;
+    assert_eq!((&freed.blocked_by[..], &freed.waiting_for[..]), (&[3][..], &[][..]), "what is done stays listed");
+    t.complete(1).await;
+    assert_eq!((t.next(&bob).await, t.next(&eve).await), (Some(5), Some(4)), "5 waited for bob");
+
+    // Deleting the last blocker, and removing the last dependency.
+    t.add_some(2).await;
+    t.add(after(&[6])).await;
+    t.add(after(&[7])).await;
+    assert_eq!(t.listed(v1::ListTasksRequest { ready_only: true, ..Default::default() }).await, [6, 7]);
+    assert_eq!(t.try_remove(&eve, 6).await.unwrap(), [8]);
+    t.update(unblock(9, &[7])).await;
+    assert_eq!(t.listed(v1::ListTasksRequest { ready_only: true, ..Default::default() }).await, [7, 8, 9]);
+    // A task that is itself blocked may be deleted, and is in nobody's way any more.
+    t.add(after(&[7])).await;
+    t.add(after(&[10])).await;
+    assert_eq!(t.try_remove(&eve, 10).await.unwrap(), [11]);
+    assert!(t.complete(7).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_assigned_task_that_waits_follows_its_owner() {
+    let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    t.add_some(1).await;
+    t.add(v1::CreateTaskRequest { owner: "bob".to_owned(), ..after(&[1]) }).await;
+    t.update(assign(2, "eve")).await;
+    assert_eq!(t.complete(1).await, [2]);
+    assert_eq!((t.next(&bob).await, t.next(&eve).await), (None, Some(2)));
+}
+
+#[tokio::test]
+async fn deleting_a_task_in_progress_tells_its_owner_and_ends_the_claim() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.add_some(2).await;
+    let token = t.claim(&bob, 1).await;
+    t.claim(&bob, 2).await;
+    t.try_remove(&t.lead, 1).await.unwrap();
+    assert_eq!(t.notices(&bob, NoticeKind::TaskRevoked).await.pop().unwrap().task.unwrap().id, 1);
+    t.refused(t.try_complete(&bob, 1, &token), Code::FailedPrecondition, Reason::TaskClosed, "task_id").await;
+    let entries = t.history().await.len();
+    assert!(t.try_remove(&t.lead, 1).await.unwrap().is_empty(), "deleting twice is fine");
+    assert_eq!(t.history().await.len(), entries);
+    // Its owner needs no notice.
+    t.try_remove(&bob, 2).await.unwrap();
+    assert_eq!(t.notices(&bob, NoticeKind::TaskRevoked).await.len(), 1);
+    assert!(t.task(2).await.closed_at.is_some());
+}
+
+#[tokio::test]
+async fn the_history_tells_what_happened_to_a_task() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.add_some(1).await;
+    t.update(assign(1, "bob")).await;
+    t.claim(&bob, 1).await;
+    t.try_release(&t.lead, 1, "").await.unwrap();
+    t.update(v1::UpdateTaskRequest { subject: Some("y".to_owned()), ..change(1) }).await;
+    t.claim(&bob, 1).await;
+    t.rejoin(&bob).await;
+    t.complete(1).await;
+    t.try_remove(&t.lead, 1).await.unwrap();
+    let told = t.history().await.into_iter().filter_map(|entry| match entry.event {
+        Some(Event::Task(event)) => Some((event.kind(), event.actor.unwrap().name, event.owner, event.attempts)),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    let told: Vec<_> =
+        told.iter().map(|(kind, actor, owner, attempts)| (*kind, actor.as_str(), owner.as_str(), *attempts)).collect();
+    use TaskEventKind::*;
+    let expected = [
+        (Created, "lead", "", 0),
+        (Assigned, "lead", "bob", 0),
+        (Claimed, "bob", "bob", 1),
+        (Released, "lead", "", 1),
+        (Updated, "lead", "", 1),
+        (Claimed, "bob", "bob", 2),
+        (Lapsed, "coordinator", "bob", 2),
+        (Completed, "operator", "", 2),
+        (Deleted, "lead", "", 2),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_list_has_the_tasks_that_were_asked_for_page_by_page() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.add_some(130).await;
+    t.add(task_for("bob")).await;
+    t.add(after(&[1])).await;
+    t.claim(&bob, 2).await;
+    t.complete(3).await;
+    t.try_remove(&bob, 4).await.unwrap();
+    let with = |status: TaskStatus| v1::ListTasksRequest { status: status.into(), ..Default::default() };
+    assert_eq!(t.listed(with(TaskStatus::InProgress)).await, [2]);
+    assert_eq!(t.listed(with(TaskStatus::Completed)).await, [3]);
+    assert_eq!(t.listed(with(TaskStatus::Deleted)).await, [4]);
+    let of_bob = v1::ListTasksRequest { owner: "Bob@alpha".to_owned(), ..Default::default() };
+    assert_eq!(t.listed(of_bob).await, [2, 131]);
+    let ready = v1::ListTasksRequest { ready_only: true, after_id: 129, ..Default::default() };
+    assert_eq!(t.listed(ready).await, [130, 131]);
+    let none = v1::ListTasksRequest { ready_only: true, ..with(TaskStatus::InProgress) };
+    assert!(t.listed(none).await.is_empty());
+
+    let all: Vec<u64> = (1..=132).filter(|id| *id != 4).collect();
+    let (mut request, mut pages) = (v1::ListTasksRequest { limit: 64, ..Default::default() }, Vec::new());
+    loop {
+        let page = t.try_list(&bob, request.clone()).await.unwrap();
+        request.after_id = page.next_after_id;
+        pages.push(ids(&page));
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [64, 64, 3]);
+    assert_eq!(pages.concat(), all);
+    assert_eq!(t.listed(Default::default()).await.len(), 100, "the default");
+}
+
+#[tokio::test]
+async fn a_list_of_long_tasks_is_cut_before_it_is_too_large_and_nothing_is_left_out() {
+    let t = Team::new().await;
+    let description = "x".repeat(64 * 1024);
+    for _ in 0..70 {
+        t.add(v1::CreateTaskRequest { description: description.clone(), ..task("long") }).await;
+    }
+    let request = |after_id: u64| v1::ListTasksRequest { limit: 1_000, after_id, ..Default::default() };
+    let first = t.try_list(&t.lead, request(0)).await.unwrap();
+    assert!(first.more && first.tasks.len() < 70);
+    let rest = t.try_list(&t.lead, request(first.next_after_id)).await.unwrap();
+    assert!(!rest.more);
+    assert_eq!([ids(&first), ids(&rest)].concat(), (1..=70).collect::<Vec<u64>>());
+}
+
+#[tokio::test]
+async fn nothing_of_the_board_outlives_its_team() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.add_some(2).await;
+    t.add(after(&[1])).await;
+    t.claim(&bob, 2).await;
+    t.leave(&bob).await;
+    t.try_delete(&t.lead).await.unwrap();
+    assert!(t.is_gone(&["lead", "bob"]).await);
+    let after = t.coordinator.create_team(&t.operator, &create("alpha")).await.unwrap();
+    let lead = Member::new("lead", &after.credential);
+    assert!(t.listed(Default::default()).await.is_empty());
+    let first = t.try_add(&lead, task("the first again")).await.unwrap().task.unwrap();
+    assert_eq!(first.id, 1);
+}
