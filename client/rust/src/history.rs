@@ -2,12 +2,13 @@
 
 use teamwire_proto::v1;
 use tokio::time::sleep;
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 
 use crate::{
     Client, Error,
     client::{Call, history},
     retry::{Delays, Effect, Failure},
+    transport::Link,
 };
 
 /// The history of a team as it is written. Reconnects by itself and goes on after the last entry.
@@ -15,7 +16,7 @@ use crate::{
 pub struct HistoryFollower {
     client: Client,
     request: v1::FollowHistoryRequest,
-    stream: Option<Streaming<v1::FollowHistoryResponse>>,
+    stream: Option<(Link, Streaming<v1::FollowHistoryResponse>)>,
     delays: Delays,
     is_over: bool,
 }
@@ -33,31 +34,30 @@ impl HistoryFollower {
     /// Returns the next entry, and waits for it first. After an error, which is a refusal, there is nothing more.
     pub async fn next(&mut self) -> Option<Result<v1::HistoryEntry, Error>> {
         while !self.is_over {
-            let status = match &mut self.stream {
-                None => {
-                    let session = self.client.session().borrow().clone();
-                    let request = self.client.request(self.request.clone(), &session);
-                    match history(self.client.channel()).follow_history(request).await {
-                        Ok(response) => {
-                            self.stream = Some(response.into_inner());
-                            continue;
-                        }
-                        Err(status) => status,
+            let (link, status) = match &mut self.stream {
+                None => match self.open().await {
+                    Ok(opened) => {
+                        self.stream = Some(opened);
+                        continue;
                     }
-                }
-                Some(stream) => match stream.message().await {
+                    Err(failed) => failed,
+                },
+                Some((link, stream)) => match stream.message().await {
                     Ok(Some(response)) => {
                         self.delays.reset();
                         let Some(entry) = response.entry else { continue };
                         self.request.after_sequence = entry.sequence;
                         return Some(Ok(entry));
                     }
-                    Ok(None) => tonic::Status::unavailable("the stream ended without a reason"),
-                    Err(status) => status,
+                    Ok(None) => (Some(link.clone()), Status::unavailable("the stream ended without a reason")),
+                    Err(status) => (Some(link.clone()), status),
                 },
             };
             self.stream = None;
-            let failure = Failure::of(&status);
+            let failure = match link {
+                Some(link) => self.client.transport().judge(&link, &status),
+                None => Failure::of(&status),
+            };
             if !failure.is_retried(Effect::Read, &self.client.retry()) {
                 self.is_over = true;
                 let call = Call::new("FollowHistory", Effect::Read);
@@ -67,5 +67,14 @@ impl HistoryFollower {
             sleep(self.delays.next().max(failure.asks_to_wait())).await;
         }
         None
+    }
+    async fn open(&self) -> Result<(Link, Streaming<v1::FollowHistoryResponse>), (Option<Link>, Status)> {
+        let link = self.client.transport().link().await.map_err(|status| (None, status))?;
+        let session = self.client.session().borrow().clone();
+        let request = self.client.request(self.request.clone(), &session);
+        match history(link.channel()).follow_history(request).await {
+            Ok(response) => Ok((link, response.into_inner())),
+            Err(status) => Err((Some(link), status)),
+        }
     }
 }

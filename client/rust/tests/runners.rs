@@ -303,7 +303,7 @@ async fn a_restarted_program_is_a_new_life_with_the_credential_of_the_last() {
     let mut running = run(&coordinator, script, |config| {
         config.restart = Restart::OnFailure { failures_max: 3 };
         config.name = "ann".to_owned();
-        config.on_joined = Arc::new(|reply| assert!(reply.credential.starts_with("twm:")));
+        config.on_joined = Arc::new(|reply, _| assert!(reply.credential.starts_with("twm:")));
     });
     for _ in 0..2 {
         joined.push(running.json().await["incarnation"].clone());
