@@ -10,7 +10,7 @@ use crate::{
     coordinator::Coordinator,
     delivery::{lease::SignsOfLife, sweep},
     domain::{Limits, secret::SecretHash},
-    grpc::Services,
+    grpc::{Advertised, Services},
     store::{Store, StoreError},
 };
 
@@ -24,6 +24,8 @@ pub struct Config {
     pub limits: Limits,
     /// The hash of the operator's secret.
     pub operator: SecretHash,
+    /// Where clients elsewhere find it. Default: where they called.
+    pub advertised: Advertised,
     /// How long open calls may go on after the shutdown was asked for. 25 s.
     pub drain_grace: Duration,
 }
@@ -31,7 +33,12 @@ pub struct Config {
 impl Config {
     /// The defaults, with the operator's secret.
     pub fn new(operator_secret: &str) -> Self {
-        Self { limits: Limits::default(), operator: SecretHash::of(operator_secret), drain_grace: DRAIN_GRACE }
+        Self {
+            limits: Limits::default(),
+            operator: SecretHash::of(operator_secret),
+            advertised: Advertised::default(),
+            drain_grace: DRAIN_GRACE,
+        }
     }
 }
 
@@ -66,7 +73,8 @@ pub async fn run(
     tasks.spawn(sweep::run(Arc::clone(&coordinator), Arc::clone(&signs), stop.clone()));
 
     let mut routes = tonic::service::Routes::builder();
-    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), shutdown.clone()).register(&mut routes);
+    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), config.advertised, shutdown.clone())
+        .register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_service_status("", tonic_health::ServingStatus::Serving).await;
     routes.add_service(health_service);

@@ -2,6 +2,7 @@
 //!
 //! Architecture invariant: only this module names `tonic::Status`; no rule is in here.
 
+mod advertised;
 mod history;
 mod message;
 mod request;
@@ -20,6 +21,8 @@ use teamwire_proto::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, metadata::MetadataMap};
 
+pub use self::advertised::Advertised;
+use self::advertised::NotesCalledAt;
 use crate::{coordinator::Coordinator, delivery::lease::SignsOfLife, domain::identity::Presented, store::Space};
 
 /// How many bytes a request may have: 256 KiB.
@@ -30,13 +33,19 @@ const REQUEST_BYTES_MAX: usize = 256 * 1024;
 pub struct Services {
     coordinator: Arc<Coordinator>,
     signs: Arc<SignsOfLife>,
+    advertised: Arc<Advertised>,
     draining: CancellationToken,
 }
 
 impl Services {
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled.
-    pub fn new(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, draining: CancellationToken) -> Self {
-        Self { coordinator, signs, draining }
+    pub fn new(
+        coordinator: Arc<Coordinator>,
+        signs: Arc<SignsOfLife>,
+        advertised: Advertised,
+        draining: CancellationToken,
+    ) -> Self {
+        Self { coordinator, signs, advertised: Arc::new(advertised), draining }
     }
 
     /// Adds them to a router.
@@ -44,7 +53,7 @@ impl Services {
         let of = || self.clone();
         routes
             .add_service(MessageServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX))
-            .add_service(TeamServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX))
+            .add_service(NotesCalledAt(TeamServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX)))
             .add_service(RequestServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX))
             .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(REQUEST_BYTES_MAX));
     }
