@@ -3,6 +3,7 @@
 //! Each subcommand is a file in `command/`. [`context`] finds out where the coordinator is and who calls; [`failure`]
 //! turns errors into texts and exit codes; [`show`] turns replies into tables, lines and JSON.
 
+mod authority;
 mod command;
 mod context;
 mod failure;

@@ -88,7 +88,7 @@ impl World {
         self.cli(LEAD, &["team", "create", name]).succeeds();
     }
 
-    /// Has the lead mint a join token for a name.
+    /// Has the lead invite somebody, and returns what is to be pasted.
     pub fn invite(&self, name: &str) -> String {
         self.cli(LEAD, &["invite", name]).succeeds().stdout.trim().to_owned()
     }
@@ -96,8 +96,7 @@ impl World {
     /// Makes somebody a member, who then uses the command line from a directory and an environment of its own. Returns
     /// the credential.
     pub fn join(&self, name: &str) -> String {
-        let token = self.invite(name);
-        let joined = self.cli(name, &["join", &token, "--address", &self.coordinator.address(), "--json"]).succeeds();
+        let joined = self.cli(name, &["join", &self.invite(name), "--json"]).succeeds();
         joined.json()["credential"].as_str().unwrap().to_owned()
     }
 
@@ -143,13 +142,11 @@ impl World {
         Running { child, said, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
     }
 
-    /// Starts a script as a member, by `teamwire run` with a join token, from a directory and an environment of its own.
+    /// Starts a script as a member, by `teamwire run` with a join string, from a directory and an environment of its own.
     /// `options` stand before the command.
     pub fn run(&self, name: &str, options: &[&str], script: &str) -> Runner {
-        let token = self.invite(name);
-        let address = self.coordinator.address();
-        let joining = ["--join", token.as_str(), "--address", address.as_str()];
-        self.run_again(name, &[&joining, options].concat(), script)
+        let join_string = self.invite(name);
+        self.run_again(name, &[&["--join", join_string.as_str()], options].concat(), script)
     }
 
     /// Starts a script as a member that its directory knows from an earlier run.
