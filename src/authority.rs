@@ -157,3 +157,91 @@ fn der_of(cert: &str) -> Result<Vec<u8>, String> {
 fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::local("a certificate cannot be made", error)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use tokio_rustls::rustls::{
+        Error, RootCertStore,
+        client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
+        crypto::ring::default_provider,
+        pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+        server::{WebPkiClientVerifier, danger::ClientCertVerifier as _},
+    };
+
+    use super::*;
+
+    fn certificates(path: &Path) -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(&fs::read(path).unwrap()).map(Result::unwrap).collect()
+    }
+
+    fn roots(authority: &Authority) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificates(&authority.files().cert).remove(0)).unwrap();
+        Arc::new(roots)
+    }
+
+    fn verify(authority: &Authority, files: &Files, host: &str) -> Result<(), Error> {
+        let chain = certificates(&files.cert);
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(roots(authority), Arc::new(default_provider())).build();
+        let host = ServerName::try_from(host.to_owned()).unwrap();
+        verifier.unwrap().verify_server_cert(&chain[0], &chain[1..], &host, &[], UnixTime::now()).map(drop)
+    }
+
+    fn verify_client(authority: &Authority, files: &Files) -> Result<(), Error> {
+        let chain = certificates(&files.cert);
+        let builder = WebPkiClientVerifier::builder_with_provider(roots(authority), Arc::new(default_provider()));
+        builder.build().unwrap().verify_client_cert(&chain[0], &chain[1..], UnixTime::now()).map(drop)
+    }
+
+    #[test]
+    fn certificates_are_good_for_what_they_were_made_for_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::open(&directory.path().join("new"), 10).unwrap();
+        let hosts = ["coord.example", "127.0.0.1", "::1"].map(ToOwned::to_owned);
+        let server = authority.issue("server", &Purpose::Server(&hosts), 1).unwrap();
+        for host in &hosts {
+            assert_eq!(verify(&authority, &server, host), Ok(()), "{host}");
+        }
+        verify(&authority, &server, "other.example").unwrap_err();
+        let client = authority.issue("client-ann", &Purpose::Client("ann"), 1).unwrap();
+        assert_eq!(verify_client(&authority, &client), Ok(()));
+        verify_client(&authority, &server).unwrap_err();
+        verify(&authority, &client, "coord.example").unwrap_err();
+    }
+
+    #[test]
+    fn an_authority_is_kept_and_its_fingerprint_is_that_of_the_last_certificate_in_the_chain() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Authority::open(directory.path(), 10).unwrap();
+        let hosts = ["localhost".to_owned()];
+        let before = first.issue("server", &Purpose::Server(&hosts), 1).unwrap();
+        let leaf_before = certificates(&before.cert).remove(0);
+        let second = Authority::open(directory.path(), 10).unwrap();
+        assert_eq!((first.is_new(), second.is_new()), (true, false));
+        assert_eq!(first.fingerprint(), second.fingerprint());
+        let after = second.issue("server", &Purpose::Server(&hosts), 1).unwrap();
+        let chain = certificates(&after.cert);
+        assert_ne!(chain[0], leaf_before);
+        assert_eq!(verify(&first, &after, "localhost"), Ok(()));
+        assert_eq!(digest(&SHA256, chain.last().unwrap()).as_ref(), second.fingerprint().0);
+    }
+
+    #[test]
+    fn keys_are_for_their_owner_only_and_half_an_authority_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::open(directory.path(), 10).unwrap();
+        let server = authority.issue("server", &Purpose::Server(&["localhost".to_owned()]), 1).unwrap();
+        for key in [&authority.files().key, &server.key] {
+            assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        fs::remove_file(&authority.files().key).unwrap();
+        let failure = Authority::open(directory.path(), 10).map(|_| ()).unwrap_err();
+        assert_eq!(failure.code(), crate::failure::USAGE);
+        assert!(authority.files().cert.exists());
+    }
+}

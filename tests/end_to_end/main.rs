@@ -47,6 +47,7 @@ macro_rules! redis_scenarios {
 
 mod crashes;
 mod errors;
+mod joins;
 mod lives;
 mod load;
 mod messages;

@@ -125,6 +125,14 @@ impl World {
         self.cli_with_input(identity, arguments, "")
     }
 
+    /// Runs a command as somebody, to its end, with more in its environment.
+    #[track_caller]
+    pub fn cli_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+        let mut command = self.command(identity);
+        command.envs(environment.iter().copied());
+        Self::start_command(command, self.directory.path(), identity, arguments, "").output()
+    }
+
     /// Runs a command as somebody, with a text at its standard input.
     #[track_caller]
     pub fn cli_with_input(&self, identity: &str, arguments: &[&str], input: &str) -> Output {
@@ -133,8 +141,17 @@ impl World {
 
     /// Starts a command as somebody.
     pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> Running {
-        let mut command = self.command(identity);
-        let said = NamedTempFile::new_in(self.directory.path()).unwrap();
+        Self::start_command(self.command(identity), self.directory.path(), identity, arguments, input)
+    }
+
+    fn start_command(
+        mut command: Command,
+        directory: &Path,
+        identity: &str,
+        arguments: &[&str],
+        input: &str,
+    ) -> Running {
+        let said = NamedTempFile::new_in(directory).unwrap();
         command.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.stdout(said.reopen().unwrap()).spawn().unwrap();
         // Not all commands read it.
