@@ -14,7 +14,8 @@ use crate::{Reason, Refusal, address::Address, credential::Credential};
 /// The most characters that a join string may have.
 pub const JOIN_STRING_CHARS_MAX: usize = 8 * 1024;
 
-/// The SHA-256 of a certificate in DER, by which it is known. Written `sha256:` and 64 hexadecimal digits.
+/// The SHA-256 of a certificate in DER, by which it is known. Written `sha256:` and 64 hexadecimal digits; read without
+/// the prefix, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint(pub [u8; 32]);
@@ -28,7 +29,7 @@ impl FromStr for Fingerprint {
     type Err = NoFingerprint;
 
     fn from_str(text: &str) -> Result<Self, NoFingerprint> {
-        let digits = text.strip_prefix("sha256:").ok_or(NoFingerprint)?;
+        let digits = text.strip_prefix("sha256:").unwrap_or(text);
         let mut bytes = [0; 32];
         hex::decode_to_slice(digits, &mut bytes).map_err(|_| NoFingerprint)?;
         Ok(Self(bytes))

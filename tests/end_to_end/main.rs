@@ -51,4 +51,5 @@ mod joins;
 mod lives;
 mod load;
 mod messages;
+mod rolling;
 mod shutdowns;

@@ -6,7 +6,7 @@ mod redis;
 mod runner;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     env, fs,
     io::Write as _,
     os::unix::process::CommandExt as _,
@@ -49,6 +49,8 @@ pub struct World {
     redis: RefCell<Option<Redis>>,
     /// The first serves from the beginning on; others join it on the same store.
     pub coordinator: Coordinator,
+    /// How many others have joined it.
+    others: Cell<usize>,
     /// Goes last.
     directory: TempDir,
 }
@@ -69,13 +71,15 @@ impl World {
         let directory = tempfile::Builder::new().prefix("teamwire-").tempdir().unwrap();
         let store = redis.as_ref().map(Redis::url);
         let coordinator = Coordinator::start(directory.path(), "coordinator", store.as_deref());
-        Self { directory, redis: RefCell::new(redis), coordinator }
+        Self { directory, redis: RefCell::new(redis), coordinator, others: Cell::new(0) }
     }
 
     /// Starts another coordinator on the same Redis.
     pub fn another_coordinator(&self) -> Coordinator {
         let url = self.redis.borrow().as_ref().expect("a store that two can share").url();
-        Coordinator::start(self.directory.path(), "another-coordinator", Some(&url))
+        let others = self.others.get() + 1;
+        self.others.set(others);
+        Coordinator::start(self.directory.path(), &format!("coordinator-{}", others + 1), Some(&url))
     }
 
     /// Does something to the Redis.

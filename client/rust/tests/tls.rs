@@ -125,6 +125,8 @@ async fn who_wants_client_certificates_is_shown_one_and_who_has_none_is_told() {
     send(&coordinator.url(), showing(&clients)).await.expect("let in");
     let why = insecure(&coordinator.url(), trusting(&ours)).await;
     assert!(why.contains("wants to see a client certificate") && why.contains("--cert"), "{why}");
+    let why = insecure(&coordinator.url(), showing(&ours)).await;
+    assert!(why.contains("does not accept our client certificate") && why.contains("--cert"), "{why}");
     assert!(!format!("{:?}", showing(&clients)).contains("PRIVATE"));
     assert_eq!(coordinator.with(|state| state.sends.len()), 1);
 }

@@ -17,7 +17,7 @@ pub struct Advertised {
     /// Its addresses, and those of coordinators that share its store, as `https://HOST:PORT`; up to 16. One that is none
     /// is left out. Empty: the one under which a call comes in.
     pub addresses: Vec<String>,
-    /// The SHA-256 of a certificate in the chain that it shows, the authority to trust: `sha256:HEX`. None: clients
+    /// The SHA-256 of a certificate in the chain that it shows, the authority to trust: `sha256:HEX` or `HEX`. None: clients
     /// trust whom they trust anyway.
     pub ca_fingerprint: Option<String>,
 }

@@ -31,6 +31,13 @@ impl Fault {
         Self::lasting("it wants to see a client certificate. Give yours with --cert FILE and --key FILE")
     }
 
+    pub(super) fn certificate_refused(why: &str) -> Self {
+        Self::lasting(format!(
+            "it does not accept our client certificate{why}. Give one from its own authority with --cert FILE and --key \
+             FILE"
+        ))
+    }
+
     /// Reads what a connection to an address met with.
     pub(super) fn of(error: &io::Error, address: &Address) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
@@ -61,10 +68,7 @@ impl Fault {
                 | AlertDescription::CertificateUnknown
                 | AlertDescription::AccessDenied
                 | AlertDescription::DecryptError),
-            ) => Self::lasting(format!(
-                "it does not accept our client certificate ({alert:?}). Give one from its own authority with --cert FILE \
-                 and --key FILE"
-            )),
+            ) => Self::certificate_refused(&format!(" ({alert:?})")),
             error => Self::passing(format!("TLS failed: {error}")),
         }
     }

@@ -231,7 +231,7 @@ fn configure(options: &TlsOptions, by_fingerprint: Option<&Arc<ByFingerprint>>) 
     Ok(Arc::new(config))
 }
 
-/// Shows the client's certificate, and notes when one was asked for in vain.
+/// Shows the client's certificate, and notes when one was asked for.
 #[derive(Debug)]
 struct Shown {
     certificate: Arc<dyn ResolvesClientCert>,
@@ -241,9 +241,7 @@ struct Shown {
 impl ResolvesClientCert for Shown {
     fn resolve(&self, authorities: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let shown = self.certificate.resolve(authorities, schemes);
-        if shown.is_none() {
-            self.signs.certificate_is_missing();
-        }
+        self.signs.certificate_asked(shown.is_some());
         shown
     }
 

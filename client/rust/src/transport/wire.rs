@@ -34,8 +34,10 @@ pub(crate) struct Signs {
     has_answered: AtomicBool,
     /// The same of any connection of this transport.
     has_connected: Arc<AtomicBool>,
-    /// It has asked for a client certificate, and there was none to show.
-    is_certificate_missing: AtomicBool,
+    /// It has asked for a client certificate.
+    is_certificate_asked: AtomicBool,
+    /// It was shown one.
+    is_certificate_shown: AtomicBool,
     /// The connection has ended before anything was read.
     is_cut: AtomicBool,
     fault: OnceLock<Fault>,
@@ -47,14 +49,17 @@ impl Signs {
             address: address.clone(),
             has_answered: AtomicBool::new(false),
             has_connected,
-            is_certificate_missing: AtomicBool::new(false),
+            is_certificate_asked: AtomicBool::new(false),
+            is_certificate_shown: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             fault: OnceLock::new(),
         }
     }
 
-    pub(super) fn certificate_is_missing(&self) {
-        self.is_certificate_missing.store(true, Ordering::Relaxed);
+    /// Notes that a client certificate was asked for, and whether there was one to show.
+    pub(super) fn certificate_asked(&self, is_shown: bool) {
+        self.is_certificate_asked.store(true, Ordering::Relaxed);
+        self.is_certificate_shown.store(is_shown, Ordering::Relaxed);
     }
 
     /// Returns what makes the connection useless. None: it is good, or has only ended.
@@ -63,8 +68,13 @@ impl Signs {
             return Some(fault.clone());
         }
         // The alert that would say so is lost when the other side closes before it has read what we have sent.
-        let is_missing = self.is_certificate_missing.load(Ordering::Relaxed) && self.is_cut.load(Ordering::Relaxed);
-        is_missing.then(Fault::certificate_required)
+        if !(self.is_certificate_asked.load(Ordering::Relaxed) && self.is_cut.load(Ordering::Relaxed)) {
+            return None;
+        }
+        Some(match self.is_certificate_shown.load(Ordering::Relaxed) {
+            true => Fault::certificate_refused(""),
+            false => Fault::certificate_required(),
+        })
     }
 
     fn heard(&self, first: u8) -> Option<Fault> {
