@@ -7,7 +7,7 @@ use std::fs;
 
 use authority::Authority;
 use coordinator::{Coordinator, MEMBER};
-use teamwire_client::{Client, Error, Identity, Pem, TlsOptions, message};
+use teamwire_client::{Client, Error, Identity, Pem, Retry, TlsOptions, message};
 use teamwire_proto::join_string::Fingerprint;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -129,6 +129,21 @@ async fn who_wants_client_certificates_is_shown_one_and_who_has_none_is_told() {
     assert!(why.contains("does not accept our client certificate") && why.contains("--cert"), "{why}");
     assert!(!format!("{:?}", showing(&clients)).contains("PRIVATE"));
     assert_eq!(coordinator.with(|state| state.sends.len()), 1);
+}
+
+#[tokio::test]
+async fn who_takes_a_connection_and_says_nothing_is_passed_over() {
+    let ours = Authority::new("ours");
+    let coordinator = Coordinator::start_with(Some(ours.issue(HERE).serve(&ours))).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = format!("https://{},{}", silent.local_addr().expect("an address"), coordinator.url());
+    // Often enough that it is tried first.
+    for _ in 0..8 {
+        let client = Client::connect_with(&address, trusting(&ours)).expect("a client").with_retry(Retry::none());
+        let client = client.with_credential(MEMBER).expect("a credential");
+        client.send(message::direct("lead", "s", "c")).await.expect("sent in one attempt");
+    }
+    assert_eq!(coordinator.with(|state| state.sends.len()), 8);
 }
 
 #[tokio::test]
