@@ -169,7 +169,7 @@ mod tests {
         client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
         crypto::ring::default_provider,
         pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
-        server::{WebPkiClientVerifier, danger::ClientCertVerifier as _},
+        server::WebPkiClientVerifier,
     };
 
     use super::*;
