@@ -33,15 +33,13 @@ use teamwire_proto::{Reason, address::Address};
 use tokio::time::Instant;
 use tonic::{ConnectError, Status, transport::Channel};
 
-pub(crate) use self::{
-    dial::Spent,
-    fault::{DialError, Fault},
-};
+use self::fault::Fault;
+use self::tls::Tls;
+pub(crate) use self::{dial::Spent, fault::DialError};
 pub use self::{
     resolve::{Resolve, SystemResolver},
     tls::{Pem, TlsOptions},
 };
-use self::{tls::Tls, wire::Signs};
 use crate::{Error, retry::Failure};
 
 /// How long a coordinator that drains is put last. Its hard stop comes after 30 s.
@@ -78,7 +76,6 @@ pub(crate) struct Link {
     id: u64,
     channel: Channel,
     peer: SocketAddr,
-    signs: Arc<Signs>,
 }
 
 impl Link {
@@ -168,13 +165,6 @@ impl Transport {
 
     /// Says what the failure of a call means, and gives the link up where another one is better.
     pub(crate) fn judge(&self, link: &Link, status: &Status) -> Failure {
-        if let Some(fault) = link.signs.fault() {
-            self.leave(link);
-            return match fault.is_final && !self.has_connected.load(Ordering::Relaxed) {
-                true => Failure::Insecure(fault.text),
-                false => Failure::NotSent,
-            };
-        }
         let failure = Failure::of(status);
         match &failure {
             Failure::NotNow { refusal, .. } if refusal.reason == Reason::Draining => self.leave_drained(link),

@@ -29,7 +29,7 @@ use super::{
     wire::{Signs, Wire},
 };
 
-/// How long a name may take to resolve, and then a connection to be there, TLS included.
+/// How long a name may take to resolve, and then a connection to be there: TLS and the first words of HTTP/2 included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long one coordinator is waited for before the next is tried beside it.
@@ -116,7 +116,8 @@ impl Transport {
                 None => Either::Right(stream),
             };
             let channel = channel(address, Wire::new(stream, Arc::clone(&signs))).await?;
-            Ok(Link { id, channel, peer, signs })
+            signs.greeted().await?;
+            Ok(Link { id, channel, peer })
         };
         timeout(CONNECT_TIMEOUT, opening)
             .await

@@ -14,6 +14,7 @@ use teamwire_proto::address::Address;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::Notify,
 };
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
@@ -41,6 +42,8 @@ pub(crate) struct Signs {
     /// The connection has ended before anything was read.
     is_cut: AtomicBool,
     fault: OnceLock<Fault>,
+    /// Woken when something was read, or the connection has ended. Only whoever opens the connection waits.
+    changed: Notify,
 }
 
 impl Signs {
@@ -53,28 +56,44 @@ impl Signs {
             is_certificate_shown: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             fault: OnceLock::new(),
+            changed: Notify::new(),
         }
     }
 
     /// Notes that a client certificate was asked for, and whether there was one to show.
     pub(super) fn certificate_asked(&self, is_shown: bool) {
-        self.is_certificate_asked.store(true, Ordering::Relaxed);
-        self.is_certificate_shown.store(is_shown, Ordering::Relaxed);
+        self.is_certificate_asked.store(true, Ordering::SeqCst);
+        self.is_certificate_shown.store(is_shown, Ordering::SeqCst);
     }
 
-    /// Returns what makes the connection useless. None: it is good, or has only ended.
-    pub(super) fn fault(&self) -> Option<Fault> {
-        if let Some(fault) = self.fault.get() {
-            return Some(fault.clone());
+    /// Waits for the first words of HTTP/2, which say that it lets us in and is what it should be.
+    ///
+    /// Every server sends them unasked. Until then nothing of a call was sent, so that its outcome is known.
+    pub(super) async fn greeted(&self) -> Result<(), Fault> {
+        loop {
+            if let Some(fault) = self.fault.get() {
+                return Err(fault.clone());
+            }
+            if self.has_answered.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            if self.is_cut.load(Ordering::SeqCst) {
+                return Err(self.cut());
+            }
+            self.changed.notified().await;
         }
-        // The alert that would say so is lost when the other side closes before it has read what we have sent.
-        if !(self.is_certificate_asked.load(Ordering::Relaxed) && self.is_cut.load(Ordering::Relaxed)) {
-            return None;
+    }
+
+    /// Guesses why the connection was cut before a word. The alert of TLS that would say so is lost when the other side
+    /// closes before it has read what we have sent.
+    fn cut(&self) -> Fault {
+        let load = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
+        match (load(&self.is_certificate_asked), load(&self.is_certificate_shown)) {
+            (true, true) => Fault::certificate_refused(""),
+            (true, false) => Fault::certificate_required(),
+            (false, _) if self.address.is_tls => Fault::passing("it ended the connection as soon as TLS was agreed on"),
+            (false, _) => Fault::passing("it ended the connection without a word; if it speaks TLS, write https://"),
         }
-        Some(match self.is_certificate_shown.load(Ordering::Relaxed) {
-            true => Fault::certificate_refused(""),
-            false => Fault::certificate_required(),
-        })
     }
 
     fn heard(&self, first: u8) -> Option<Fault> {
@@ -82,22 +101,26 @@ impl Signs {
             (false, TLS_ALERT) => Fault::lasting("it speaks TLS. Write https:// in front of its address"),
             (_, HTTP_1) => Fault::lasting("it speaks HTTP/1, so it is no coordinator, or a proxy without HTTP/2"),
             _ => {
-                self.has_answered.store(true, Ordering::Relaxed);
-                self.has_connected.store(true, Ordering::Relaxed);
+                self.has_answered.store(true, Ordering::SeqCst);
+                self.has_connected.store(true, Ordering::SeqCst);
+                self.changed.notify_one();
                 return None;
             }
         };
-        Some(self.fault.get_or_init(|| fault).clone())
+        let fault = self.fault.get_or_init(|| fault).clone();
+        self.changed.notify_one();
+        Some(fault)
     }
 
     fn ended(&self, error: Option<&io::Error>) {
-        if self.has_answered.load(Ordering::Relaxed) {
+        if self.has_answered.load(Ordering::SeqCst) {
             return;
         }
-        self.is_cut.store(true, Ordering::Relaxed);
         if let Some(fault) = error.map(|error| Fault::of(error, &self.address)).filter(|fault| fault.is_final) {
             self.fault.get_or_init(|| fault);
         }
+        self.is_cut.store(true, Ordering::SeqCst);
+        self.changed.notify_one();
     }
 }
 
