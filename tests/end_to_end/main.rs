@@ -51,5 +51,6 @@ mod joins;
 mod lives;
 mod load;
 mod messages;
+mod paste;
 mod rolling;
 mod shutdowns;
