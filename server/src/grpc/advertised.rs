@@ -100,7 +100,7 @@ mod tests {
     fn what_is_advertised_goes_into_the_join_string() {
         let fingerprint = format!("sha256:{}", "0a".repeat(32));
         let advertised = Advertised {
-            addresses: vec!["https://a:7420".into(), "nonsense/".into(), "https://b:7420".into()],
+            addresses: vec!["https://a:7420".into(), "no address".into(), "https://b:7420".into()],
             ca_fingerprint: Some(fingerprint.clone()),
         };
         let here = called_at("http://127.0.0.1:7420/x", None);
