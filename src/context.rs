@@ -14,8 +14,8 @@ use std::{
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use teamwire_client::{ADDRESS_DEFAULT, Client, Retry};
-use teamwire_proto::credential::Credential;
+use teamwire_client::{ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, Pem, Retry, TlsOptions};
+use teamwire_proto::{credential::Credential, join_string::JoinString};
 
 use crate::failure::Failure;
 
@@ -25,12 +25,43 @@ pub const OPERATOR_FILE: &str = "operator.credential";
 /// The file in the state directory that says where the coordinator listens.
 pub const ADDRESS_FILE: &str = "address";
 
+/// The file in the state directory with the certificate of the authority that the coordinator's own comes from.
+pub const CA_FILE: &str = "ca.crt";
+
 /// Who calls, and where.
 #[derive(Args, Clone, Debug)]
 pub struct ContextArgs {
-    /// The coordinator, as http://HOST:PORT [default: that of the identity, or http://127.0.0.1:7420]
-    #[arg(long, env = "TEAMWIRE_ADDRESS", global = true, value_name = "URL", help_heading = "Context")]
+    /// The coordinator, as http[s]://HOST:PORT; several that share a store with commas between them [env:
+    /// TEAMWIRE_ADDRESS=] [default: that of the identity, or http://127.0.0.1:7420]
+    // The environment is read where it is used: what a join string says goes before it, what is typed goes first.
+    #[arg(long, global = true, value_name = "URL", help_heading = "Context")]
     address: Option<String>,
+    /// With https: the certificate of the only authority to trust [env: TEAMWIRE_CA=] [default: that of the identity,
+    /// or the system's authorities]
+    #[arg(long, global = true, value_name = "FILE", value_parser = parse_pem, help_heading = "Context")]
+    ca: Option<Pem>,
+    /// With https: the certificate to show, where the coordinator asks for one
+    #[arg(
+        long,
+        env = "TEAMWIRE_CERT",
+        global = true,
+        value_name = "FILE",
+        value_parser = parse_pem,
+        hide_env_values = true,
+        help_heading = "Context"
+    )]
+    cert: Option<Pem>,
+    /// The key of that certificate
+    #[arg(
+        long,
+        env = "TEAMWIRE_KEY",
+        global = true,
+        value_name = "FILE",
+        value_parser = parse_pem,
+        hide_env_values = true,
+        help_heading = "Context"
+    )]
+    key: Option<Pem>,
     /// The credential to call with, instead of one from the context file
     #[arg(long, env = "TEAMWIRE_CREDENTIAL", global = true, hide_env_values = true, help_heading = "Context")]
     credential: Option<String>,
@@ -69,9 +100,34 @@ pub struct Identity {
     pub address: String,
     /// The credential of the member's present life.
     pub credential: String,
+    /// Whom to trust there, and what to show.
+    #[serde(default, skip_serializing_if = "TlsOptions::is_empty")]
+    pub tls: TlsOptions,
+}
+
+/// What is known of where a credential is good.
+#[derive(Clone, Copy, Debug)]
+pub enum Known<'a> {
+    /// Nothing.
+    Nothing,
+    /// What a join string says. Goes before the environment, which may be that of another member.
+    Joining(&'a JoinString),
+    /// What was kept. The environment goes before it.
+    Kept(&'a Identity),
 }
 
 impl Identity {
+    /// Makes the identity out of what a member was given, and of what the client has learned of the coordinator.
+    pub fn new(team: &str, member: &str, credential: &str, client: &Client) -> Self {
+        Self {
+            team: team.to_owned(),
+            member: member.to_owned(),
+            address: client.address().to_owned(),
+            credential: credential.to_owned(),
+            tls: client.tls(),
+        }
+    }
+
     fn is(&self, member: &str, team: Option<&str>) -> bool {
         self.member.eq_ignore_ascii_case(member) && team.is_none_or(|team| self.team.eq_ignore_ascii_case(team))
     }
@@ -125,20 +181,20 @@ impl ContextArgs {
     /// Returns the caller, as far as it can be found.
     pub fn caller(&self) -> Result<Caller, Failure> {
         if let Some(credential) = &self.credential {
-            return self.caller_with(credential.clone(), None);
+            return self.caller_with(credential.clone(), Known::Nothing);
         }
         let file = self.load()?;
         if self.who.as_deref() == Some("operator") {
             return self.operator();
         }
         if let Some(identity) = self.choose(&file)? {
-            return self.caller_with(identity.credential.clone(), Some(&identity.address));
+            return self.caller_with(identity.credential.clone(), Known::Kept(identity));
         }
         match (self.operator(), file.identities.as_slice()) {
             (Ok(operator), _) => Ok(operator),
             (Err(failure), []) => Err(failure),
             // Nobody else can be meant.
-            (Err(_), [only]) => self.caller_with(only.credential.clone(), Some(&only.address)),
+            (Err(_), [only]) => self.caller_with(only.credential.clone(), Known::Kept(only)),
             (Err(_), _) => Err(Failure::usage(format!(
                 "Choose who you are: --as WHO, or `teamwire use WHO`. There are: {}.",
                 known(&file)
@@ -150,7 +206,7 @@ impl ContextArgs {
     /// that acts for a member does not become the operator because it runs on the same machine.
     pub fn operator(&self) -> Result<Caller, Failure> {
         if let Some(credential) = &self.credential {
-            return self.caller_with(credential.clone(), None);
+            return self.caller_with(credential.clone(), Known::Nothing);
         }
         let path = self.state_dir()?.join(OPERATOR_FILE);
         let credential = fs::read_to_string(&path).map_err(|error| {
@@ -164,35 +220,78 @@ impl ContextArgs {
             };
             Failure::with_code(crate::failure::NOT_PERMITTED, message)
         })?;
-        self.caller_with(credential.trim().to_owned(), None)
+        self.caller_with(credential.trim().to_owned(), Known::Nothing)
+    }
+
+    /// Returns who is about to join: with a join string, or with a bare join token or a member's own credential.
+    pub fn joining(&self, text: &str) -> Result<Caller, Failure> {
+        if !text.contains('@') {
+            return self.caller_with(text.trim().to_owned(), Known::Nothing);
+        }
+        let joining = JoinString::parse(text)?;
+        self.caller_with(joining.token().reveal(), Known::Joining(&joining))
     }
 
     /// Returns a caller with a credential that is at hand.
-    pub fn caller_with(&self, credential: String, address: Option<&str>) -> Result<Caller, Failure> {
+    pub fn caller_with(&self, credential: String, known: Known<'_>) -> Result<Caller, Failure> {
         let parsed = Credential::parse(&credential)?;
         let own_team = parsed.team().map(ToString::to_string);
         let member = match &parsed {
             Credential::Member { member, .. } => Some(member.to_string()),
             _ => None,
         };
-        let address = self.address(address)?;
+        let (address, tls) = self.place(known)?;
         let team = self.team.clone().or(own_team);
-        let mut client = Client::connect(&address)?
+        let mut client = Client::connect_with(&address, tls)?
             .with_credential(&credential)?
             .with_retry(Retry::within(Duration::from_secs(self.timeout)));
         if let Some(team) = &team {
             client = client.with_team(team.clone());
         }
+        let address = client.address().to_owned();
         Ok(Caller { client, address, credential, member, team })
     }
 
-    /// Returns where the coordinator is. `of_identity`: where that of the identity is.
-    pub fn address(&self, of_identity: Option<&str>) -> Result<String, Failure> {
-        if let Some(address) = self.address.as_deref().or(of_identity) {
-            return Ok(address.to_owned());
+    /// Returns a client that presents no credential, for what needs none.
+    pub fn stranger(&self) -> Result<Client, Failure> {
+        let (address, tls) = self.place(Known::Nothing)?;
+        Ok(Client::connect_with(&address, tls)?)
+    }
+
+    /// Returns where the coordinator is, whom to trust there, and what to show.
+    fn place(&self, known: Known<'_>) -> Result<(String, TlsOptions), Failure> {
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let of_environment = variable(ADDRESS_VARIABLE);
+        let ca_of_environment = variable(CA_VARIABLE).map(|text| absolute(text.into()));
+        let (address, mut tls) = match known {
+            Known::Nothing => (of_environment, TlsOptions { ca: ca_of_environment, ..TlsOptions::default() }),
+            Known::Joining(joining) => {
+                let address = Some(joining.address()).filter(|address| !address.is_empty()).or(of_environment);
+                let ca = if joining.fingerprint.is_some() { None } else { ca_of_environment };
+                (address, TlsOptions { ca, fingerprint: joining.fingerprint, ..TlsOptions::default() })
+            }
+            Known::Kept(identity) => {
+                let address = of_environment.or_else(|| Some(identity.address.clone()));
+                let ca = ca_of_environment.or_else(|| identity.tls.ca.clone());
+                (address, TlsOptions { ca, ..identity.tls.clone() })
+            }
+        };
+        tls.ca = self.ca.clone().or(tls.ca);
+        if self.cert.is_some() || self.key.is_some() {
+            (tls.cert, tls.key) = (self.cert.clone(), self.key.clone());
         }
-        let left = fs::read_to_string(self.state_dir()?.join(ADDRESS_FILE));
-        Ok(left.map_or_else(|_| ADDRESS_DEFAULT.to_owned(), |address| address.trim().to_owned()))
+        if let Some(address) = self.address.clone().or(address) {
+            return Ok((address, tls));
+        }
+        let state_dir = self.state_dir()?;
+        let Ok(left) = fs::read_to_string(state_dir.join(ADDRESS_FILE)) else {
+            return Ok((ADDRESS_DEFAULT.to_owned(), tls));
+        };
+        let ca = state_dir.join(CA_FILE);
+        if tls.ca.is_none() && tls.fingerprint.is_none() && ca.exists() {
+            tls.ca = Some(Pem::File(ca));
+        }
+        Ok((left.trim().to_owned(), tls))
     }
 
     /// Returns the identity that was named, or is current, or is the only one of the team that was named. Never a guess:
@@ -313,6 +412,18 @@ impl ContextArgs {
     }
 }
 
+fn parse_pem(text: &str) -> Result<Pem, std::convert::Infallible> {
+    Ok(absolute(text.to_owned().into()))
+}
+
+/// Makes a path good wherever it is used later: it may be kept.
+fn absolute(pem: Pem) -> Pem {
+    match pem {
+        Pem::File(path) => Pem::File(std::path::absolute(&path).unwrap_or(path)),
+        text @ Pem::Text(_) => text,
+    }
+}
+
 /// Takes `NAME` or `NAME@TEAM` apart.
 fn split(named: &str) -> (&str, Option<&str>) {
     named.split_once('@').map_or((named, None), |(member, team)| (member, Some(team)))
@@ -362,6 +473,9 @@ mod tests {
     fn arguments(who: Option<&str>, team: Option<&str>) -> ContextArgs {
         ContextArgs {
             address: None,
+            ca: None,
+            cert: None,
+            key: None,
             credential: None,
             team: team.map(str::to_owned),
             who: who.map(str::to_owned),
@@ -377,6 +491,7 @@ mod tests {
             member: member.to_owned(),
             address: "http://127.0.0.1:1".to_owned(),
             credential: String::new(),
+            tls: TlsOptions::default(),
         };
         let identities =
             vec![identity("lead", "b"), identity("Bob", "A"), identity("lead", "A"), identity("solo", "c")];
@@ -387,6 +502,30 @@ mod tests {
         let file = file(current);
         let chosen = arguments(who, team).choose(&file);
         chosen.map(|identity| identity.map(Identity::name)).map_err(|failure| failure.code())
+    }
+
+    #[test]
+    fn what_is_typed_goes_before_the_join_string_and_that_before_what_was_kept() {
+        let text = format!("twj:a:x1:0123456789abcdef@https://joined:1+sha256:{}", "0a".repeat(32));
+        let joining = JoinString::parse(&text).unwrap();
+        let mut typed = arguments(None, None);
+        let (address, tls) = typed.place(Known::Joining(&joining)).unwrap();
+        assert_eq!((address.as_str(), tls.fingerprint), ("https://joined:1", joining.fingerprint));
+        typed.address = Some("https://typed:1".to_owned());
+        typed.ca = Some(parse_pem("typed.crt").unwrap());
+        let (address, tls) = typed.place(Known::Joining(&joining)).unwrap();
+        assert_eq!(address, "https://typed:1");
+        assert!(matches!(tls.ca, Some(Pem::File(path)) if path.is_absolute()));
+
+        let kept = Identity {
+            tls: TlsOptions { ca: Some(Pem::Text("kept".into())), ..TlsOptions::default() },
+            ..file(None).identities.remove(0)
+        };
+        let (address, tls) = arguments(None, None).place(Known::Kept(&kept)).unwrap();
+        assert_eq!((address, tls), (kept.address.clone(), kept.tls.clone()));
+        let old: Identity =
+            serde_json::from_str(r#"{"team":"a","member":"b","address":"c","credential":"d"}"#).unwrap();
+        assert!(old.tls.is_empty() && !serde_json::to_string(&old).unwrap().contains("tls"));
     }
 
     #[test]

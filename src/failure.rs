@@ -57,9 +57,9 @@ impl Failure {
                 reason if reason.code() == Reason::InvalidField.code() => USAGE,
                 _ => REFUSED,
             },
-            Self::Call(Error::Unreachable { .. } | Error::Unexpected { .. }) => UNREACHABLE,
+            Self::Call(Error::Unreachable { .. } | Error::Insecure { .. } | Error::Unexpected { .. }) => UNREACHABLE,
             Self::Call(Error::OutcomeUnknown { .. }) => OUTCOME_UNKNOWN,
-            Self::Call(Error::Address { .. }) => USAGE,
+            Self::Call(Error::Address { .. } | Error::TlsOptions(_)) => USAGE,
             Self::Call(_) => REFUSED,
         }
     }

@@ -4,6 +4,7 @@
 //! configuration of `serve`; [`failure`] turns errors into texts and exit codes; [`show`] turns replies into tables, lines
 //! and JSON; [`trace`] sends spans.
 
+mod authority;
 mod command;
 mod config;
 mod context;

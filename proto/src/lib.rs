@@ -2,14 +2,17 @@
 //!
 //! - [`v1`]: the generated protocol, from `proto/teamwire/v1`.
 //! - [`name`], [`credential`], [`id`]: what may stand in a string field, checked once at the edge.
+//! - [`address`], [`join_string`]: where a coordinator is, and the one word that is pasted to join from another machine.
 //! - [`reason`]: the one table from reasons to gRPC codes; [`refusal`]: an error with its reason, as a `tonic::Status`.
 //! - [`dialect`]: the JSON forms of SendMessage; [`render`]: the form in which an agent reads a message;
 //!   [`word`]: the words in which people read values.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
+pub mod address;
 pub mod credential;
 pub mod dialect;
 pub mod id;
+pub mod join_string;
 pub mod name;
 pub mod reason;
 pub mod refusal;

@@ -11,7 +11,7 @@ use crate::{
     delivery::{lease::SignsOfLife, losses, poll, session::Pace, sweep, tidy},
     domain::{Limits, secret::SecretHash},
     edge::{self, Acceptor, tls::Tls, visitor},
-    grpc::{self, Services},
+    grpc::{self, Advertised, Services},
     health,
     rate::Rates,
     store::{Store, StoreError},
@@ -43,15 +43,6 @@ pub struct Config {
     pub hard_stop: Duration,
     /// Where it counts what it does.
     pub metrics: Arc<Metrics>,
-}
-
-/// Where other machines reach a coordinator, and whose certificate they shall expect there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Advertised {
-    /// `http://HOST:PORT` or `https://HOST:PORT`, the one to try first in front. Empty: nobody has said.
-    pub addresses: Vec<String>,
-    /// The SHA-256 of the CA's certificate, as it was when the coordinator started; see [`Tls::ca_fingerprint`].
-    pub ca_fingerprint: Option<String>,
 }
 
 impl Config {
@@ -111,7 +102,9 @@ pub async fn run(
 
     let mut routes = tonic::service::Routes::builder();
     let (pace, rates, request_bytes_max) = (config.pace, config.rates, config.edge.request_bytes_max);
-    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), shutdown.clone(), pace, rates, request_bytes_max)
+    let advertised = config.advertised;
+    let draining = shutdown.clone();
+    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), advertised, draining, pace, rates, request_bytes_max)
         .register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
     tasks.spawn(health::run(store, Arc::clone(&metrics), health, Services::HEALTH_NAMES, shutdown.clone()));

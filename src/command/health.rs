@@ -1,7 +1,7 @@
 //! `teamwire health`: whether a coordinator can do its work.
 
 use clap::Args;
-use teamwire_client::{Client, Retry};
+use teamwire_client::Retry;
 
 use super::Output;
 use crate::{
@@ -25,8 +25,8 @@ pub struct Health {
 
 impl Health {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let address = context.address(None)?;
-        let client = Client::connect(&address)?.with_retry(Retry::none());
+        let client = context.stranger()?.with_retry(Retry::none());
+        let address = client.address();
         let is_serving = client.is_serving(&self.service).await?;
         if self.output.json {
             show::line(&serde_json::json!({ "serving": is_serving, "address": address }));

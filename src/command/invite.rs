@@ -1,14 +1,17 @@
-//! `teamwire invite`: mints join tokens.
+//! `teamwire invite`: mints join tokens, and says how to join with them from another machine.
 
 use clap::Args;
 use teamwire_client::v1;
+use teamwire_proto::{address::Address, join_string::JoinString};
 
 use super::Output;
 use crate::{context::ContextArgs, failure::Failure, show};
 
-/// Mint a join token for a new member
+/// Invite a new member
 ///
-/// Give it to the process that is to join: `teamwire join TOKEN`, or `teamwire run NAME --join TOKEN -- COMMAND`.
+/// Prints a join string, which says where the coordinator is, whom to trust there, and holds the join token. Paste it on
+/// the other machine: `teamwire join JOIN_STRING`, or `teamwire run NAME --join JOIN_STRING -- COMMAND`. Who has it can
+/// join, so treat it like a password.
 #[derive(Args, Debug)]
 pub struct Invite {
     /// The one name that the token is good for [default: any free name]
@@ -33,40 +36,53 @@ impl Invite {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let ttl = Some(prost_types::Duration { seconds: self.minutes.saturating_mul(60), nanos: 0 });
-        let (token, expires_at) = if self.observer {
+        if self.observer {
             let request = v1::CreateObserverRequest { team: String::new(), ttl };
             let reply = caller.client.create_observer(request).await?;
-            (reply.credential, reply.expires_at)
-        } else {
-            let request = v1::InviteRequest {
-                team: String::new(),
-                member: self.name.clone().unwrap_or_default(),
-                uses_max: self.uses,
-                ttl,
-                plan_mode_required: self.plan,
-            };
-            let reply = caller.client.invite(request).await?;
-            (reply.join_token, reply.expires_at)
-        };
-        if self.output.json {
-            let expires_at = expires_at.map(|at| at.to_string());
-            show::line(&serde_json::json!({ "token": token, "expires_at": expires_at, "address": caller.address }));
+            let use_it = format!("TEAMWIRE_CREDENTIAL=TOKEN teamwire history --address {}", caller.address);
+            let value = serde_json::json!({ "token": reply.credential, "address": caller.address });
+            self.print(value, &reply.credential, reply.expires_at, &use_it);
             return Ok(());
         }
-        // The token alone goes to standard output, so that it can be piped.
-        anstream::println!("{token}");
-        let use_it = if self.observer { "TEAMWIRE_CREDENTIAL=TOKEN teamwire history" } else { "teamwire join TOKEN" };
-        anstream::eprintln!(
-            "{}",
-            show::paint(
-                show::dim(),
-                format!(
-                    "Good until {}. Use it with: {use_it} --address {}",
-                    show::time(expires_at.as_ref()),
-                    caller.address
-                )
-            )
-        );
+        let request = v1::InviteRequest {
+            team: String::new(),
+            member: self.name.clone().unwrap_or_default(),
+            uses_max: self.uses,
+            ttl,
+            plan_mode_required: self.plan,
+        };
+        let reply = caller.client.invite(request).await?;
+        // An older coordinator does not compose it.
+        let composed = Some(reply.join_string).filter(|text| !text.is_empty());
+        let join_string = composed.unwrap_or_else(|| reply.join_token.clone());
+        let value = serde_json::json!({
+            "token": reply.join_token, "join_string": join_string, "address": caller.address,
+        });
+        self.print(value, &join_string, reply.expires_at, "teamwire join JOIN_STRING");
+        match JoinString::parse(&join_string).map(|joining| joining.addresses).unwrap_or_default().as_slice() {
+            [] => warn("It does not say where the coordinator is: join with --address URL."),
+            addresses if addresses.iter().all(Address::is_loopback) => {
+                warn("Good on this machine only. For others, start the coordinator with --advertise URL.");
+            }
+            _ => {}
+        }
         Ok(())
     }
+
+    /// Prints what was minted: alone to standard output, so that it can be piped, and what is to know to standard error.
+    fn print(&self, mut value: serde_json::Value, minted: &str, until: Option<prost_types::Timestamp>, use_it: &str) {
+        if self.output.json {
+            value["expires_at"] = until.map(|at| at.to_string()).into();
+            show::line(&value);
+            return;
+        }
+        anstream::println!("{minted}");
+        let hint = format!("Good until {}. Use it with: {use_it}", show::time(until.as_ref()));
+        anstream::eprintln!("{}", show::paint(show::dim(), hint));
+    }
+}
+
+fn warn(text: &str) {
+    let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
+    anstream::eprintln!("{} {text}", show::paint(yellow, "warning:"));
 }

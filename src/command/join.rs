@@ -1,4 +1,4 @@
-//! `teamwire join`: becomes a member by a join token.
+//! `teamwire join`: becomes a member by a join string.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -16,7 +16,8 @@ use crate::{
 /// need no more. To run a program as a member, use `teamwire run`.
 #[derive(Args, Debug)]
 pub struct Join {
-    /// The join token
+    /// What `teamwire invite` has printed: it says where, too. Or a bare join token, with --address
+    #[arg(value_name = "JOIN_STRING")]
     token: String,
     /// The name to bear; may be left out when the token is bound to one
     #[arg(long, short, default_value = "")]
@@ -69,7 +70,7 @@ impl Attributes {
 
 impl Join {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let joining = context.caller_with(self.token.clone(), None)?;
+        let joining = context.joining(&self.token)?;
         let request = v1::JoinRequest {
             name: self.name.clone(),
             attributes: Some(self.attributes.to_proto()),
@@ -78,12 +79,7 @@ impl Join {
         context.prepare_to_keep()?;
         let reply = joining.client.join(request).await?;
         let (team, member) = reply.team.zip(reply.member).ok_or_else(show::incomplete)?;
-        let identity = Identity {
-            team: team.name.clone(),
-            member: member.name.clone(),
-            address: joining.address.clone(),
-            credential: reply.credential.clone(),
-        };
+        let identity = Identity::new(&team.name, &member.name, &reply.credential, &joining.client);
         context.keep(identity, true)?;
         if self.output.json {
             show::line(&serde_json::json!({

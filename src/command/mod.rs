@@ -1,6 +1,7 @@
 //! The subcommands, each in its own file; this one holds what they share and tells them apart.
 
 mod answer;
+mod certs;
 mod completions;
 mod demo;
 mod demo_teammate;
@@ -70,12 +71,14 @@ enum Command {
     Serve(serve::Serve),
     /// Ask whether a coordinator can do its work
     Health(health::Health),
+    /// Make certificates for a coordinator on a network of yours
+    Certs(certs::Certs),
     /// See a whole team at work, start to end, on this machine
     Demo(demo::Demo),
     /// Create, list, show or delete teams; hand over the lead
     #[command(subcommand)]
     Team(team::Team),
-    /// Mint a join token for a new member
+    /// Invite a new member: prints what to paste on the other machine
     Invite(invite::Invite),
     /// Become a member of a team
     Join(join::Join),
@@ -140,6 +143,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
     let (outcome, json) = match command {
         Command::Serve(command) => (command.run(&context, traces).await, false),
         Command::Health(command) => (command.run(&context).await, command.output.json),
+        Command::Certs(command) => (command.run(), command.output.json),
         Command::Demo(command) => (command.run().await, false),
         Command::Team(command) => command.run(&context).await,
         Command::Run(command) => return command.run(&context).await,

@@ -4,13 +4,14 @@ use std::{ffi::OsString, io::Write as _, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_client::{
+    Client,
     runner::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig},
     v1,
 };
 
 use super::join::Attributes;
 use crate::{
-    context::{ContextArgs, Identity},
+    context::{Caller, ContextArgs, Identity, Known},
     failure::Failure,
     show,
 };
@@ -24,7 +25,7 @@ use crate::{
 /// the program answers with lines of JSON: {"ack": "MESSAGE_ID"}, or any SendMessage object. `exec` runs the program once
 /// for each batch of messages; what it prints goes back to the sender.
 ///
-/// Who joins: with --join, the token's bearer; else the name's own identity from an earlier run, in a new life; else, if
+/// Who joins: with --join, the join string's bearer, and where that says; else the name's own identity from an earlier run, in a new life; else, if
 /// you lead the team (or are the operator of this machine's coordinator), the runner invites itself.
 #[derive(Args, Debug)]
 pub struct Run {
@@ -34,8 +35,8 @@ pub struct Run {
     /// The member's name, as an option
     #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
     name: Option<String>,
-    /// A join token
-    #[arg(long, env = "TEAMWIRE_JOIN", value_name = "TOKEN", hide_env_values = true)]
+    /// What `teamwire invite` has printed, or a bare join token with --address
+    #[arg(long, env = "TEAMWIRE_JOIN", value_name = "JOIN_STRING", hide_env_values = true)]
     join: Option<String>,
     /// How messages reach the program
     #[arg(long, value_enum, default_value = "stdin")]
@@ -119,8 +120,9 @@ impl Run {
 
     async fn configure(&self, context: &ContextArgs) -> Result<RunnerConfig, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
-        let (address, credential) = self.entry(context, &name).await?;
-        let mut config = RunnerConfig::new(address.clone(), credential, self.command.clone());
+        let Caller { client, address, credential, .. } = self.entry(context, &name).await?;
+        let mut config = RunnerConfig::new(address, credential, self.command.clone());
+        config.tls = client.tls();
         config.name = name;
         config.attributes = self.attributes.to_proto();
         config.mode = match (self.via, self.ack) {
@@ -140,7 +142,7 @@ impl Run {
         config.grace = Duration::from_secs(self.grace);
         config.claims_orphans = true;
         let keeper = context.clone();
-        config.on_joined = Arc::new(move |reply| keep(&keeper, &address, reply));
+        config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
         if !self.quiet {
             config.on_progress = Arc::new(|progress| {
                 // Nobody may read it; the program goes on all the same.
@@ -151,16 +153,16 @@ impl Run {
     }
 
     /// Finds the credential to join with, and where.
-    async fn entry(&self, context: &ContextArgs, name: &str) -> Result<(String, String), Failure> {
-        if let Some(token) = &self.join {
+    async fn entry(&self, context: &ContextArgs, name: &str) -> Result<Caller, Failure> {
+        if let Some(text) = &self.join {
             // A runner that starts again has used its token up: then it goes on under the name that it has.
-            let joining = context.caller_with(token.clone(), None)?;
+            let joining = context.joining(text)?;
             if let Some(kept) = self.kept(context, name, joining.team.as_deref()).await?
-                && kept.0 == joining.address
+                && kept.address == joining.address
             {
                 return Ok(kept);
             }
-            return Ok((joining.address, joining.credential));
+            return Ok(joining);
         }
         if name.is_empty() {
             return Err(Failure::usage("Give the member a name: teamwire run NAME -- COMMAND."));
@@ -170,7 +172,7 @@ impl Run {
         if let Ok(caller) = &caller
             && caller.is(name)
         {
-            return Ok((caller.address.clone(), caller.credential.clone()));
+            return Ok(caller.clone());
         }
         if let Some(kept) = self.kept(context, name, team.as_deref()).await? {
             return Ok(kept);
@@ -178,36 +180,26 @@ impl Run {
         let caller = caller?;
         let invite = v1::InviteRequest { member: name.to_owned(), ..v1::InviteRequest::default() };
         let token = caller.client.invite(invite).await?.join_token;
-        Ok((caller.address, token))
+        Ok(Caller { credential: token, ..caller })
     }
 
     /// Returns where and with what a member that ran here before may begin a new life.
-    async fn kept(
-        &self,
-        context: &ContextArgs,
-        name: &str,
-        team: Option<&str>,
-    ) -> Result<Option<(String, String)>, Failure> {
+    async fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Caller>, Failure> {
         if name.is_empty() {
             return Ok(None);
         }
         let Some(kept) = context.kept(name, team)? else { return Ok(None) };
-        let Ok(caller) = context.caller_with(kept.credential, Some(&kept.address)) else { return Ok(None) };
+        let Ok(caller) = context.caller_with(kept.credential.clone(), Known::Kept(&kept)) else { return Ok(None) };
         let found = caller.client.get_team(v1::GetTeamRequest::default()).await;
         // Refused: it was dismissed, or its team is gone. No answer says nothing of it, and the runner will try on.
         let is_good = found.map_or_else(|error| error.is_retryable(), |_| true);
-        Ok(is_good.then_some((caller.address, caller.credential)))
+        Ok(is_good.then_some(caller))
     }
 }
 
-fn keep(context: &ContextArgs, address: &str, reply: &v1::JoinResponse) {
+fn keep(context: &ContextArgs, reply: &v1::JoinResponse, client: &Client) {
     let (Some(team), Some(member)) = (&reply.team, &reply.member) else { return };
-    let identity = Identity {
-        team: team.name.clone(),
-        member: member.name.clone(),
-        address: address.to_owned(),
-        credential: reply.credential.clone(),
-    };
+    let identity = Identity::new(&team.name, &member.name, &reply.credential, client);
     if let Err(failure) = context.keep(identity, false) {
         failure.print(false);
     }

@@ -12,8 +12,8 @@ use clap::Args;
 use teamwire_proto::credential::Credential;
 use teamwire_server::{
     edge::tls::{Tls, TlsFiles},
-    server::{self, Advertised},
-    store,
+    grpc::Advertised,
+    server, store,
     telemetry::exposition,
 };
 use tokio::{net::TcpListener, signal::unix::SignalKind};
@@ -22,7 +22,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util:
 
 use crate::{
     config::{Config, Settings},
-    context::{ADDRESS_FILE, ContextArgs, OPERATOR_FILE, make_private_directory, write_private},
+    context::{ADDRESS_FILE, CA_FILE, ContextArgs, OPERATOR_FILE, make_private_directory, write_private},
     failure::Failure,
     show::{bold, dim, paint},
     trace::Traces,
@@ -133,10 +133,9 @@ impl Serve {
         }
         let address = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
         write_private(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes())?;
-        let advertised = Advertised {
-            addresses: settings.advertise.clone(),
-            ca_fingerprint: tls.as_ref().and_then(|tls| tls.ca_fingerprint()),
-        };
+        let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
+        keep_authority(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
+        let advertised = Advertised { addresses: settings.advertise.clone(), ca_fingerprint };
         let config = server::Config {
             limits: settings.limits,
             pace: settings.pace,
@@ -201,6 +200,24 @@ fn certificates(settings: &Settings) -> Result<Option<Arc<Tls>>, Failure> {
     let files = TlsFiles { cert, key, client_ca: settings.tls_client_ca.clone() };
     let tls = Tls::load(files).map_err(|error| Failure::usage(format!("There can be no TLS: {error}.")))?;
     Ok(Some(Arc::new(tls)))
+}
+
+/// Leaves the certificate of the authority, the last in the file, where clients on this machine look for whom to trust.
+/// `None`: they trust whom they trust anyway.
+fn keep_authority(state_dir: &Path, cert: Option<&Path>) -> Result<(), Failure> {
+    let place = state_dir.join(CA_FILE);
+    let Some(cert) = cert else {
+        let _ = fs::remove_file(place);
+        return Ok(());
+    };
+    let unreadable =
+        |error: &dyn std::fmt::Display| Failure::local(&format!("{} cannot be read", cert.display()), error);
+    let blocks = pem::parse_many(fs::read(cert).map_err(|error| unreadable(&error))?);
+    let blocks = blocks.map_err(|error| unreadable(&error))?;
+    if let Some(authority) = blocks.iter().rfind(|block| block.tag() == "CERTIFICATE") {
+        write_private(&place, pem::encode(authority).as_bytes())?;
+    }
+    Ok(())
 }
 
 fn refresh_on_hangup(tls: Arc<Tls>) -> Result<(), Failure> {

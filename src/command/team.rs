@@ -94,12 +94,7 @@ impl Create {
         context.prepare_to_keep()?;
         let reply = operator.client.create_team(request).await?;
         let team = reply.team.ok_or_else(show::incomplete)?;
-        let identity = Identity {
-            team: team.name.clone(),
-            member: team.lead.clone(),
-            address: operator.address.clone(),
-            credential: reply.credential.clone(),
-        };
+        let identity = Identity::new(&team.name, &team.lead, &reply.credential, &operator.client);
         context.keep(identity, true)?;
         if self.output.json {
             let mut value = serde_json::json!({ "team": show::json("Team", &team) });

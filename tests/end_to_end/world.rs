@@ -7,7 +7,7 @@ mod redis;
 mod runner;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     env, fs,
     io::Write as _,
     os::unix::process::CommandExt as _,
@@ -53,6 +53,8 @@ pub struct World {
     pub environment: RefCell<Vec<(String, String)>>,
     /// The first serves from the beginning on; others join it on the same store.
     pub coordinator: Coordinator,
+    /// How many others have joined it.
+    others: Cell<usize>,
     /// Goes last.
     directory: TempDir,
 }
@@ -78,13 +80,21 @@ impl World {
         let directory = tempfile::Builder::new().prefix("teamwire-").tempdir().unwrap();
         let store = redis.as_ref().map(Redis::url);
         let coordinator = Coordinator::start(directory.path(), "coordinator", store.as_deref(), configuration);
-        Self { directory, redis: RefCell::new(redis), environment: RefCell::default(), coordinator }
+        Self {
+            directory,
+            redis: RefCell::new(redis),
+            environment: RefCell::default(),
+            coordinator,
+            others: Cell::new(0),
+        }
     }
 
     /// Starts another coordinator on the same Redis.
     pub fn another_coordinator(&self) -> Coordinator {
         let url = self.redis.borrow().as_ref().expect("a store that two can share").url();
-        Coordinator::start(self.directory.path(), "another-coordinator", Some(&url), "")
+        let others = self.others.get() + 1;
+        self.others.set(others);
+        Coordinator::start(self.directory.path(), &format!("coordinator-{}", others + 1), Some(&url), "")
     }
 
     /// Does something to the Redis.
@@ -97,7 +107,7 @@ impl World {
         self.cli(LEAD, &["team", "create", name]).succeeds();
     }
 
-    /// Has the lead mint a join token for a name.
+    /// Has the lead invite somebody, and returns what is to be pasted.
     pub fn invite(&self, name: &str) -> String {
         self.cli(LEAD, &["invite", name]).succeeds().stdout.trim().to_owned()
     }
@@ -105,8 +115,7 @@ impl World {
     /// Makes somebody a member, who then uses the command line from a directory and an environment of its own. Returns
     /// the credential.
     pub fn join(&self, name: &str) -> String {
-        let token = self.invite(name);
-        let joined = self.cli(name, &["join", &token, "--address", &self.coordinator.address(), "--json"]).succeeds();
+        let joined = self.cli(name, &["join", &self.invite(name), "--json"]).succeeds();
         joined.json()["credential"].as_str().unwrap().to_owned()
     }
 
@@ -135,6 +144,14 @@ impl World {
         self.cli_with_input(identity, arguments, "")
     }
 
+    /// Runs a command as somebody, to its end, with more in its environment.
+    #[track_caller]
+    pub fn cli_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+        let mut command = self.command(identity);
+        command.envs(environment.iter().copied());
+        Self::start_command(command, self.directory.path(), identity, arguments, "").output()
+    }
+
     /// Runs a command as somebody, with a text at its standard input.
     #[track_caller]
     pub fn cli_with_input(&self, identity: &str, arguments: &[&str], input: &str) -> Output {
@@ -143,8 +160,17 @@ impl World {
 
     /// Starts a command as somebody.
     pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> Running {
-        let mut command = self.command(identity);
-        let said = NamedTempFile::new_in(self.directory.path()).unwrap();
+        Self::start_command(self.command(identity), self.directory.path(), identity, arguments, input)
+    }
+
+    fn start_command(
+        mut command: Command,
+        directory: &Path,
+        identity: &str,
+        arguments: &[&str],
+        input: &str,
+    ) -> Running {
+        let said = NamedTempFile::new_in(directory).unwrap();
         command.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.stdout(said.reopen().unwrap()).spawn().unwrap();
         // Not all commands read it.
@@ -152,13 +178,11 @@ impl World {
         Running { child, said, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
     }
 
-    /// Starts a script as a member, by `teamwire run` with a join token, from a directory and an environment of its own.
+    /// Starts a script as a member, by `teamwire run` with a join string, from a directory and an environment of its own.
     /// `options` stand before the command.
     pub fn run(&self, name: &str, options: &[&str], script: &str) -> Runner {
-        let token = self.invite(name);
-        let address = self.coordinator.address();
-        let joining = ["--join", token.as_str(), "--address", address.as_str()];
-        self.run_again(name, &[&joining, options].concat(), script)
+        let join_string = self.invite(name);
+        self.run_again(name, &[&["--join", join_string.as_str()], options].concat(), script)
     }
 
     /// Starts a script as a member that its directory knows from an earlier run.

@@ -4,7 +4,9 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Reason, Refusal, SESSION_METADATA_KEY, trace_parent,
+    Reason, Refusal, SESSION_METADATA_KEY,
+    address::Address,
+    trace_parent,
     v1::{
         self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
         request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
@@ -18,14 +20,15 @@ use tokio::{
 use tonic::{
     Request, Response, Status,
     metadata::{Ascii, MetadataValue},
-    transport::{Channel, Endpoint},
+    transport::Channel,
 };
 use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use crate::{
-    Error, Retry,
+    ConnectOptions, Error, Retry, TlsOptions,
     retry::{Effect, Failure},
+    transport::Transport,
 };
 
 /// How long one attempt of a call may take.
@@ -37,13 +40,15 @@ const REPLY_BYTES_MAX: usize = 80 << 20;
 /// How many bytes a request may have at a coordinator: 256 KiB.
 const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
-/// A connection to a coordinator. Cheap to clone; clones share the connection and the session.
+/// A connection to a coordinator, or to one of several that share a store. Cheap to clone; clones share the connection
+/// and the session.
 ///
-/// It connects when it is first used, and again whenever it must. Calls are tried again as [`Retry`] says.
+/// It connects when it is first used, and again whenever it must: to another coordinator where there is one. Calls are
+/// tried again as [`Retry`] says.
 #[derive(Clone)]
 pub struct Client {
     address: Arc<str>,
-    channel: Channel,
+    transport: Arc<Transport>,
     authorization: Option<MetadataValue<Ascii>>,
     team: String,
     retry: Retry,
@@ -85,27 +90,23 @@ impl Call {
 }
 
 impl Client {
-    /// Makes a client of the coordinator at `http://HOST:PORT`. Nothing is sent yet.
+    /// Makes a client of the coordinator at `http://HOST:PORT` or `https://HOST:PORT`, or of up to 16, with commas
+    /// between them, that share a store. Nothing is sent yet, and no file is read but the system's authorities.
     pub fn connect(address: &str) -> Result<Self, Error> {
-        let malformed = |detail: &str| Error::Address { address: address.to_owned(), detail: detail.to_owned() };
-        let full = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
-        let endpoint = Endpoint::from_shared(full.clone()).map_err(|error| malformed(&error.to_string()))?;
-        match endpoint.uri().scheme_str() {
-            Some("http") if endpoint.uri().authority().is_some() => {}
-            Some("http") => return Err(malformed("it names no host")),
-            _ => return Err(malformed("only http is spoken")),
-        }
-        // The keepalive finds a coordinator that has vanished within 30 s, also between two frames of a quiet stream.
-        let channel = endpoint
-            .connect_timeout(Duration::from_secs(5))
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(Duration::from_secs(20))
-            .keep_alive_timeout(Duration::from_secs(10))
-            .keep_alive_while_idle(true)
-            .connect_lazy();
+        Self::connect_with(address, ConnectOptions::default())
+    }
+
+    /// Makes a client like [`Client::connect`], and says whom it trusts and what it shows of itself.
+    ///
+    /// Fails with [`Error::TlsOptions`] when a certificate or key cannot be read. Files are read again for every
+    /// connection, so that renewed certificates are found.
+    pub fn connect_with(address: &str, options: impl Into<ConnectOptions>) -> Result<Self, Error> {
+        let addresses = Address::parse_list(address)
+            .map_err(|error| Error::Address { address: address.to_owned(), detail: error.to_string() })?;
+        let full: Vec<_> = addresses.iter().map(Address::to_string).collect();
         Ok(Self {
-            address: full.into(),
-            channel,
+            address: full.join(",").into(),
+            transport: Arc::new(Transport::new(addresses, options.into())?),
             authorization: None,
             team: String::new(),
             retry: Retry::default(),
@@ -115,7 +116,7 @@ impl Client {
 
     /// Makes a client out of an [`Identity`](crate::Identity).
     pub fn from_identity(identity: &crate::Identity) -> Result<Self, Error> {
-        let mut client = Self::connect(&identity.address)?;
+        let mut client = Self::connect_with(&identity.address, identity.tls.clone())?;
         if let Some(credential) = &identity.credential {
             client = client.with_credential(credential)?;
         }
@@ -147,9 +148,16 @@ impl Client {
         self
     }
 
-    /// Returns the coordinator's address.
+    /// Returns the coordinator's address, or all of them with commas between them.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Returns what another client needs to trust the same coordinators, and to be let in.
+    ///
+    /// A fingerprint is replaced by the certificate that it stands for once a connection was made.
+    pub fn tls(&self) -> TlsOptions {
+        self.transport.tls_options()
     }
 
     /// Sends one message of any kind, under the idempotency key that it has or a new one.
@@ -236,18 +244,30 @@ impl Client {
     {
         let began = Instant::now();
         let mut delays = self.retry.delays();
-        let mut may_have_changed = false;
+        let (mut may_have_changed, mut has_redialled) = (false, false);
         loop {
             let session = self.session.borrow().clone();
-            let mut request = self.request(message.clone(), &session);
-            request.set_timeout(call.attempt_deadline);
-            // The deadline in the request bounds the headers of the reply only.
-            let status = match timeout(call.attempt_deadline, attempt(self.channel.clone(), request)).await {
-                Ok(Ok(response)) => return Ok(response.into_inner()),
-                Ok(Err(status)) => status,
-                Err(_) => Status::deadline_exceeded(format!("no answer within {:?}", call.attempt_deadline)),
+            let (failure, status) = match self.transport.link().await {
+                Ok(link) => {
+                    let mut request = self.request(message.clone(), &session);
+                    request.set_timeout(call.attempt_deadline);
+                    // The deadline in the request bounds the headers of the reply only.
+                    match timeout(call.attempt_deadline, attempt(link.channel(), request)).await {
+                        Ok(Ok(response)) => return Ok(response.into_inner()),
+                        Ok(Err(status)) => (self.transport.judge(&link, &status), status),
+                        Err(_) => {
+                            self.transport.leave(&link);
+                            let detail = format!("no answer within {:?}", call.attempt_deadline);
+                            (Failure::Broken, Status::deadline_exceeded(detail))
+                        }
+                    }
+                }
+                Err(status) => (Failure::of(&status), status),
             };
-            let failure = Failure::of(&status);
+            if failure == Failure::Stale && !has_redialled {
+                has_redialled = true;
+                continue;
+            }
             may_have_changed |= failure.may_have_changed(call.effect);
             if is_superseded(&failure) && self.has_new_session(&session, call.attempt_deadline).await {
                 continue;
@@ -299,12 +319,13 @@ impl Client {
                 Error::OutcomeUnknown { call: call.name, idempotency_key: call.idempotency_key, detail }
             }
             Failure::NotNow { refusal, .. } => Error::Refused(refusal),
-            Failure::NotSent | Failure::Broken => Error::Unreachable { address, detail },
+            Failure::Insecure(detail) => Error::Insecure { address, detail },
+            Failure::NotSent | Failure::Stale | Failure::Broken => Error::Unreachable { address, detail },
         }
     }
 
-    pub(crate) fn channel(&self) -> Channel {
-        self.channel.clone()
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.transport
     }
 
     pub(crate) fn retry(&self) -> Retry {

@@ -4,11 +4,22 @@ use std::{env, fmt};
 
 use teamwire_proto::credential::Credential;
 
+use crate::TlsOptions;
+
 /// Where a coordinator is, unless something else is said: the one on this machine.
 pub const ADDRESS_DEFAULT: &str = "http://127.0.0.1:7420";
 
-/// The environment variable that holds the coordinator's address.
+/// The environment variable that holds the coordinator's address, or several with commas between them.
 pub const ADDRESS_VARIABLE: &str = "TEAMWIRE_ADDRESS";
+
+/// The environment variable that holds the certificate of the authority to trust: the path of a file, or PEM.
+pub const CA_VARIABLE: &str = "TEAMWIRE_CA";
+
+/// The environment variable that holds the client's certificate: the path of a file, or PEM.
+pub const CERT_VARIABLE: &str = "TEAMWIRE_CERT";
+
+/// The environment variable that holds the key of the client's certificate: the path of a file, or PEM.
+pub const KEY_VARIABLE: &str = "TEAMWIRE_KEY";
 
 /// The environment variable that holds the team's name.
 pub const TEAM_VARIABLE: &str = "TEAMWIRE_TEAM";
@@ -22,8 +33,10 @@ pub const CREDENTIAL_VARIABLE: &str = "TEAMWIRE_CREDENTIAL";
 /// Where the coordinator is and who we are. Its `Debug` form leaves the credential out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The coordinator's address: `http://HOST:PORT`.
+    /// The coordinator's address: `http://HOST:PORT` or `https://HOST:PORT`, or several with commas between them.
     pub address: String,
+    /// With `https`: whom to trust, and what to show.
+    pub tls: TlsOptions,
     /// The team. None: the credential's own, or for an operator not chosen yet.
     pub team: Option<String>,
     /// The member. None: the credential is no member's.
@@ -34,7 +47,13 @@ pub struct Identity {
 
 impl Default for Identity {
     fn default() -> Self {
-        Self { address: ADDRESS_DEFAULT.to_owned(), team: None, member: None, credential: None }
+        Self {
+            address: ADDRESS_DEFAULT.to_owned(),
+            tls: TlsOptions::default(),
+            team: None,
+            member: None,
+            credential: None,
+        }
     }
 }
 
@@ -57,6 +76,12 @@ impl Identity {
         };
         Self {
             address: given(ADDRESS_VARIABLE).unwrap_or_else(|| ADDRESS_DEFAULT.to_owned()),
+            tls: TlsOptions {
+                ca: given(CA_VARIABLE).map(Into::into),
+                fingerprint: None,
+                cert: given(CERT_VARIABLE).map(Into::into),
+                key: given(KEY_VARIABLE).map(Into::into),
+            },
             team: given(TEAM_VARIABLE).or(team),
             member: given(MEMBER_VARIABLE).or(member),
             credential,
@@ -68,6 +93,7 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
             .field("address", &self.address)
+            .field("tls", &self.tls)
             .field("team", &self.team)
             .field("member", &self.member)
             .field("credential", &self.credential.as_ref().map(|_| "…"))
@@ -86,6 +112,16 @@ mod tests {
     #[test]
     fn an_empty_environment_means_the_coordinator_here_and_nobody() {
         assert_eq!(from(&[("TEAMWIRE_ADDRESS", "")]), Identity::default());
+    }
+
+    #[test]
+    fn certificates_are_given_by_path_or_as_they_are() {
+        let pem = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+        let identity = from(&[("TEAMWIRE_CA", pem), ("TEAMWIRE_CERT", "/etc/me.crt"), ("TEAMWIRE_KEY", "")]);
+        assert_eq!(identity.tls.ca, Some(crate::Pem::Text(pem.to_owned())));
+        assert_eq!(identity.tls.cert, Some(crate::Pem::File("/etc/me.crt".into())));
+        assert_eq!(identity.tls.key, None);
+        assert!(!format!("{identity:?}").contains("AA=="));
     }
 
     #[test]

@@ -20,6 +20,19 @@ pub enum Error {
         detail: String,
     },
 
+    /// TLS stands in the way: the coordinator cannot be trusted, or does not trust us. Nothing was changed.
+    #[error("There is no secure connection to the coordinator at {address}: {detail}.")]
+    Insecure {
+        /// Where it was looked for.
+        address: String,
+        /// What is wrong, and what to do.
+        detail: String,
+    },
+
+    /// A certificate or a key cannot be used.
+    #[error("TLS cannot be set up: {0}.")]
+    TlsOptions(String),
+
     /// The call may or may not have been carried out.
     #[error("It is not known whether {call} was carried out: {detail}. {}", remedy(idempotency_key))]
     OutcomeUnknown {
@@ -37,7 +50,10 @@ pub enum Error {
     Closed(crate::Closed),
 
     /// The address of the coordinator cannot be used.
-    #[error("\"{address}\" is no address of a coordinator: {detail}. Write http://HOST:PORT.")]
+    #[error(
+        "\"{address}\" is no address of a coordinator: {detail}. Write https://HOST:PORT or http://HOST:PORT, several with commas \
+             between them."
+    )]
     Address {
         /// The address as given.
         address: String,
@@ -74,7 +90,12 @@ impl Error {
             Self::Refused(refusal) => refusal.reason.is_retryable(),
             Self::Unreachable { .. } => true,
             Self::OutcomeUnknown { idempotency_key, .. } => !idempotency_key.is_empty(),
-            Self::Closed(_) | Self::Address { .. } | Self::Credential | Self::Unexpected { .. } => false,
+            Self::Closed(_)
+            | Self::Address { .. }
+            | Self::Credential
+            | Self::Insecure { .. }
+            | Self::TlsOptions(_)
+            | Self::Unexpected { .. } => false,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::{
     Client, Error,
     client::Call,
     retry::{Delays, Effect, Failure},
+    transport::Link,
 };
 
 /// Opens a stream.
@@ -22,7 +23,7 @@ pub(crate) struct Follower<Q, A> {
     /// What the stream is opened with the next time.
     pub(crate) request: Q,
     open: Open<Q, A>,
-    stream: Option<Streaming<A>>,
+    stream: Option<(Link, Streaming<A>)>,
     delays: Delays,
     is_over: bool,
 }
@@ -37,29 +38,28 @@ impl<Q: Clone, A> Follower<Q, A> {
     /// Returns the next frame, and waits for it first. After an error, which is a refusal, there is nothing more.
     pub(crate) async fn next(&mut self) -> Option<Result<A, Error>> {
         while !self.is_over {
-            let status = match &mut self.stream {
-                None => {
-                    let session = self.client.session().borrow().clone();
-                    let request = self.client.request(self.request.clone(), &session);
-                    match (self.open)(self.client.channel(), request).await {
-                        Ok(response) => {
-                            self.stream = Some(response.into_inner());
-                            continue;
-                        }
-                        Err(status) => status,
+            let (link, status) = match &mut self.stream {
+                None => match self.open().await {
+                    Ok(opened) => {
+                        self.stream = Some(opened);
+                        continue;
                     }
-                }
-                Some(stream) => match stream.message().await {
+                    Err(failed) => failed,
+                },
+                Some((link, stream)) => match stream.message().await {
                     Ok(Some(frame)) => {
                         self.delays.reset();
                         return Some(Ok(frame));
                     }
-                    Ok(None) => Status::unavailable("the stream ended without a reason"),
-                    Err(status) => status,
+                    Ok(None) => (Some(link.clone()), Status::unavailable("the stream ended without a reason")),
+                    Err(status) => (Some(link.clone()), status),
                 },
             };
             self.stream = None;
-            let failure = Failure::of(&status);
+            let failure = match link {
+                Some(link) => self.client.transport().judge(&link, &status),
+                None => Failure::of(&status),
+            };
             if !failure.is_retried(Effect::Read, &self.client.retry()) {
                 self.is_over = true;
                 let call = Call::new(self.name, Effect::Read);
@@ -69,6 +69,16 @@ impl<Q: Clone, A> Follower<Q, A> {
             sleep(self.delays.next().max(failure.asks_to_wait())).await;
         }
         None
+    }
+
+    async fn open(&self) -> Result<(Link, Streaming<A>), (Option<Link>, Status)> {
+        let link = self.client.transport().link().await.map_err(|status| (None, status))?;
+        let session = self.client.session().borrow().clone();
+        let request = self.client.request(self.request.clone(), &session);
+        match (self.open)(link.channel(), request).await {
+            Ok(response) => Ok((link, response.into_inner())),
+            Err(status) => Err((Some(link), status)),
+        }
     }
 }
 

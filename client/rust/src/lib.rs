@@ -37,6 +37,7 @@
 //! - [`HistoryFollower`]: the history as it is written. [`TaskFollower`]: the task board as it changes.
 //! - [`runner`]: owns a process and makes it a member of a team.
 //! - [`Identity`]: where the coordinator is and who we are, out of the environment.
+//! - [`ConnectOptions`], [`TlsOptions`]: whom to trust, what to show, how names are resolved.
 
 mod answer;
 mod client;
@@ -50,12 +51,17 @@ mod retry;
 pub mod runner;
 mod subscription;
 mod task;
+mod transport;
 
 pub use client::Client;
-pub use config::{ADDRESS_DEFAULT, ADDRESS_VARIABLE, CREDENTIAL_VARIABLE, Identity, MEMBER_VARIABLE, TEAM_VARIABLE};
+pub use config::{
+    ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, KEY_VARIABLE,
+    MEMBER_VARIABLE, TEAM_VARIABLE,
+};
 pub use error::Error;
 pub use history::HistoryFollower;
 pub use retry::Retry;
 pub use subscription::{Acks, Closed, Delivery, Event, SubscribeOptions, Subscription};
 pub use task::TaskFollower;
 pub use teamwire_proto::{Reason, Refusal, dialect, render, v1};
+pub use transport::{ConnectOptions, Pem, Resolve, SystemResolver, TlsOptions};

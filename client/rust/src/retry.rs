@@ -11,6 +11,8 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use teamwire_proto::{Reason, Refusal};
 use tonic::{Code, ConnectError, Status};
 
+use crate::transport::{DialError, Spent};
+
 /// How persistent a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
@@ -106,6 +108,10 @@ pub(crate) enum Failure {
     NotNow { refusal: Refusal, is_outcome_known: bool },
     /// The request has not left this machine.
     NotSent,
+    /// The request has not left this machine, because the connection had ended before.
+    Stale,
+    /// TLS stands in the way, and will until somebody changes something. The request has not left this machine.
+    Insecure(String),
     /// The connection broke, or time ran out: whatever was asked may have been done.
     Broken,
     /// An answer that is none of the protocol's.
@@ -119,9 +125,16 @@ impl Failure {
             if !refusal.reason.is_retryable() {
                 return Self::Refused(refusal);
             }
-            // The protocol says of this code, with a reason or without, that the outcome is not known.
-            let is_outcome_known = refusal.reason.code() != Code::Unavailable;
+            // The protocol says of this code, with a reason or without, that the outcome is not known. Who goes away
+            // has not begun, though.
+            let is_outcome_known = refusal.reason.code() != Code::Unavailable || refusal.reason == Reason::Draining;
             return Self::NotNow { refusal, is_outcome_known };
+        }
+        if let Some(error) = causes(status).find_map(|cause| cause.downcast_ref::<DialError>()) {
+            return if error.is_final() { Self::Insecure(error.to_string()) } else { Self::NotSent };
+        }
+        if causes(status).any(|cause| cause.is::<Spent>()) {
+            return Self::Stale;
         }
         if causes(status).any(|cause| cause.is::<ConnectError>()) {
             return Self::NotSent;
@@ -137,13 +150,13 @@ impl Failure {
     /// Returns whether to try again, given what the call does and how patient the client is.
     pub(crate) fn is_retried(&self, effect: Effect, retry: &Retry) -> bool {
         match self {
-            Self::NotSent => true,
+            Self::NotSent | Self::Stale => true,
             Self::NotNow { refusal, is_outcome_known } => match refusal.reason {
                 Reason::InboxFull => retry.while_full,
                 _ => effect != Effect::Once || *is_outcome_known,
             },
             Self::Broken => effect != Effect::Once,
-            Self::Refused(_) | Self::Unexpected => false,
+            Self::Refused(_) | Self::Insecure(_) | Self::Unexpected => false,
         }
     }
 
@@ -152,9 +165,10 @@ impl Failure {
         effect != Effect::Read && matches!(self, Self::Broken | Self::NotNow { is_outcome_known: false, .. })
     }
 
-    /// Returns how long the coordinator asks to wait.
+    /// Returns how long the coordinator asks to wait. One that goes away asks to be left, and another one is there.
     pub(crate) fn asks_to_wait(&self) -> Duration {
         match self {
+            Self::NotNow { refusal, .. } if refusal.reason == Reason::Draining => Duration::ZERO,
             Self::NotNow { refusal, .. } => refusal.retry_after.unwrap_or_default(),
             _ => Duration::ZERO,
         }
@@ -208,6 +222,7 @@ mod tests {
             assert!(failure.may_have_changed(Effect::Once) && !failure.may_have_changed(Effect::Read));
         }
         assert!(of(Reason::StoreUnavailable).may_have_changed(Effect::Repeatable));
+        assert!(of(Reason::Draining).is_retried(Effect::Once, &Retry::default()));
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Runner {
             .then(|| AbortOnDropHandle::new(tokio::spawn(listen_to_signals(self.stop.clone(), self.hurry.clone()))));
         let output = mem::replace(&mut self.config.output, Box::new(tokio::io::sink()));
         let output: Output = Arc::new(Mutex::new(output));
-        let client = match Client::connect(&self.config.address) {
+        let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
             Err(error) => return not_joined(&error),
         };
@@ -176,7 +176,7 @@ impl Runner {
             ..Default::default()
         };
         let joined = client.with_credential(credential)?.with_retry(patience).join(request).await?;
-        (self.config.on_joined)(&joined);
+        (self.config.on_joined)(&joined, client);
         let member = joined.member.clone().unwrap_or_default();
         (self.config.on_progress)(&Progress::Joined {
             team: joined.team.clone().unwrap_or_default().name,

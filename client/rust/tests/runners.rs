@@ -1,5 +1,6 @@
 //! Runners with real processes, against a stand-in for a coordinator.
 
+mod authority;
 mod coordinator;
 
 use std::{
@@ -10,13 +11,14 @@ use std::{
     time::Duration,
 };
 
+use authority::Authority;
 use coordinator::{Coordinator, JOIN_TOKEN};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use teamwire_client::{
-    Reason, Refusal, Retry,
+    Pem, Reason, Refusal, Retry, TlsOptions,
     runner::{AckPolicy, Mode, OnShutdown, Progress, Restart, Runner, RunnerConfig, RunnerExit},
     v1::{self, Activity, CloseReason, SendRequest, message::Body, send_request},
 };
@@ -280,6 +282,29 @@ async fn a_forced_stop_kills_at_once_and_another_process_takes_over_for_good() {
 }
 
 #[tokio::test]
+async fn a_program_is_told_whom_its_runner_trusts_and_what_it_shows() {
+    let ours = Authority::new("ours");
+    let coordinator = Coordinator::start_with(Some(ours.issue("127.0.0.1").serve(&ours))).await;
+    let issued = ours.issue("ann");
+    let directory = tempfile::tempdir().expect("a directory");
+    let (cert, key) = (directory.path().join("ann.crt"), directory.path().join("ann.key"));
+    std::fs::write(&cert, issued.cert).expect("written");
+    std::fs::write(&key, issued.key).expect("written");
+    let script = r#"echo "$TEAMWIRE_ADDRESS $TEAMWIRE_CERT $TEAMWIRE_KEY"; echo "$TEAMWIRE_CA""#;
+    let mut running = run(&coordinator, script, |config| {
+        // It is the authority itself that the program is given: it does not know the join string.
+        let fingerprint = Some(ours.fingerprint());
+        let (cert, key) = (Some(Pem::File(cert.clone())), Some(Pem::File(key.clone())));
+        config.tls = TlsOptions { ca: None, fingerprint, cert, key };
+    });
+    assert_eq!(running.line().await, format!("{} {} {}", coordinator.url(), cert.display(), key.display()));
+    for line in ours.pem().lines() {
+        assert_eq!(running.line().await, line);
+    }
+    assert_eq!(running.exit().await.code, 0);
+}
+
+#[tokio::test]
 async fn a_coordinator_that_restarts_is_not_noticed_by_the_program() {
     let coordinator = Coordinator::start().await;
     let script = r#"read -r line; while read -r line; do $ID; echo "{\"ack\":\"$id\"}"; echo "$id"; done"#;
@@ -303,7 +328,7 @@ async fn a_restarted_program_is_a_new_life_with_the_credential_of_the_last() {
     let mut running = run(&coordinator, script, |config| {
         config.restart = Restart::OnFailure { failures_max: 3 };
         config.name = "ann".to_owned();
-        config.on_joined = Arc::new(|reply| assert!(reply.credential.starts_with("twm:")));
+        config.on_joined = Arc::new(|reply, _| assert!(reply.credential.starts_with("twm:")));
     });
     for _ in 0..2 {
         joined.push(running.json().await["incarnation"].clone());

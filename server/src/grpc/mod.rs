@@ -2,6 +2,7 @@
 //!
 //! Architecture invariant: only this module names `tonic::Status`; no rule is in here.
 
+mod advertised;
 mod history;
 mod message;
 mod request;
@@ -25,6 +26,8 @@ use teamwire_proto::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, metadata::MetadataMap, server::NamedService};
 
+pub use self::advertised::Advertised;
+use self::advertised::NotesCalledAt;
 use crate::{
     coordinator::Coordinator,
     delivery::{lease::SignsOfLife, session::Pace},
@@ -39,6 +42,7 @@ use crate::{
 pub struct Services {
     coordinator: Arc<Coordinator>,
     signs: Arc<SignsOfLife>,
+    advertised: Arc<Advertised>,
     draining: CancellationToken,
     pace: Pace,
     meter: Arc<Meter>,
@@ -58,15 +62,18 @@ impl Services {
 
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, keep to the pace of
     /// sessions and the rates of sending, and take requests of up to so many bytes.
+    #[allow(clippy::too_many_arguments)]
     pub fn new(
         coordinator: Arc<Coordinator>,
         signs: Arc<SignsOfLife>,
+        advertised: Advertised,
         draining: CancellationToken,
         pace: Pace,
         rates: Rates,
         request_bytes_max: usize,
     ) -> Self {
-        Self { coordinator, signs, draining, pace, meter: Arc::new(Meter::new(rates)), request_bytes_max }
+        let advertised = Arc::new(advertised);
+        Self { coordinator, signs, advertised, draining, pace, meter: Arc::new(Meter::new(rates)), request_bytes_max }
     }
 
     /// Adds them to a router.
@@ -74,7 +81,7 @@ impl Services {
         let of = || self.clone();
         routes
             .add_service(MessageServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(TeamServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(NotesCalledAt(TeamServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max)))
             .add_service(RequestServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(TaskServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));

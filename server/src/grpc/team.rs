@@ -3,7 +3,7 @@
 use teamwire_proto::v1::{self, team_service_server::TeamService};
 use tonic::{Request, Response, Status};
 
-use super::Services;
+use super::{Services, advertised::CalledAt};
 
 #[tonic::async_trait]
 impl TeamService for Services {
@@ -40,8 +40,10 @@ impl TeamService for Services {
     }
 
     async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
+        let called_at = request.extensions().get::<CalledAt>().cloned();
         let (who, request) = self.open(request)?;
-        let reply = self.coordinator.invite(&who, &request).await?;
+        let mut reply = self.coordinator.invite(&who, &request).await?;
+        reply.join_string = self.advertised.join_string(&reply.join_token, called_at.as_ref());
         self.heard_of(&who);
         Ok(Response::new(reply))
     }

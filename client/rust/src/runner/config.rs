@@ -6,18 +6,21 @@ use teamwire_proto::v1;
 use tokio::io::AsyncWrite;
 
 use super::Progress;
-use crate::Retry;
+use crate::{Client, Retry, TlsOptions};
 
-/// Called with the reply of every Join, before a process is started: the place to store the new credential.
-pub type OnJoined = Arc<dyn Fn(&v1::JoinResponse) + Send + Sync>;
+/// Called with the reply of every Join and the client that made it, before a process is started: the place to store the
+/// new credential, and where it is good.
+pub type OnJoined = Arc<dyn Fn(&v1::JoinResponse, &Client) + Send + Sync>;
 
 /// Called with what happens. Must return quickly.
 pub type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 /// What a runner is told. [`RunnerConfig::new`] fills in the defaults.
 pub struct RunnerConfig {
-    /// The coordinator's address.
+    /// The coordinator's address, or several with commas between them.
     pub address: String,
+    /// With `https`: whom to trust, and what to show. The program is told, too.
+    pub tls: TlsOptions,
     /// A join token, or the member's own credential, with which it begins a new life.
     pub credential: String,
     /// The name to bear. Empty: the one that the credential is bound to.
@@ -28,7 +31,7 @@ pub struct RunnerConfig {
     pub command: Vec<OsString>,
     /// Where the program runs. None: where the runner does.
     pub directory: Option<PathBuf>,
-    /// Environment variables for the program, besides those of the runner and the four of teamwire.
+    /// Environment variables for the program, besides those of the runner and those of teamwire.
     pub environment: Vec<(OsString, OsString)>,
     /// How messages reach the program.
     pub mode: Mode,
@@ -72,6 +75,7 @@ impl RunnerConfig {
     pub fn new(address: impl Into<String>, credential: impl Into<String>, command: Vec<OsString>) -> Self {
         Self {
             address: address.into(),
+            tls: TlsOptions::default(),
             credential: credential.into(),
             name: String::new(),
             attributes: v1::MemberAttributes::default(),
@@ -91,7 +95,7 @@ impl RunnerConfig {
             claims_orphans: false,
             handles_signals: true,
             output: Box::new(tokio::io::stdout()),
-            on_joined: Arc::new(|_| {}),
+            on_joined: Arc::new(|_, _| {}),
             on_progress: Arc::new(|_| {}),
         }
     }

@@ -17,8 +17,8 @@ use super::{
     voice::{Output, Voice},
 };
 use crate::{
-    ADDRESS_VARIABLE, CREDENTIAL_VARIABLE, Client, Closed, Delivery, Error, Event, MEMBER_VARIABLE, Reason, Retry,
-    Subscription, TEAM_VARIABLE, dialect, render,
+    ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Client, Closed, Delivery, Error, Event,
+    KEY_VARIABLE, MEMBER_VARIABLE, Pem, Reason, Retry, Subscription, TEAM_VARIABLE, dialect, render,
 };
 
 /// How long the last acknowledgements may take when a life ends. What is not acknowledged then comes again.
@@ -60,6 +60,15 @@ impl Life<'_> {
         let mut command = Command::new(program);
         command.args(arguments).envs(config.environment.iter().map(|(name, value)| (name, value)));
         command.env(ADDRESS_VARIABLE, self.client.address()).env(CREDENTIAL_VARIABLE, &self.joined.credential);
+        let tls = self.client.tls();
+        for (variable, pem) in [(CA_VARIABLE, tls.ca), (CERT_VARIABLE, tls.cert), (KEY_VARIABLE, tls.key)] {
+            match pem {
+                // The program may run elsewhere.
+                Some(Pem::File(path)) => command.env(variable, std::path::absolute(&path).unwrap_or(path)),
+                Some(Pem::Text(text)) => command.env(variable, text),
+                None => command.env_remove(variable),
+            };
+        }
         command.env(TEAM_VARIABLE, self.team()).env(MEMBER_VARIABLE, self.member());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         if let Some(directory) = &config.directory {

@@ -14,6 +14,7 @@ use crate::{
     Client, Error,
     client::{Call, Session, messages},
     retry::{Effect, Failure},
+    transport::Link,
 };
 
 /// How long a session may take to open.
@@ -33,6 +34,8 @@ enum Ending {
     Drained,
     /// By a fault.
     Lost(String),
+    /// Nothing is heard; whoever is there, if anybody, may be better reached elsewhere.
+    Silent(String),
 }
 
 pub(super) struct Reader {
@@ -63,7 +66,7 @@ impl Reader {
                     delays.reset();
                     "the coordinator is going away".to_owned()
                 }
-                Ending::Lost(detail) => detail,
+                Ending::Lost(detail) | Ending::Silent(detail) => detail,
             };
             self.client.session().send_modify(|session| session.is_reopening = true);
             self.inbox.lost(detail);
@@ -73,21 +76,36 @@ impl Reader {
 
     /// Opens one session and reads it to its end.
     async fn session(&self) -> Ending {
+        let link = match self.client.transport().link().await {
+            Ok(link) => link,
+            Err(status) => return self.ending(Failure::of(&status), status),
+        };
+        let ending = self.session_on(&link).await;
+        match &ending {
+            Ending::Drained => self.client.transport().leave_drained(&link),
+            Ending::Silent(_) => self.client.transport().leave(&link),
+            _ => {}
+        }
+        ending
+    }
+
+    async fn session_on(&self, link: &Link) -> Ending {
         // Without a session's id: the earlier one is about to be ended by this one.
         let request = self.client.request(self.request.clone(), &Session::default());
-        let mut client = messages(self.client.channel());
+        let mut client = messages(link.channel());
+        let failed = |status: Status| self.ending(self.client.transport().judge(link, &status), status);
         let mut stream = match timeout(OPEN_DEADLINE, client.stream(request)).await {
             Ok(Ok(response)) => response.into_inner(),
-            Ok(Err(status)) => return self.ending(status),
-            Err(_) => return Ending::Lost(format!("no session within {OPEN_DEADLINE:?}")),
+            Ok(Err(status)) => return failed(status),
+            Err(_) => return Ending::Silent(format!("no session within {OPEN_DEADLINE:?}")),
         };
         let mut silence_max = OPEN_DEADLINE;
         loop {
             let frame = match timeout(silence_max, stream.message()).await {
                 Ok(Ok(Some(response))) => response.frame,
                 Ok(Ok(None)) => return Ending::Lost("the stream ended without a reason".to_owned()),
-                Ok(Err(status)) => return self.ending(status),
-                Err(_) => return Ending::Lost(format!("nothing heard for {silence_max:?}")),
+                Ok(Err(status)) => return failed(status),
+                Err(_) => return Ending::Silent(format!("nothing heard for {silence_max:?}")),
             };
             match frame {
                 Some(Frame::Opened(opened)) => {
@@ -113,8 +131,7 @@ impl Reader {
     }
 
     /// Reads how a stream ended out of its status.
-    fn ending(&self, status: Status) -> Ending {
-        let failure = Failure::of(&status);
+    fn ending(&self, failure: Failure, status: Status) -> Ending {
         if let Failure::Refused(refusal) = &failure {
             match refusal.reason {
                 Reason::SessionSuperseded => return Ending::ForGood(Ok(Event::Closed(Closed::Superseded))),
@@ -128,8 +145,8 @@ impl Reader {
         match failure {
             Failure::NotNow { refusal, .. } if refusal.reason == Reason::Draining => Ending::Drained,
             Failure::NotNow { refusal, .. } => Ending::Lost(refusal.message),
-            Failure::NotSent | Failure::Broken => Ending::Lost(status.message().to_owned()),
-            Failure::Refused(_) => Ending::ForGood(Err(self.error(failure, status))),
+            Failure::NotSent | Failure::Stale | Failure::Broken => Ending::Lost(status.message().to_owned()),
+            Failure::Refused(_) | Failure::Insecure(_) => Ending::ForGood(Err(self.error(failure, status))),
             Failure::Unexpected if is_final(&status) => Ending::ForGood(Err(self.error(failure, status))),
             Failure::Unexpected => Ending::Lost(status.message().to_owned()),
         }

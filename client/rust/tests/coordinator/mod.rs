@@ -29,7 +29,10 @@ use tokio::{
     time::timeout,
 };
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::{Request, Response, Status, transport::Server};
+use tonic::{
+    Request, Response, Status,
+    transport::{Server, ServerTlsConfig},
+};
 use uuid::Uuid;
 
 /// What every credential of the stand-in looks like.
@@ -65,21 +68,30 @@ pub struct Coordinator {
     state: Arc<Mutex<State>>,
     changed: watch::Sender<u64>,
     pub address: SocketAddr,
+    tls: Option<ServerTlsConfig>,
     serving: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Coordinator {
     pub async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    pub async fn start_with(tls: Option<ServerTlsConfig>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let coordinator =
-            Self { state: Arc::default(), changed: watch::Sender::default(), address, serving: Arc::default() };
+        let (state, changed, serving) = (Arc::default(), watch::Sender::default(), Arc::default());
+        let coordinator = Self { state, changed, address, tls, serving };
         coordinator.serve(listener);
         coordinator
     }
 
     fn serve(&self, listener: TcpListener) {
-        let server = Server::builder()
+        let mut server = Server::builder();
+        if let Some(tls) = &self.tls {
+            server = server.tls_config(tls.clone()).unwrap();
+        }
+        let server = server
             .add_service(MessageServiceServer::new(self.clone()))
             .add_service(TeamServiceServer::new(self.clone()))
             .add_service(RequestServiceServer::new(self.clone()))
@@ -111,7 +123,7 @@ impl Coordinator {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http{}://{}", if self.tls.is_some() { "s" } else { "" }, self.address)
     }
 
     pub fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {

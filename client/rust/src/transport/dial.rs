@@ -1,0 +1,166 @@
+//! Makes a connection: to whom, in which order, and how long each is waited for.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::{
+    StreamExt as _,
+    future::{self, Ready},
+    stream::FuturesUnordered,
+};
+use hyper_util::rt::TokioIo;
+use rand::seq::SliceRandom as _;
+use teamwire_proto::address::Address;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::either::Either;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower_service::Service;
+
+use super::{
+    BROKEN_FOR, DialError, Fault, Link, Transport, lock,
+    wire::{Signs, Wire},
+};
+
+/// How long a name may take to resolve, and then a connection to be there: TLS and the first words of HTTP/2 included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long one coordinator is waited for before the next is tried beside it.
+const HEAD_START: Duration = Duration::from_millis(500);
+
+/// The connection of a link has ended: a channel outlived it. Nothing was sent.
+#[derive(Debug)]
+pub(crate) struct Spent;
+
+impl fmt::Display for Spent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection has ended")
+    }
+}
+
+impl std::error::Error for Spent {}
+
+impl Transport {
+    /// Connects to the first coordinator that answers.
+    ///
+    /// One that fails makes way for the next at once, one that does not answer after [`HEAD_START`]; so that one that
+    /// is switched off costs half a second, not the time that TCP takes to notice.
+    pub(super) async fn dial(&self, id: u64) -> Result<Link, DialError> {
+        let (candidates, mut faults) = self.candidates().await;
+        let mut candidates = candidates.into_iter();
+        let mut running = FuturesUnordered::new();
+        loop {
+            if let Some((address, peer)) = candidates.next() {
+                running.push(async move { self.open(id, address, peer).await.map_err(|fault| (address, peer, fault)) });
+            } else if running.is_empty() {
+                return Err(DialError::new(faults));
+            }
+            tokio::select! {
+                Some(opened) = running.next() => match opened {
+                    Ok(link) => return Ok(link),
+                    Err((address, peer, fault)) => {
+                        self.suspect(peer, BROKEN_FOR);
+                        faults.push((name(address, peer), fault));
+                    }
+                },
+                () = sleep(HEAD_START), if candidates.len() > 0 => {}
+            }
+        }
+    }
+
+    /// Returns whom to try, in this order, and which names are not known.
+    async fn candidates(&self) -> (Vec<(&Address, SocketAddr)>, Vec<(String, Fault)>) {
+        let (mut candidates, mut faults) = (Vec::new(), Vec::new());
+        let resolved = self.addresses.iter().map(|address| async move { (address, self.resolve(address).await) });
+        for (address, resolved) in future::join_all(resolved).await {
+            match resolved {
+                Ok(peers) => candidates.extend(peers.into_iter().map(|peer| (address, peer))),
+                Err(error) => faults.push((address.to_string(), Fault::passing(error.to_string()))),
+            }
+        }
+        candidates.shuffle(&mut rand::rng());
+        let now = Instant::now();
+        let suspects = lock(&self.suspects);
+        // Stable, so that the others stay shuffled.
+        candidates.sort_by_key(|(_, peer)| suspects.get(peer).copied().filter(|until| *until > now));
+        (candidates, faults)
+    }
+
+    async fn resolve(&self, address: &Address) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(ip) = address.host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, address.port)]);
+        }
+        let resolving = self.resolver.resolve(address.host.clone(), address.port);
+        match timeout(CONNECT_TIMEOUT, resolving).await {
+            Ok(Ok(peers)) if peers.is_empty() => Err(io::Error::other("the name has no address")),
+            Ok(resolved) => resolved,
+            Err(_) => Err(io::Error::other(format!("the name was not resolved within {CONNECT_TIMEOUT:?}"))),
+        }
+    }
+
+    async fn open(&self, id: u64, address: &Address, peer: SocketAddr) -> Result<Link, Fault> {
+        let opening = async {
+            let signs = Arc::new(Signs::new(address, Arc::clone(&self.has_connected)));
+            let stream = TcpStream::connect(peer).await.map_err(|error| Fault::of(&error, address))?;
+            // A setting that cannot be made costs speed only.
+            let _ = stream.set_nodelay(true);
+            let stream = match &self.tls {
+                Some(tls) => Either::Left(tls.connect(address, stream, &signs).await?),
+                None => Either::Right(stream),
+            };
+            let channel = channel(address, Wire::new(stream, Arc::clone(&signs))).await?;
+            signs.greeted().await?;
+            Ok(Link { id, channel, peer })
+        };
+        timeout(CONNECT_TIMEOUT, opening)
+            .await
+            .unwrap_or_else(|_| Err(Fault::passing(format!("no answer within {CONNECT_TIMEOUT:?}"))))
+    }
+}
+
+/// Puts a channel onto a connection. The keepalive finds a coordinator that has vanished within 30 s, also between two
+/// frames of a quiet stream.
+async fn channel(address: &Address, wire: Wire) -> Result<Channel, Fault> {
+    let authority = address.authority();
+    let origin: Uri =
+        address.to_string().parse().map_err(|error| Fault::passing(format!("{address} is no origin: {error}")))?;
+    // TLS is spoken beneath it already.
+    Endpoint::from_shared(format!("http://{authority}"))
+        .map_err(|error| Fault::passing(error.to_string()))?
+        .origin(origin)
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(10))
+        .keep_alive_while_idle(true)
+        .connect_with_connector(Once(Some(TokioIo::new(wire))))
+        .await
+        .map_err(|error| Fault::passing(error.to_string()))
+}
+
+/// Says whom a fault is about.
+fn name(address: &Address, peer: SocketAddr) -> String {
+    if address.host.parse::<IpAddr>().is_ok() { address.to_string() } else { format!("{address} ({})", peer.ip()) }
+}
+
+/// Gives its connection out once; afterwards there is none.
+struct Once(Option<TokioIo<Wire>>);
+
+impl Service<Uri> for Once {
+    type Response = TokioIo<Wire>;
+    type Error = Spent;
+    type Future = Ready<Result<Self::Response, Spent>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Spent>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        future::ready(self.0.take().ok_or(Spent))
+    }
+}

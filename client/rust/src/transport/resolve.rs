@@ -1,0 +1,23 @@
+//! From names to IP addresses.
+
+use std::{fmt, io, net::SocketAddr};
+
+use futures::{FutureExt as _, future::BoxFuture};
+
+/// Finds the IP addresses of a host, for names that the system cannot resolve or does not know all of.
+///
+/// It is asked for names only, before every connection; what takes longer than 5 s counts as failed.
+pub trait Resolve: fmt::Debug + Send + Sync {
+    /// Returns all addresses under which a host takes connections on this port; the order means nothing.
+    fn resolve(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
+}
+
+/// Asks the system: its `hosts` file, then DNS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+        async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) }.boxed()
+    }
+}

@@ -1,0 +1,191 @@
+//! The bytes of one connection, and what is seen in them of the other side.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use teamwire_proto::address::Address;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::Notify,
+};
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+
+use super::Fault;
+
+/// The first byte of an alert of TLS. HTTP/2 begins with the length of a frame, which is not that large.
+const TLS_ALERT: u8 = 0x15;
+
+/// The first byte of a reply of HTTP/1.
+const HTTP_1: u8 = b'H';
+
+/// What is known of the other side of a connection.
+#[derive(Debug)]
+pub(crate) struct Signs {
+    address: Address,
+    /// Something of HTTP/2 was read: it is what it should be, and lets us in.
+    has_answered: AtomicBool,
+    /// The same of any connection of this transport.
+    has_connected: Arc<AtomicBool>,
+    /// It has asked for a client certificate.
+    is_certificate_asked: AtomicBool,
+    /// It was shown one.
+    is_certificate_shown: AtomicBool,
+    /// The connection has ended before anything was read.
+    is_cut: AtomicBool,
+    fault: OnceLock<Fault>,
+    /// Woken when something was read, or the connection has ended. Only whoever opens the connection waits.
+    changed: Notify,
+}
+
+impl Signs {
+    pub(super) fn new(address: &Address, has_connected: Arc<AtomicBool>) -> Self {
+        Self {
+            address: address.clone(),
+            has_answered: AtomicBool::new(false),
+            has_connected,
+            is_certificate_asked: AtomicBool::new(false),
+            is_certificate_shown: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
+            fault: OnceLock::new(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Notes that a client certificate was asked for, and whether there was one to show.
+    pub(super) fn certificate_asked(&self, is_shown: bool) {
+        self.is_certificate_asked.store(true, Ordering::SeqCst);
+        self.is_certificate_shown.store(is_shown, Ordering::SeqCst);
+    }
+
+    /// Waits for the first words of HTTP/2, which say that it lets us in and is what it should be.
+    ///
+    /// Every server sends them unasked. Until then nothing of a call was sent, so that its outcome is known.
+    pub(super) async fn greeted(&self) -> Result<(), Fault> {
+        loop {
+            if let Some(fault) = self.fault.get() {
+                return Err(fault.clone());
+            }
+            if self.has_answered.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            if self.is_cut.load(Ordering::SeqCst) {
+                return Err(self.cut());
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// Guesses why the connection was cut before a word. The alert of TLS that would say so is lost when the other side
+    /// closes before it has read what we have sent.
+    fn cut(&self) -> Fault {
+        let load = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
+        match (load(&self.is_certificate_asked), load(&self.is_certificate_shown)) {
+            (true, true) => Fault::certificate_refused(""),
+            (true, false) => Fault::certificate_required(),
+            (false, _) if self.address.is_tls => Fault::passing("it ended the connection as soon as TLS was agreed on"),
+            (false, _) => Fault::passing("it ended the connection without a word; if it speaks TLS, write https://"),
+        }
+    }
+
+    fn heard(&self, first: u8) -> Option<Fault> {
+        let fault = match (self.address.is_tls, first) {
+            (false, TLS_ALERT) => Fault::lasting("it speaks TLS. Write https:// in front of its address"),
+            (_, HTTP_1) => Fault::lasting("it speaks HTTP/1, so it is no coordinator, or a proxy without HTTP/2"),
+            _ => {
+                self.has_answered.store(true, Ordering::SeqCst);
+                self.has_connected.store(true, Ordering::SeqCst);
+                self.changed.notify_one();
+                return None;
+            }
+        };
+        let fault = self.fault.get_or_init(|| fault).clone();
+        self.changed.notify_one();
+        Some(fault)
+    }
+
+    fn ended(&self, error: Option<&io::Error>) {
+        if self.has_answered.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Some(fault) = error.map(|error| Fault::of(error, &self.address)).filter(|fault| fault.is_final) {
+            self.fault.get_or_init(|| fault);
+        }
+        self.is_cut.store(true, Ordering::SeqCst);
+        self.changed.notify_one();
+    }
+}
+
+/// One connection, with or without TLS.
+pub(super) struct Wire {
+    stream: Either<TlsStream<TcpStream>, TcpStream>,
+    signs: Arc<Signs>,
+    is_begun: bool,
+}
+
+impl Wire {
+    pub(super) fn new(stream: Either<TlsStream<TcpStream>, TcpStream>, signs: Arc<Signs>) -> Self {
+        Self { stream, signs, is_begun: false }
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        match (&read, buf.filled().get(before)) {
+            (Err(error), _) => self.signs.ended(Some(error)),
+            (Ok(()), None) => self.signs.ended(None),
+            (Ok(()), Some(first)) if !self.is_begun => {
+                if let Some(fault) = self.signs.heard(*first) {
+                    return Poll::Ready(Err(io::Error::other(fault.text)));
+                }
+                self.is_begun = true;
+            }
+            (Ok(()), Some(_)) => {}
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf));
+        if let Err(error) = &written {
+            self.signs.ended(Some(error));
+        }
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs));
+        if let Err(error) = &written {
+            self.signs.ended(Some(error));
+        }
+        Poll::Ready(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

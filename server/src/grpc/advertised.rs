@@ -1,0 +1,129 @@
+//! Where clients elsewhere find this coordinator, and what goes into a join string.
+
+use std::{
+    convert::Infallible,
+    task::{Context, Poll},
+};
+
+use teamwire_proto::{address::Address, credential::Credential, join_string::JoinString};
+use tonic::{
+    codegen::{Service, http},
+    server::NamedService,
+};
+
+/// What a coordinator tells others of where it is and whom to trust there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advertised {
+    /// Its addresses, and those of coordinators that share its store, as `https://HOST:PORT`; up to 16. One that is none
+    /// is left out. Empty: the one under which a call comes in.
+    pub addresses: Vec<String>,
+    /// The SHA-256 of a certificate in the chain that it shows, the authority to trust: `sha256:HEX` or `HEX`. None: clients
+    /// trust whom they trust anyway.
+    pub ca_fingerprint: Option<String>,
+}
+
+impl Advertised {
+    /// Composes the join string of a token, minted in a call that came in at `called_at`. The token alone where no
+    /// address is known.
+    pub(super) fn join_string(&self, token: &str, called_at: Option<&CalledAt>) -> String {
+        let parse = |address: &String| address.parse::<Address>().ok();
+        let mut addresses: Vec<Address> = self.addresses.iter().filter_map(parse).collect();
+        if addresses.is_empty() {
+            addresses.extend(called_at.map(|CalledAt(address)| address.clone()));
+        }
+        let fingerprint = self.ca_fingerprint.as_deref().and_then(|text| text.parse().ok());
+        let joined = Credential::parse(token).ok().and_then(|token| JoinString::new(token, addresses, fingerprint));
+        joined.map_or_else(|| token.to_owned(), |joined| joined.reveal())
+    }
+}
+
+/// The address under which a call came in: an extension of its request.
+#[derive(Clone, Debug)]
+pub(super) struct CalledAt(Address);
+
+impl CalledAt {
+    /// Reads it out of the pseudo-headers. A proxy that takes TLS off says so in `x-forwarded-proto`.
+    fn of<B>(request: &http::Request<B>) -> Option<Self> {
+        let authority = request.uri().authority()?;
+        let forwarded = request.headers().get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
+        let scheme = match forwarded.or_else(|| request.uri().scheme_str()) {
+            Some("https") => "https",
+            _ => "http",
+        };
+        format!("{scheme}://{authority}").parse().ok().map(Self)
+    }
+}
+
+/// Notes with each request of a service where it came in: handlers do not see the request's URI.
+#[derive(Clone, Debug)]
+pub(super) struct NotesCalledAt<S>(pub(super) S);
+
+impl<S, B> Service<http::Request<B>> for NotesCalledAt<S>
+where
+    S: Service<http::Request<B>, Error = Infallible>,
+{
+    type Response = S::Response;
+    type Error = Infallible;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        if let Some(called_at) = CalledAt::of(&request) {
+            request.extensions_mut().insert(called_at);
+        }
+        self.0.call(request)
+    }
+}
+
+impl<S: NamedService> NamedService for NotesCalledAt<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "twj:acme:x1:0123456789abcdef";
+
+    fn called_at(uri: &str, forwarded: Option<&str>) -> Option<CalledAt> {
+        let mut request = http::Request::builder().uri(uri);
+        if let Some(forwarded) = forwarded {
+            request = request.header("x-forwarded-proto", forwarded);
+        }
+        CalledAt::of(&request.body(()).expect("a request"))
+    }
+
+    #[test]
+    fn what_is_advertised_goes_into_the_join_string() {
+        let fingerprint = format!("sha256:{}", "0a".repeat(32));
+        let advertised = Advertised {
+            addresses: vec!["https://a:7420".into(), "no address".into(), "https://b:7420".into()],
+            ca_fingerprint: Some(fingerprint.clone()),
+        };
+        let here = called_at("http://127.0.0.1:7420/x", None);
+        let composed = advertised.join_string(TOKEN, here.as_ref());
+        assert_eq!(composed, format!("{TOKEN}@https://a:7420,https://b:7420+{fingerprint}"));
+    }
+
+    #[test]
+    fn without_it_the_address_of_the_call_does() {
+        let composed = |uri, forwarded| Advertised::default().join_string(TOKEN, called_at(uri, forwarded).as_ref());
+        assert_eq!(composed("http://10.0.0.1:7420/x", None), format!("{TOKEN}@http://10.0.0.1:7420"));
+        assert_eq!(composed("https://coord.example/x", None), format!("{TOKEN}@https://coord.example"));
+        assert_eq!(composed("http://coord.example/x", Some("https")), format!("{TOKEN}@https://coord.example"));
+        // Whatever a client may write there.
+        assert_eq!(composed("http://user@host/x", None), TOKEN);
+        assert_eq!(composed("/x", None), TOKEN);
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_no_use_without_tls() {
+        let advertised =
+            Advertised { ca_fingerprint: Some(format!("sha256:{}", "0a".repeat(32))), ..Advertised::default() };
+        let composed = advertised.join_string(TOKEN, called_at("http://10.0.0.1:7420/x", None).as_ref());
+        assert_eq!(composed, format!("{TOKEN}@http://10.0.0.1:7420"));
+    }
+}

@@ -1,0 +1,136 @@
+//! `teamwire certs`: an authority of one's own, and certificates from it.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use clap::Args;
+use teamwire_proto::name::Name;
+
+use super::Output;
+use crate::{
+    authority::{Authority, Files, Purpose},
+    failure::Failure,
+    show,
+};
+
+/// The names and addresses under which every coordinator is reached from its own machine.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Make certificates for a coordinator on a network of yours
+///
+/// Makes an authority (ca.crt, ca.key) on the first run and keeps it afterwards; from it a certificate for the
+/// coordinator (server.crt, server.key) and, where you want clients to prove themselves, one for each --client. Run it
+/// again to renew them or to add clients. Keep ca.key to yourself: who has it can pass for the coordinator.
+#[derive(Args, Debug)]
+pub struct Certs {
+    /// Where the files go
+    #[arg(long, default_value = "certs", value_name = "DIR")]
+    dir: PathBuf,
+    /// A name or an IP address under which the coordinator is reached; may be repeated. Those of the machine itself
+    /// (localhost, 127.0.0.1, ::1) are always added [default: this machine's name]
+    #[arg(long = "host", value_name = "NAME|IP", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// A client that gets a certificate; may be repeated. For coordinators that let in only who shows one
+    #[arg(long = "client", value_name = "NAME", value_delimiter = ',')]
+    clients: Vec<String>,
+    /// How long certificates are good for, in days
+    #[arg(long, default_value_t = 365, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    days: u32,
+    /// How long a new authority is good for, in days
+    #[arg(long, default_value_t = 3_650, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    ca_days: u32,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+impl Certs {
+    pub fn run(&self) -> Result<(), Failure> {
+        // They become names of files.
+        let clients = self.clients.iter().map(|name| Name::parse(name, "client")).collect::<Result<Vec<_>, _>>()?;
+        let hosts = self.hosts()?;
+        let authority = Authority::open(&self.dir, self.ca_days)?;
+        let server = authority.issue("server", &Purpose::Server(&hosts), self.days)?;
+        let mut issued = Vec::new();
+        for client in &clients {
+            let files = authority.issue(&format!("client-{client}"), &Purpose::Client(client.as_str()), self.days)?;
+            issued.push((client.to_string(), files));
+        }
+        if self.output.json {
+            show::line(&json(&authority, &server, &hosts, &issued));
+        } else {
+            say(&authority, &server, &hosts, &issued);
+        }
+        Ok(())
+    }
+
+    /// Returns whom the coordinator's certificate is for: first what others call it.
+    fn hosts(&self) -> Result<Vec<String>, Failure> {
+        let mut hosts = self.hosts.clone();
+        if hosts.is_empty() {
+            hosts.extend(nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()));
+        }
+        hosts.extend(LOOPBACK.map(ToOwned::to_owned));
+        let mut distinct: Vec<String> = Vec::new();
+        for host in hosts {
+            if !is_host(&host) {
+                return Err(Failure::usage(format!(
+                    "\"{host}\" is no host. Write a name such as coordinator.example, or an IP address, without a port."
+                )));
+            }
+            if !distinct.iter().any(|known| known.eq_ignore_ascii_case(&host)) {
+                distinct.push(host);
+            }
+        }
+        Ok(distinct)
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    // `*.example` is for all of a domain.
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let is_label_char = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let is_name =
+        name.len() <= 253 && name.split('.').all(|l| !l.is_empty() && l.len() <= 63 && l.chars().all(is_label_char));
+    text.parse::<IpAddr>().is_ok() || is_name
+}
+
+fn json(authority: &Authority, server: &Files, hosts: &[String], clients: &[(String, Files)]) -> serde_json::Value {
+    let clients: Vec<_> = clients
+        .iter()
+        .map(|(name, files)| serde_json::json!({ "name": name, "cert": files.cert, "key": files.key }))
+        .collect();
+    serde_json::json!({
+        "ca": {
+            "cert": authority.files().cert,
+            "key": authority.files().key,
+            "fingerprint": authority.fingerprint().to_string(),
+            "is_new": authority.is_new(),
+        },
+        "server": { "cert": server.cert, "key": server.key, "hosts": hosts },
+        "clients": clients,
+    })
+}
+
+fn say(authority: &Authority, server: &Files, hosts: &[String], clients: &[(String, Files)]) {
+    let made = if authority.is_new() { "new" } else { "kept" };
+    anstream::println!("{} ({made})  {}", authority.files().cert.display(), authority.fingerprint());
+    anstream::println!("{}  for {}", server.cert.display(), hosts.join(", "));
+    for (name, files) in clients {
+        anstream::println!("{}  for client {name}", files.cert.display());
+    }
+    let host = hosts.first().map_or("HOST", String::as_str);
+    let host = if host.contains(':') { format!("'[{host}]'") } else { host.to_owned() };
+    let (cert, key) = (server.cert.display(), server.key.display());
+    let mut next = format!(
+        "teamwire serve --listen 0.0.0.0:7420 --tls-cert {cert} --tls-key {key} --advertise https://{host}:7420"
+    );
+    if !clients.is_empty() {
+        next.push_str(&format!(" --client-ca {}", authority.files().cert.display()));
+    }
+    anstream::println!("Next:  {next}");
+    if let Some((_, files)) = clients.first() {
+        let (cert, key) = (files.cert.display(), files.key.display());
+        anstream::println!("       teamwire join JOIN_STRING --cert {cert} --key {key}");
+    } else {
+        anstream::println!("       teamwire invite NAME");
+    }
+}

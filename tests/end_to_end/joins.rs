@@ -1,0 +1,81 @@
+//! Coming from another machine: one paste, and certificates of one's own.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use crate::{
+    agents,
+    world::{LEAD, World},
+};
+
+scenarios! {
+    one_paste_joins_and_runs_from_another_machine,
+    what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it,
+    certificates_are_made_renewed_and_explained,
+}
+
+fn one_paste_joins_and_runs_from_another_machine(world: World) {
+    world.create_team("acme");
+    let invited = world.cli(LEAD, &["invite", "ann"]).succeeds();
+    // The coordinator of a test listens on this machine only.
+    let invited = invited.complains_of("this machine only").complains_of("--advertise");
+    let pasted = invited.stdout.trim().to_owned();
+    assert!(
+        pasted.starts_with("twj:acme:") && pasted.ends_with(&format!("@{}", world.coordinator.address())),
+        "{pasted}"
+    );
+    world.cli("ann", &["join", &pasted]).succeeds();
+    world.cli("ann", &["send", "lead", "here I am"]).succeeds();
+    world.await_inbox(LEAD, "ann's message", |message| message["content"] == "here I am");
+    let who = world.cli("ann", &["whoami", "--json"]).succeeds().json();
+    assert_eq!(who["address"], world.coordinator.address());
+
+    // A program, and the command line inside of it.
+    let backend = world.run("backend", &[], agents::WILLING).ready();
+    let inside = world.cli(LEAD, &["invite", "inside", "--json"]).succeeds().json();
+    assert_eq!(inside["join_string"], format!("{}@{}", inside["token"].as_str().unwrap(), world.coordinator.address()));
+    let script = format!("{} send lead 'from inside' >&2; cat >/dev/null", env!("CARGO_BIN_EXE_teamwire"));
+    let program = world.run("inside", &[], &script);
+    world.await_inbox(LEAD, "a message from inside", |message| {
+        message["content"] == "from inside" && message["from"] == "inside"
+    });
+    world.cli(LEAD, &["shutdown", "inside", "--force"]).succeeds();
+    assert_eq!(program.exit(), 77);
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    assert_eq!(backend.exit(), 0);
+}
+
+fn what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it(world: World) {
+    world.create_team("acme");
+    let pasted = world.invite("ann");
+    let nobody = "http://127.0.0.1:9";
+    let misled = [("TEAMWIRE_ADDRESS", nobody), ("TEAMWIRE_TIMEOUT", "0")];
+    world.cli_in("ann", &["join", &pasted, "--address", nobody], &misled).exits(69).complains_of(nobody);
+    world.cli_in("ann", &["join", &pasted], &misled).succeeds();
+    // From now on the environment counts, as it does inside of a program that is run as a member.
+    world.cli_in("ann", &["inbox"], &misled).exits(69);
+    world.cli("ann", &["inbox"]).succeeds();
+    world.cli("bob", &["join", &format!("{pasted}+sha256:00")]).exits(77).complains_of("malformed");
+}
+
+fn certificates_are_made_renewed_and_explained(world: World) {
+    let first = world.cli("ann", &["certs", "--dir", "c", "--host", "coord.example", "--client", "bob", "--json"]);
+    let first = first.succeeds().json();
+    assert_eq!(first["server"]["hosts"], serde_json::json!(["coord.example", "localhost", "127.0.0.1", "::1"]));
+    assert_eq!(first["ca"]["is_new"], true);
+    let directory = world.home("ann").join("c");
+    for key in ["ca.key", "server.key", "client-bob.key"] {
+        let mode = fs::metadata(directory.join(key)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{key}");
+    }
+    let chain = fs::read_to_string(directory.join("server.crt")).unwrap();
+    assert!(chain.ends_with(&fs::read_to_string(directory.join("ca.crt")).unwrap()));
+
+    let again = world.cli("ann", &["certs", "--dir", "c"]).succeeds();
+    assert!(again.stdout.contains(first["ca"]["fingerprint"].as_str().unwrap()), "{}", again.stdout);
+    assert!(again.stdout.contains("teamwire serve") && again.stdout.contains("--tls-cert c/server.crt"));
+    assert_ne!(fs::read_to_string(directory.join("server.crt")).unwrap(), chain);
+
+    world.cli("ann", &["certs", "--dir", "d", "--client", "../eve"]).exits(64).complains_of("not a name");
+    world.cli("ann", &["certs", "--dir", "d", "--host", "https://coord:7420"]).exits(64).complains_of("no host");
+    assert!(!world.home("ann").join("d").exists());
+}
