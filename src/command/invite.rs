@@ -19,9 +19,9 @@ pub struct Invite {
     /// How many joins it is good for
     #[arg(long, default_value_t = 1)]
     uses: u32,
-    /// How long it is good for, in minutes
-    #[arg(long, default_value_t = 15)]
-    minutes: i64,
+    /// How long it is good for, in minutes [default: as the coordinator is configured: 15, for an observer a day]
+    #[arg(long)]
+    minutes: Option<i64>,
     /// Who joins with it must have a plan approved before it may work on tasks
     #[arg(long)]
     plan: bool,
@@ -35,7 +35,8 @@ pub struct Invite {
 impl Invite {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        let ttl = Some(prost_types::Duration { seconds: self.minutes.saturating_mul(60), nanos: 0 });
+        let seconds = self.minutes.map(|minutes| minutes.saturating_mul(60));
+        let ttl = seconds.map(|seconds| prost_types::Duration { seconds, nanos: 0 });
         if self.observer {
             let request = v1::CreateObserverRequest { team: String::new(), ttl };
             let reply = caller.client.create_observer(request).await?;

@@ -153,15 +153,4 @@ pub(super) const KEYS: &[Key] = keys! {
     "limits.board_dependencies_max": Number(0..=200_000) => limits.board_dependencies_max;
     "limits.claims_max": Number(1..=1_000) => limits.claims_max;
     "limits.observer_ttl": Seconds(1..=31_536_000) => limits.observer_ttl;
-    "limits.unprocessed_alarm_after": Seconds(1..=2_592_000) => limits.unprocessed_alarm_after;
-    "limits.open_tasks_max": Number(1..=100_000) => limits.open_tasks_max;
-    "limits.task_dependencies_max": Number(0..=1_000) => limits.task_dependencies_max;
-    "limits.board_dependencies_max": Number(0..=100_000) => limits.board_dependencies_max;
-    "limits.claims_max": Number(1..=1_000) => limits.claims_max;
-    "limits.history_ttl": Seconds(60..=315_360_000) => limits.history_ttl;
-    "limits.history_entries_max": Number(100..=100_000_000) => limits.history_entries_max;
-    "limits.exited_member_ttl": Seconds(60..=315_360_000) => limits.exited_member_ttl;
-    "limits.completed_task_ttl": Seconds(60..=315_360_000) => limits.completed_task_ttl;
-    "limits.deleted_task_ttl": Seconds(60..=315_360_000) => limits.deleted_task_ttl;
-    "limits.tidy_interval": Millis(100..=86_400_000) => limits.tidy_interval;
 };
