@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use teamwire_proto::address::Address;
 use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, rate::Rates};
 use toml_edit::{Document, DocumentMut};
 
@@ -182,12 +183,15 @@ impl Settings {
                  be taken for lost.",
             );
         }
-        for address in &self.advertise {
-            if !address.starts_with("http://") && !address.starts_with("https://") {
-                return Err(Failure::usage(format!(
-                    "advertise has \"{address}\"; an address is http://HOST:PORT or https://HOST:PORT."
-                )));
-            }
+        if let Some(without) = self.advertise.iter().find(|address| !address.contains("://")) {
+            return Err(Failure::usage(format!(
+                "advertise has \"{without}\"; an address is http://HOST:PORT or https://HOST:PORT."
+            )));
+        }
+        if !self.advertise.is_empty()
+            && let Err(error) = Address::parse_list(&self.advertise.join(","))
+        {
+            return Err(Failure::usage(format!("advertise cannot be used: {error}.")));
         }
         Ok(())
     }

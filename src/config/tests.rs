@@ -79,7 +79,7 @@ fn what_stands_nearer_to_the_caller_wins() {
 #[test]
 fn what_is_printed_reads_back_as_itself() {
     let file =
-        "advertise = [\"http://a:1\", \"https://b:2\"]\n[limits]\ncontent_bytes_max = 5000\nlease_ttl = \"100s\"\n";
+        "advertise = [\"https://a:1\", \"https://b:2\"]\n[limits]\ncontent_bytes_max = 5000\nlease_ttl = \"100s\"\n";
     let printed = load(file, &[], &[]).unwrap().print();
     let again = load(&printed, &[], &[]).unwrap();
     assert_eq!(again.print(), printed);
@@ -126,4 +126,5 @@ fn what_contradicts_itself_is_refused() {
     assert!(refused("[network]\nrequest_bytes_max = \"64KiB\"\n").contains("limits.content_bytes_max"));
     assert!(refused("[delivery]\nheartbeat_interval = \"20s\"\n").contains("limits.lease_ttl"));
     assert!(refused("advertise = [\"host:1\"]\n").contains("http://HOST:PORT"));
+    assert!(refused("advertise = [\"http://a:1\", \"https://b:2\"]\n").contains("advertise cannot be used"));
 }
