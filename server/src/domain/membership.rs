@@ -488,8 +488,7 @@ pub fn set_lead(tx: &mut Tx<'_>, who: &Presented, request: &v1::SetLeadRequest) 
     let mut team = TeamRecord::clone(&team);
     let old = std::mem::replace(&mut team.lead, to.clone());
     post::record(tx, team::event(TeamEventKind::LeadChanged, &actor, to.as_str()));
-    let plans = team.members.iter().filter(|member| member.pending_plan.is_some()).count();
-    let open = match plans {
+    let open = match request::hand_on_plans(tx, &team, &to)? {
         0 => String::new(),
         n => format!(" {n} plans await the lead's answer: see `teamwire requests --state pending`."),
     };

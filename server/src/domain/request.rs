@@ -9,7 +9,7 @@ use std::sync::Arc;
 use teamwire_proto::{
     Reason, Refusal, id,
     name::Name,
-    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind, RequestState, history_entry::Event},
+    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind, RequestState, history_entry::Event, message::Body},
 };
 
 use super::{
@@ -130,7 +130,6 @@ fn open(
     message: v1::Message,
     to: &[&Name],
 ) -> v1::Message {
-    use v1::message::Body;
     let content = match &message.body {
         Some(Body::ShutdownRequest(body)) => body.reason.clone(),
         Some(Body::PlanApprovalRequest(body)) => body.plan.clone(),
@@ -369,6 +368,31 @@ fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Resu
 
 fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut MemberRecord, Stop> {
     team.member_mut(name).ok_or_else(|| Stop::Corrupt(format!("{name} has a request but is not in the roster")))
+}
+
+/// Puts the plans that await an answer into the inbox of a new lead, as their authors sent them. Returns how many.
+pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, Stop> {
+    let authors = team.members.iter().filter(|member| member.name != *lead);
+    let plans: Vec<(Name, String)> =
+        authors.filter_map(|member| Some((member.name.clone(), member.pending_plan.as_ref()?.id.clone()))).collect();
+    tx.want::<v1::Request>(plans.iter().map(|(_, id)| id.clone()))?;
+    let mut requests = Vec::with_capacity(plans.len());
+    for (author, id) in plans {
+        requests.push((author, find(tx, &id)?));
+    }
+    tx.want::<v1::Message>(requests.iter().map(|(_, request)| request.message_id.clone()))?;
+    for (author, request) in &requests {
+        let sent = tx.read::<v1::Message>(&request.message_id)?;
+        let plain = v1::PlanApprovalRequest { plan: request.content.clone(), ..v1::PlanApprovalRequest::default() };
+        let body = sent.and_then(|sent| sent.body.clone()).unwrap_or(Body::PlanApprovalRequest(plain));
+        let message = v1::Message {
+            request_id: request.id.clone(),
+            request_expires_at: request.expires_at,
+            ..post::compose(tx, team, &Party::Member(author.clone()), body)
+        };
+        post::post(tx, message, &[lead], Urgency::Notice);
+    }
+    Ok(requests.len())
 }
 
 /// Returns a request of this team.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamwire_proto::{
     Reason,
-    v1::{self, Activity, MemberState, NoticeKind, RequestState, Role, history_entry::Event},
+    v1::{self, Activity, MemberState, NoticeKind, RequestState, Role, history_entry::Event, message::Body},
 };
 use tonic::Code;
 
@@ -259,6 +259,25 @@ async fn the_lead_hands_its_role_over_and_both_are_told() {
     t.send(&bob, shutdown("lead")).await;
     let nobody = t.try_set_lead(&bob, "zed");
     t.refused(nobody, Code::NotFound, Reason::AgentNotFound, "member").await;
+}
+
+#[tokio::test]
+async fn a_new_lead_is_handed_the_plans_that_await_an_answer() {
+    let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
+    let id = t.ask(&ann, plan("dig a well")).await;
+    let done = t.ask(&ann, plan("dig a deeper well")).await;
+    t.try_set_lead(&t.lead, "bob").await.unwrap();
+    let handed: Vec<_> = t.inbox(&bob).await.into_iter().filter(|message| !message.request_id.is_empty()).collect();
+    assert_eq!(handed.len(), 1, "the older plan was cancelled: {handed:?}");
+    assert_eq!(
+        (handed[0].request_id.as_str(), handed[0].sender.clone().unwrap().name.as_str()),
+        (done.as_str(), "ann")
+    );
+    let Some(Body::PlanApprovalRequest(body)) = &handed[0].body else { panic!("{handed:?}") };
+    assert_eq!(body.plan, "dig a deeper well");
+    t.send(&bob, answer_plan("ann", &done, Some(true), "")).await;
+    assert_eq!(t.request(&done).await.state(), v1::RequestState::Approved);
+    assert_eq!(t.request(&id).await.state(), v1::RequestState::Cancelled);
 }
 
 #[tokio::test]
