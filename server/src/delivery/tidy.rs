@@ -1,11 +1,14 @@
 //! Visits every team now and then, to forget what may be forgotten and to tell of what nobody processes. Any number of
 //! coordinators may do so side by side.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::coordinator::Coordinator;
+
+/// How long to rest between two teams, so that a round over many of them is no burst.
+const REST: Duration = Duration::from_millis(20);
 
 /// Visits all teams, again and again until cancelled. A fifth more or less than the interval lies between two rounds, so
 /// that coordinators which were started together do not go on together.
@@ -16,7 +19,7 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
         // What cannot be done now is done in the next round.
         let Ok(spaces) = coordinator.all_spaces().await else { continue };
         for space in spaces {
-            if stop.is_cancelled() {
+            if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
                 return;
             }
             if let Err(refusal) = coordinator.tidy(&space).await {
