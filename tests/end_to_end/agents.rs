@@ -30,6 +30,38 @@ while hear; do
 done
 "#;
 
+/// Says every message back to its sender, and approves its shutdown.
+pub const ECHO: &str = r#"
+while hear; do
+    case "$line" in
+        *'"type":"shutdown_request"'*) answer true 'all done' ;;
+        *'"type":"message"'*)
+            printf '{"to":"%s","message":"You said: %s","summary":"an echo","in_reply_to":"%s"}\n' \
+                "$(field from)" "$(field content)" "$(field id)" ;;
+        *'"id":"'*) ack ;;
+    esac
+done
+"#;
+
+/// Sends `echo` one number after the other, five a second, until there is a file `stop` in its directory; then the last
+/// of them stands in `sent`. Acknowledges what it is told.
+pub const COUNTING: &str = r#"
+{
+    number=0
+    until [ -e stop ]; do
+        number=$((number + 1))
+        printf '{"to":"echo","message":"%s","summary":"a number"}\n' "$number"
+        sleep 0.2
+    done
+    echo "$number" > sent
+} &
+while hear; do
+    case "$line" in
+        *'"id":"'*) ack ;;
+    esac
+done
+"#;
+
 /// Does every task that it is given but those that wait, acknowledges the rest, and approves its shutdown.
 pub const WORKER: &str = r#"
 number() { printf '%s\n' "$line" | sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p"; }

@@ -4,8 +4,8 @@
 //! the people at its command line, and the programs that run as members. Whatever a world has started ends with it.
 //! Every scenario runs against each store that it makes sense for; see [`scenarios`].
 //!
-//! Nothing here waits for a time to pass: a test awaits what it wants to see, for as long as
-//! [`PATIENCE`](world::PATIENCE), and none asserts how fast something was.
+//! Nothing here waits for a time to pass but a network that is cut in [`machines`]: a test awaits what it wants to see,
+//! for as long as [`PATIENCE`](world::PATIENCE), and none asserts how fast something was.
 
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 
@@ -54,6 +54,7 @@ mod errors;
 mod joins;
 mod lives;
 mod load;
+mod machines;
 mod messages;
 mod operations;
 mod paste;

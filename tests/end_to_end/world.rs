@@ -2,12 +2,14 @@
 
 mod collector;
 mod coordinator;
+mod network;
 mod output;
 mod redis;
 mod runner;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashMap,
     env, fs,
     io::Write as _,
     os::unix::process::CommandExt as _,
@@ -27,6 +29,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 pub use collector::Collector;
 pub use coordinator::Coordinator;
+pub use network::{Machine, Network};
 pub use output::Output;
 pub use redis::{Redis, SECRET};
 pub use runner::Runner;
@@ -51,6 +54,8 @@ pub struct World {
     redis: RefCell<Option<Redis>>,
     /// What everything that is started from now on finds in its environment besides.
     pub environment: RefCell<Vec<(String, String)>>,
+    /// Who works on a machine of a network, and on which. All others work on this one.
+    machines: RefCell<HashMap<String, Machine>>,
     /// The first serves from the beginning on; others join it on the same store.
     pub coordinator: Coordinator,
     /// How many others have joined it.
@@ -84,9 +89,15 @@ impl World {
             directory,
             redis: RefCell::new(redis),
             environment: RefCell::default(),
+            machines: RefCell::default(),
             coordinator,
             others: Cell::new(0),
         }
+    }
+
+    /// Has somebody work on a machine of a network from now on.
+    pub fn place(&self, identity: &str, machine: &Machine) {
+        self.machines.borrow_mut().insert(identity.to_owned(), machine.clone());
     }
 
     /// Starts another coordinator on the same Redis.
@@ -220,7 +231,10 @@ impl World {
     /// directory and a context file of its own. Only [`LEAD`] works on the coordinator's machine.
     fn command(&self, identity: &str) -> Command {
         let home = self.home(identity);
-        let mut command = bare_command();
+        let mut command = match self.machines.borrow().get(identity) {
+            Some(machine) => bare(machine.command(TEAMWIRE)),
+            None => bare_command(),
+        };
         command.envs(self.environment.borrow().iter().cloned());
         command.env("HOME", &home).env("TEAMWIRE_CONTEXT", home.join("context.json")).env("TEAMWIRE_TIMEOUT", "60");
         let state = if identity == LEAD { self.coordinator.state_directory() } else { home.join("state") };
@@ -305,7 +319,10 @@ pub fn is_alive(pid: u32) -> bool {
 
 /// Returns the binary as a command without what teamwire reads from the environment.
 fn bare_command() -> Command {
-    let mut command = Command::new(TEAMWIRE);
+    bare(Command::new(TEAMWIRE))
+}
+
+fn bare(mut command: Command) -> Command {
     for (name, _) in env::vars_os() {
         if ["TEAMWIRE_", "OTEL_", "TRACEPARENT"].iter().any(|ours| name.to_string_lossy().starts_with(ours)) {
             command.env_remove(name);

@@ -6,6 +6,7 @@
 //! Architecture invariant: nothing but the standard library, so that the first command in a fresh clone starts at once.
 
 mod buf;
+mod network;
 mod redis;
 mod step;
 
@@ -18,7 +19,8 @@ Usage: cargo xtask COMMAND
 
   test   Run every test, those against a real Redis and a real Valkey included. The servers are those that
          TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in PATH, or what apt-get
-         installs when this runs as root.
+         installs when this runs as root. Root also tests over networks of its own, made with ip (iproute2), which is
+         installed likewise.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
   ci     Run lint, then test with CI=true: what every change must pass.
   help   Show this.
@@ -57,6 +59,7 @@ fn test(ci: bool) -> Result<(), Failure> {
         eprintln!("xtask: testing against {}", path.display());
         servers.push((server.variable, path));
     }
+    network::prepare()?;
     let run = |arguments: &[&str]| {
         let step = Step::cargo(arguments).advice("`cargo test --package PACKAGE NAME` runs one test again");
         let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));

@@ -48,7 +48,7 @@ impl Server {
         if let Some(found) = in_path(name) {
             return Ok(found);
         }
-        if in_path("apt-get").is_none() || Step::new("id", &["-u"]).output().as_deref() != Some("0") {
+        if !may_install() {
             return Err(Failure::new(format!("there is no {name} in PATH, and {variable} names none"), advice));
         }
         self.install()?;
@@ -111,7 +111,12 @@ impl Drop for Backports {
     }
 }
 
-fn in_path(program: &str) -> Option<PathBuf> {
+/// Returns whether packages can be installed here.
+pub(crate) fn may_install() -> bool {
+    in_path("apt-get").is_some() && Step::new("id", &["-u"]).output().as_deref() == Some("0")
+}
+
+pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).find_map(|directory| file(&directory.join(program)))
 }

@@ -124,7 +124,7 @@ fn nextest_is_used_where_it_is_there_after_the_tests_that_it_leaves_out() {
 }
 
 #[test]
-fn root_has_a_missing_server_installed() {
+fn root_has_missing_servers_installed_and_what_makes_networks() {
     let machine = Machine::new("root")
         .with("id", "echo 0")
         .with("apt-get", "for last; do :; done; [ $1 = update ] || [ $2 = --simulate ] || : >${0%/*}/$last")
@@ -142,11 +142,41 @@ fn root_has_a_missing_server_installed() {
             "apt-get update",
             "apt-get install --simulate valkey-server",
             "apt-get install --yes --no-install-recommends valkey-server",
+            "id -u",
+            "apt-get update",
+            "apt-get install --yes --no-install-recommends iproute2",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
             "cargo test --workspace --locked --lib --bins --tests"
         ]
     );
+}
+
+#[test]
+fn nobody_else_needs_what_makes_networks() {
+    let machine = Machine::new("no-networks")
+        .with("id", "echo 1000")
+        .with("apt-get", "")
+        .with("redis-server", "")
+        .with("valkey-server", "")
+        .with("cargo", NO_NEXTEST);
+    assert!(machine.xtask(&["test"], &[]).status.success());
+    let calls = machine.calls();
+    assert!(calls.iter().all(|call| !call.starts_with("apt-get")), "{calls:?}");
+}
+
+#[test]
+fn what_makes_networks_is_left_alone_where_it_is() {
+    let machine = Machine::new("networks")
+        .with("id", "echo 0")
+        .with("apt-get", "")
+        .with("redis-server", "")
+        .with("valkey-server", "")
+        .with("ip", "")
+        .with("cargo", NO_NEXTEST);
+    assert!(machine.xtask(&["test"], &[]).status.success());
+    let calls = machine.calls();
+    assert!(calls.iter().all(|call| call.starts_with("cargo ")), "{calls:?}");
 }
 
 #[test]

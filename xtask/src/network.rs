@@ -1,0 +1,20 @@
+//! Installs what the tests make networks with.
+
+use crate::{
+    redis::{in_path, may_install},
+    step::{Failure, Step},
+};
+
+const ADVICE: &str = "install iproute2 (Debian and Ubuntu: `sudo apt-get install iproute2`)";
+
+/// Installs `ip` where it is missing and this may. Whoever is not root could make no networks with it.
+pub(crate) fn prepare() -> Result<(), Failure> {
+    if in_path("ip").is_some() || !may_install() {
+        return Ok(());
+    }
+    let apt = |arguments: &[&str]| {
+        Step::new("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").advice(ADVICE).run()
+    };
+    apt(&["update"])?;
+    apt(&["install", "--yes", "--no-install-recommends", "iproute2"])
+}
