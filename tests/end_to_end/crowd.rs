@@ -209,8 +209,8 @@ impl Crowd {
                     }
                 }
             }
-            for from in team * TEAM_SIZE..(team + 1) * TEAM_SIZE {
-                let expected = (0..stored[from]).filter(|number| is_for_lead(*number));
+            for (from, stored) in stored.iter().enumerate().skip(team * TEAM_SIZE).take(TEAM_SIZE) {
+                let expected = (0..*stored).filter(|number| is_for_lead(*number));
                 account.count(from, expected, took.get(&from).map_or(&[], Vec::as_slice));
             }
             if has_recorded_a_loss(lead).await {
@@ -312,7 +312,7 @@ async fn has_recorded_a_loss(lead: &Client) -> bool {
 }
 
 fn is_for_lead(number: usize) -> bool {
-    number % TO_LEAD == 0
+    number.is_multiple_of(TO_LEAD)
 }
 
 fn named(at: usize) -> String {
