@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 
 mod agents;
+mod crowd;
 mod raw;
 mod world;
 
@@ -46,11 +47,14 @@ macro_rules! redis_scenarios {
     )+};
 }
 
+mod cluster;
 mod configuration;
 mod crashes;
+mod deletions;
 mod diagnosis;
 mod edge;
 mod errors;
+mod failover;
 mod joins;
 mod lives;
 mod load;

@@ -4,8 +4,11 @@ mod collector;
 mod coordinator;
 mod network;
 mod output;
-mod redis;
 mod runner;
+// The servers that the store itself is tested against.
+#[allow(dead_code, unreachable_pub, unused_imports)]
+#[path = "../../server/src/store/test_redis/mod.rs"]
+mod test_redis;
 
 use std::{
     cell::{Cell, RefCell},
@@ -31,13 +34,16 @@ pub use collector::Collector;
 pub use coordinator::Coordinator;
 pub use network::{Machine, Network};
 pub use output::Output;
-pub use redis::{Redis, SECRET};
 pub use runner::Runner;
+pub(crate) use test_redis::{TestCluster, TestRedis, TestSentinel};
 
 use crate::agents;
 
 /// How long a test waits for what must come. Never reached unless something is wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The password in the URL of a world's Redis.
+pub const SECRET: &str = "secret-of-the-store";
 
 /// The name of whoever created the team, on the coordinator's own machine.
 pub const LEAD: &str = "lead";
@@ -51,7 +57,10 @@ pub const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
 /// A coordinator, its store, and all who use it. Whatever it has started ends with it.
 pub struct World {
     /// The Redis that the coordinators keep everything in. None: the embedded store.
-    redis: RefCell<Option<Redis>>,
+    redis: RefCell<Option<TestRedis>>,
+    /// What all coordinators have in common: the URL of the store, and the configuration. None: the embedded store.
+    store: Option<String>,
+    configuration: String,
     /// What everything that is started from now on finds in its environment besides.
     pub environment: RefCell<Vec<(String, String)>>,
     /// Who works on a machine of a network, and on which. All others work on this one.
@@ -67,27 +76,36 @@ pub struct World {
 impl World {
     /// Starts a coordinator that keeps everything in a file of its own.
     pub fn embedded() -> Self {
-        Self::start(None, "")
+        Self::configured("")
     }
 
     /// Starts a coordinator on the embedded store with a configuration: the text of its file.
     pub fn configured(configuration: &str) -> Self {
-        Self::start(None, configuration)
+        Self::start(None, None, configuration)
     }
 
     /// Starts a coordinator on a Redis of its own, which flushes every write before it answers. `None`, with a notice,
     /// where none is installed.
     pub fn redis() -> Option<Self> {
-        Redis::start().map(|redis| Self::start(Some(redis), ""))
+        let redis = TestRedis::start_durable()?;
+        // The server takes any password; the coordinator must not tell it.
+        let url = redis.url().replace("redis://", &format!("redis://default:{SECRET}@"));
+        Some(Self::start(Some(redis), Some(url), ""))
     }
 
-    fn start(redis: Option<Redis>, configuration: &str) -> Self {
+    /// Starts a coordinator with a configuration on servers that the test itself has started.
+    pub fn on(store: &str, configuration: &str) -> Self {
+        Self::start(None, Some(store.to_owned()), configuration)
+    }
+
+    fn start(redis: Option<TestRedis>, store: Option<String>, configuration: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("teamwire-").tempdir().unwrap();
-        let store = redis.as_ref().map(Redis::url);
         let coordinator = Coordinator::start(directory.path(), "coordinator", store.as_deref(), configuration);
         Self {
             directory,
             redis: RefCell::new(redis),
+            store,
+            configuration: configuration.to_owned(),
             environment: RefCell::default(),
             machines: RefCell::default(),
             coordinator,
@@ -100,16 +118,17 @@ impl World {
         self.machines.borrow_mut().insert(identity.to_owned(), machine.clone());
     }
 
-    /// Starts another coordinator on the same Redis.
+    /// Starts another coordinator on the same store, with the same configuration.
     pub fn another_coordinator(&self) -> Coordinator {
-        let url = self.redis.borrow().as_ref().expect("a store that two can share").url();
+        let url = self.store.as_deref().expect("a store that two can share");
         let others = self.others.get() + 1;
         self.others.set(others);
-        Coordinator::start(self.directory.path(), &format!("coordinator-{}", others + 1), Some(&url), "")
+        let name = format!("coordinator-{}", others + 1);
+        Coordinator::start(self.directory.path(), &name, Some(url), &self.configuration)
     }
 
     /// Does something to the Redis.
-    pub fn with_redis<T>(&self, act: impl FnOnce(&mut Redis) -> T) -> T {
+    pub fn with_redis<T>(&self, act: impl FnOnce(&mut TestRedis) -> T) -> T {
         act(self.redis.borrow_mut().as_mut().expect("a world on Redis"))
     }
 

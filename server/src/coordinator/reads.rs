@@ -143,6 +143,11 @@ impl Coordinator {
         self.fetch(space, ids).await
     }
 
+    /// Returns whether a space has a team, as the store has it.
+    pub async fn has_team(&self, space: &Space) -> Result<bool, Refusal> {
+        Ok(self.fetch::<TeamRecord>(space, vec![String::new()]).await?.iter().any(Option::is_some))
+    }
+
     /// Returns the latest session of a member, as the store has it.
     pub async fn session_record(&self, space: &Space, member: &Name) -> Result<Option<Arc<SessionRecord>>, Refusal> {
         let found = self.fetch(space, vec![member.folded().to_owned()]).await?;

@@ -34,6 +34,7 @@ use crate::{
     coordinator::Coordinator,
     domain::{
         Limits,
+        identity::is_lost,
         post::timestamp,
         record::{CursorRecord, SessionEnd, SessionRecord},
         session::{self, Leaving, RESERVED_AHEAD},
@@ -226,6 +227,12 @@ impl End {
     fn closing(reason: CloseReason, detail: &'static str) -> Self {
         Self::Closing { reason, detail, request_id: String::new() }
     }
+
+    /// The inbox, or the session itself, has gone back to an earlier state.
+    fn begin_again() -> Self {
+        let detail = "The store has lost a part of what it had answered. Reconnect, to begin with what is left.";
+        Self::closing(CloseReason::Draining, detail)
+    }
 }
 
 impl Session {
@@ -414,8 +421,7 @@ impl Running {
     /// Delivers what there is, as far as credit lasts.
     async fn deliver(&mut self) -> Result<(), Trouble> {
         if self.shared.lock().begin_again {
-            let detail = "The store has lost a part of what it had answered. Reconnect, to begin with what is left.";
-            return Err(Trouble::End(End::closing(CloseReason::Draining, detail)));
+            return Err(End::begin_again().into());
         }
         if std::mem::take(&mut self.shared.lock().check) {
             self.check().await?;
@@ -540,8 +546,13 @@ impl Running {
     /// Finds out whether the session still holds.
     async fn check(&mut self) -> Result<(), Trouble> {
         let Shared { space, member, session_id, .. } = &*self.shared;
-        let Some(now) = self.coordinator.session_record(space, member).await? else {
+        let now = self.coordinator.session_record(space, member).await?;
+        if now.is_none() && !self.coordinator.has_team(space).await? {
             return Err(End::closing(CloseReason::TeamDeleted, "The team was deleted.").into());
+        }
+        let now = match now {
+            Some(now) if !is_lost(session_id, Some(&now)) => now,
+            _ => return Err(End::begin_again().into()),
         };
         let superseded = || End::closing(CloseReason::Superseded, "A newer process or session holds this inbox.");
         Err(match &now.ended {
@@ -578,7 +589,8 @@ impl Running {
             Ok(reserved) => self.cursor.reserved = self.cursor.reserved.max(reserved),
             Err(refusal) => {
                 self.unrecorded = true;
-                if refusal.reason == Reason::SessionSuperseded {
+                // The store may have lost the session.
+                if matches!(refusal.reason, Reason::SessionSuperseded | Reason::StoreUnavailable) {
                     self.shared.lock().check = true;
                 }
             }

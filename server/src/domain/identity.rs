@@ -193,8 +193,16 @@ fn check_session(tx: &mut Tx<'_>, record: &MemberRecord, who: &Presented) -> Res
     let session = tx.read::<SessionRecord>(record.name.folded())?;
     match session {
         Some(session) if session.session_id == *presented => Ok(()),
+        // Nobody has opened a newer one.
+        session if is_lost(presented, session.as_deref()) => Ok(()),
         _ => Err(superseded(&record.name).into()),
     }
+}
+
+/// Returns whether a session is one that the store has lost: it is later than `latest`, the latest that the store knows.
+pub fn is_lost(session_id: &str, latest: Option<&SessionRecord>) -> bool {
+    let epoch = session_id.split_once('-').and_then(|(epoch, _)| epoch.parse::<u64>().ok());
+    epoch.unwrap_or(0) > latest.map_or(0, |latest| latest.epoch)
 }
 
 /// The refusal for whoever is not the one to be heard any more.

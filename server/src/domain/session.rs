@@ -14,7 +14,7 @@ use teamwire_proto::{
 };
 
 use super::{
-    identity::{self, Admit, Presented, superseded},
+    identity::{self, Admit, Presented, is_lost, superseded},
     post,
     record::{CursorRecord, Life, ReceiptRecord, SessionEnd, SessionRecord, TeamRecord, inbox, topic_session},
     roster::Party,
@@ -153,6 +153,9 @@ fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<std::sync::A
     let session = tx.read::<SessionRecord>(member.folded())?;
     match session {
         Some(session) if session.session_id == session_id => Ok(session),
+        session if is_lost(session_id, session.as_deref()) => {
+            Err(Refusal::new(Reason::StoreUnavailable, "The store has lost this session. Open another one.").into())
+        }
         _ => Err(superseded(member).into()),
     }
 }

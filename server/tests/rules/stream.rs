@@ -5,7 +5,13 @@ use teamwire_proto::{
     name::Name,
     v1::{self, CloseReason, NoticeKind, ReceiptState, history_entry::Event, message::Body},
 };
-use teamwire_server::domain::session::{GiveUp, Leaving};
+use teamwire_server::{
+    domain::{
+        record::{SessionRecord, Stored as _},
+        session::{GiveUp, Leaving},
+    },
+    store::{Key, Record, Store as _, Txn, Write},
+};
 use tonic::Code;
 
 use crate::team::*;
@@ -138,6 +144,39 @@ async fn a_session_on_another_coordinator_supersedes_as_well() {
     other.open_session(&bob.who, &v1::StreamRequest::default()).await.unwrap();
     let late = t.try_send(&old.member, message("lead", "x"));
     t.refused(late, Code::Aborted, Reason::SessionSuperseded, "").await;
+}
+
+/// The sessions of members that had opened another one shortly before a store failed over were taken for superseded.
+#[tokio::test]
+async fn a_session_that_the_store_has_lost_is_not_superseded_but_begins_again() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let name = Name::parse("bob", "name").unwrap();
+    let key = Key::new(SessionRecord::KIND, name.folded());
+    let lose = async |before: Option<Record>| {
+        let write = match before {
+            Some(record) => Write::Put { key: key.clone(), data: record.data },
+            None => Write::Delete { key: key.clone() },
+        };
+        t.clock.commit(&t.space, &Txn { checks: Vec::new(), writes: vec![write] }).await.unwrap();
+    };
+    let latest = async || t.clock.read(&t.space, std::slice::from_ref(&key)).await.unwrap().remove(0);
+
+    // The first that there was, and one after another.
+    for _ in 0..2 {
+        let before = latest().await;
+        let mut session = t.open(&bob).await;
+        lose(before).await;
+        t.send(&session.member, message("lead", "x")).await;
+        t.coordinator.list_inbox(&session.member.who, &Default::default()).await.unwrap();
+        t.send(&t.lead, message("bob", "x")).await;
+        session.delivery().await;
+        assert_eq!(session.closing().await.reason(), CloseReason::Draining);
+        t.open(&bob).await;
+        // One that somebody else has opened since does supersede it.
+        t.open(&bob).await;
+        let late = t.try_send(&session.member, message("lead", "x")).await.unwrap_err();
+        assert_eq!(late.reason, Reason::SessionSuperseded);
+    }
 }
 
 #[tokio::test]

@@ -56,7 +56,8 @@ impl TestSentinel {
         self.ask(&["FAILOVER", Self::SERVICE]).await.is_ok()
     }
 
-    async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
+    /// Has it carry out a command of Sentinels.
+    pub(crate) async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::cmd("SENTINEL").arg(command).query_async(&mut connection).await
