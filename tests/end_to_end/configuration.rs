@@ -13,7 +13,7 @@ fn a_printed_configuration_is_one_that_comes_to_the_same() {
     let file = world.home(LEAD).join("printed.toml");
     let path = file.to_str().unwrap();
     let flags =
-        ["serve", "--print-config", "--listen", "127.0.0.1:0", "--advertise", "http://a:1,https://b:2", "--store"];
+        ["serve", "--print-config", "--listen", "127.0.0.1:0", "--advertise", "https://a:1,https://b:2", "--store"];
     let printed = world.cli(LEAD, &[&flags[..], &["redis://:s3cret@127.0.0.1/1"]].concat()).succeeds().stdout;
     assert!(printed.contains("listen = \"127.0.0.1:0\"") && !printed.contains("s3cret"), "{printed}");
     assert!(printed.contains("content_bytes_max = \"64KiB\""), "{printed}");
