@@ -8,6 +8,7 @@ use teamwire_proto::{
     name::{LEAD_ALIAS, Name},
     v1::{self, message::Body, send_request},
 };
+use uuid::Uuid;
 
 use super::{
     identity::{self, Admit, Caller, Presented},
@@ -18,6 +19,9 @@ use super::{
     roster::Party,
     tx::{Stop, Tx},
 };
+
+/// How old an idempotency key may be to name a message; see [`derived_id`].
+const DERIVED_WITHIN_MS: u64 = 60 * 60 * 1_000;
 
 /// Sends one message of any kind.
 pub fn send(tx: &mut Tx<'_>, who: &Presented, request: &v1::SendRequest) -> Result<v1::SendResponse, Stop> {
@@ -213,11 +217,14 @@ impl Sending<'_> {
     fn compose(&self, tx: &mut Tx<'_>, body: Body) -> v1::Message {
         // In the form that ids are given out in, so that they can be compared as they stand.
         let in_reply_to = id::message_id(&self.request.in_reply_to, "in_reply_to").map(|id| id.to_string());
+        let composed = post::compose(tx, self.team, self.sender, body);
+        let derived = derived_id(self.team.id, self.sender, self.request, tx.ctx.now_ms);
         v1::Message {
+            id: derived.map_or(composed.id, |id| id.to_string()),
             in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
             trace_parent: self.trace_parent.to_owned(),
-            ..post::compose(tx, self.team, self.sender, body)
+            ..composed
         }
     }
 
@@ -358,6 +365,25 @@ fn check_envelope(request: &v1::SendRequest, limits: &Limits) -> Result<(), Refu
     Ok(())
 }
 
+/// Returns the id of a message that is sent under a key which sorts by time: the same whenever the same send is repeated.
+/// A store that fails over may lose a send that a recipient has seen already; when it is repeated, the recipient knows it
+/// by its id. `None` for any other key, and for one that was not made within the last hour: the ledger may have forgotten
+/// an older one, and then it stands for another message.
+fn derived_id(team: Uuid, sender: &Party, request: &v1::SendRequest, now_ms: u64) -> Option<Uuid> {
+    let key = Uuid::try_parse(&request.idempotency_key).ok().filter(|key| key.get_version_num() == 7)?;
+    let (seconds, nanos) = key.get_timestamp()?.to_unix();
+    let made_ms = seconds * 1_000 + u64::from(nanos) / 1_000_000;
+    if made_ms.abs_diff(now_ms) > DERIVED_WITHIN_MS {
+        return None;
+    }
+    let mut hasher = blake3::Hasher::new_derive_key("teamwire 2026-11 message id from team, sender, key and payload");
+    hasher.update(team.as_bytes()).update(key.as_bytes()).update(&fingerprint(request));
+    hasher.update(v1::Sender::from(sender).name.to_lowercase().as_bytes());
+    let mut random = [0; 10];
+    random.copy_from_slice(&hasher.finalize().as_bytes()[..10]);
+    Some(uuid::Builder::from_unix_timestamp_millis(made_ms, &random).into_uuid())
+}
+
 /// Returns where the ledger keeps a caller's key. No member can be named `operator`.
 fn ledger_key(sender: &Party, key: &str) -> String {
     match sender {
@@ -427,4 +453,40 @@ fn replay(tx: &mut Tx<'_>, key: &str, fingerprint: &[u8; 16]) -> Result<Option<v
 
 fn remember(tx: &mut Tx<'_>, key: &str, fingerprint: &[u8; 16], reply: &v1::SendResponse) {
     keep(tx, key, fingerprint, &v1::SendResponse { warnings: Vec::new(), ..reply.clone() });
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_repeated_send_has_the_same_id_whatever_the_store_has_forgotten() {
+        let now_ms = 1_700_000_000_000;
+        let key = |ms: u64| uuid::Builder::from_unix_timestamp_millis(ms, &[7; 10]).into_uuid().to_string();
+        let request = |key: String, content: &str| {
+            let body = v1::DirectMessage { content: content.to_owned(), ..v1::DirectMessage::default() };
+            v1::SendRequest {
+                idempotency_key: key,
+                body: Some(send_request::Body::Message(body)),
+                ..v1::SendRequest::default()
+            }
+        };
+        let (team, ann) = (Uuid::from_u128(1), Party::Member(Name::parse("Ann", "name").unwrap()));
+        let sent = request(key(now_ms), "x");
+        let id = derived_id(team, &ann, &sent, now_ms + 5).unwrap();
+        assert_eq!(id.get_version_num(), 7);
+        assert_eq!(derived_id(team, &ann, &sent, now_ms + 60_000), Some(id));
+        let others = [
+            derived_id(Uuid::from_u128(2), &ann, &sent, now_ms),
+            derived_id(team, &Party::Operator, &sent, now_ms),
+            derived_id(team, &ann, &request(key(now_ms), "y"), now_ms),
+            derived_id(team, &ann, &request(key(now_ms + 1), "x"), now_ms),
+        ];
+        assert!(others.iter().all(|other| other.is_some() && *other != Some(id)), "{others:?}");
+        for key in [key(now_ms - 3_600_001), key(now_ms + 3_600_001), Uuid::from_u128(4).to_string(), "k".to_owned()] {
+            assert_eq!(derived_id(team, &ann, &request(key, "x"), now_ms), None);
+        }
+    }
 }
