@@ -95,6 +95,15 @@ impl Coordinator {
         Ok((space, team, caller))
     }
 
+    /// Finds out whether a credential holds; see [`identity::holds`].
+    pub async fn holds(&self, who: &Presented) -> Result<bool, Refusal> {
+        let (space, keys) = match who.credential.team() {
+            Some(team) => (Space::team(team), vec![team_key()]),
+            None => (Space::directory(), Vec::new()),
+        };
+        Ok(self.decide(&space, &keys, |tx| identity::holds(tx, who)).await?.value)
+    }
+
     pub(super) async fn fetch<T: Stored>(
         &self,
         space: &Space,

@@ -88,15 +88,25 @@ impl Services {
     }
 
     /// Takes a call apart: what it presents, and what it asks for.
-    fn open<T>(&self, request: Request<T>) -> Result<(Presented, T), Status> {
+    ///
+    /// What the first calls of a connection present is looked up before anything else is done for them, so that strangers
+    /// are neither answered nor waited for; a member's calls over a connection that is known are looked up by their rules.
+    async fn open<T>(&self, request: Request<T>) -> Result<(Presented, T), Status> {
         if self.draining.is_cancelled() {
             return Err(draining().into());
         }
         let who = presented(request.metadata())?;
-        if let Some(call) = request.extensions().get::<Arc<Call>>() {
+        let call = request.extensions().get::<Arc<Call>>().cloned();
+        let request = request.into_inner();
+        if let Some(call) = &call {
             call.presents();
         }
-        Ok((who, request.into_inner()))
+        let is_looked_up_by_its_rule =
+            matches!(who.credential, Credential::Member { .. }) && call.as_ref().is_some_and(|call| call.is_known());
+        if !is_looked_up_by_its_rule && self.coordinator.holds(&who).await? {
+            call.inspect(|call| call.holds());
+        }
+        Ok((who, request))
     }
 
     /// Notes that a member is alive, after a call of it that succeeded.
