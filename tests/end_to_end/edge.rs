@@ -162,6 +162,30 @@ fn whatever_a_stranger_asks_for_it_stays_a_stranger() {
 }
 
 #[test]
+fn a_request_that_cannot_be_decoded_is_refused_with_a_reason() {
+    let world = World::embedded();
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let wire = Wire::known(&world).await;
+        let (answer, mut body) = wire
+            .requests
+            .clone()
+            .ready()
+            .await
+            .unwrap()
+            .send_request(request(LIST_TEAMS, &operator, 0), false)
+            .unwrap();
+        // A page token that is no UTF-8.
+        body.send_data(Bytes::from_static(&[0, 0, 0, 0, 3, 0x12, 1, 0xff]), true).unwrap();
+        let answer = answer.await.unwrap();
+        let status = tonic::Status::from_header_map(answer.headers()).unwrap();
+        refused(Err(status), Code::InvalidArgument, "INVALID_FIELD", "");
+        let mut wire = wire;
+        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None, "the connection goes on");
+    });
+}
+
+#[test]
 fn a_call_that_takes_longer_than_that_is_waited_for() {
     let world = World::configured("log = \"debug\"\n[network]\nauthentication_timeout = \"1s\"\n");
     world.create_team("acme");

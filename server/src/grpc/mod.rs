@@ -10,6 +10,7 @@ mod task;
 mod team;
 pub mod too_large;
 pub mod too_slow;
+pub mod unreadable;
 
 use std::sync::Arc;
 
