@@ -162,6 +162,20 @@ fn whatever_a_stranger_asks_for_it_stays_a_stranger() {
 }
 
 #[test]
+fn a_caller_that_names_two_credentials_is_nobody() {
+    let world = World::embedded();
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let wire = Wire::known(&world).await;
+        let mut twice = request(LIST_TEAMS, &operator, 0);
+        twice.headers_mut().append("authorization", format!("Bearer {operator}").parse().unwrap());
+        let (answer, mut body) = wire.requests.clone().ready().await.unwrap().send_request(twice, false).unwrap();
+        body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+        assert_eq!(answer.await.unwrap().headers().get("grpc-status").unwrap(), "16");
+    });
+}
+
+#[test]
 fn a_request_that_cannot_be_decoded_is_refused_with_a_reason() {
     let world = World::embedded();
     let operator = world.operator();

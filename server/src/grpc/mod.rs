@@ -130,9 +130,18 @@ fn presented(metadata: &MetadataMap) -> Result<Presented, Refusal> {
              `teamwire team create` make one.",
         )
     };
-    let invalid =
-        || Refusal::new(Reason::CredentialInvalid, "The `authorization` metadata must read `Bearer TOKEN`, in ASCII.");
-    let header = metadata.get("authorization").ok_or_else(missing)?.to_str().map_err(|_| invalid())?;
+    let invalid = || {
+        Refusal::new(
+            Reason::CredentialInvalid,
+            "The `authorization` metadata must be given once and read `Bearer TOKEN`, in ASCII.",
+        )
+    };
+    let mut headers = metadata.get_all("authorization").iter();
+    let header = headers.next().ok_or_else(missing)?.to_str().map_err(|_| invalid())?;
+    if headers.next().is_some() {
+        // Whoever looks at the call on its way may take the other one for the caller.
+        return Err(invalid());
+    }
     let token = match header.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
         _ => return Err(invalid()),
