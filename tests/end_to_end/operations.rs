@@ -133,6 +133,8 @@ fn the_log_holds_no_secret_and_no_content(mut world: World) {
         assert!(call.contains(part), "{part} in {call}");
     }
     let secret_of = |credential: &str| credential.rsplit(':').next().unwrap().to_owned();
+    // What is pasted names where to connect, too.
+    let token = token.split('@').next().unwrap().to_owned();
     let secrets = [token, bob, world.operator(), world.credential(LEAD), world.credential("ann")];
     for secret in
         secrets.iter().map(|credential| secret_of(credential)).chain([SECRET, "notthesecret"].map(ToOwned::to_owned))
