@@ -74,16 +74,38 @@ impl Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        let metadata: std::collections::HashMap<_, _> = refusal.metadata.into_iter().collect();
+        let message = cut(refusal.message);
+        let mut room = METADATA_BYTES_MAX;
+        let fits = |(key, value): &(String, String)| {
+            room = room.saturating_sub(key.len() + value.len());
+            room > 0
+        };
+        let metadata: std::collections::HashMap<_, _> = refusal.metadata.into_iter().take_while(fits).collect();
         let mut details = ErrorDetails::with_error_info(refusal.reason.as_str(), DOMAIN, metadata);
         if let Some(field) = refusal.field {
-            details.add_bad_request_violation(field, refusal.message.clone());
+            details.add_bad_request_violation(field, message.clone());
         }
         if let Some(after) = refusal.retry_after {
             details.set_retry_info(Some(after));
         }
-        Status::with_error_details(refusal.reason.code(), refusal.message, details)
+        Status::with_error_details(refusal.reason.code(), message, details)
     }
+}
+
+/// How many bytes the text of a refusal may have on its journey. It travels in the headers, up to three times, and many
+/// clients take no more than 8 KiB of them.
+const MESSAGE_BYTES_MAX: usize = 1_400;
+
+/// How many bytes the metadata of a refusal may have.
+const METADATA_BYTES_MAX: usize = 1_300;
+
+/// Leaves out what is too much, such as a name of 100 KiB that a caller has made up.
+fn cut(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        message.push_str("...");
+    }
+    message
 }
 
 #[cfg(test)]
@@ -99,6 +121,20 @@ mod tests {
             assert_eq!(status.code(), reason.code());
             assert_eq!(Refusal::from_status(&status), Some(refusal));
         }
+    }
+
+    #[test]
+    fn whatever_a_refusal_says_fits_into_the_headers_that_any_client_takes() {
+        let mut refusal = Refusal::new(Reason::TeamNotFound, format!("no {}", "x".repeat(60_000))).field("team");
+        for number in 0..1_000 {
+            refusal = refusal.with(&format!("member-{number}"), "y".repeat(60));
+        }
+        let status = Status::from(refusal);
+        let mut headers = tonic::codegen::http::HeaderMap::new();
+        status.add_header(&mut headers).expect("headers");
+        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+        assert!(bytes < 8_192, "{bytes}");
+        assert!(status.message().ends_with("..."), "{status}");
     }
 
     #[test]

@@ -130,6 +130,7 @@ pub async fn run(
         .layer(Watch::new(metrics))
         .layer(visitor::Watch)
         .layer(grpc::too_large::layer(request_bytes_max))
+        .layer(grpc::unreadable::layer())
         .layer(grpc::too_slow::layer(config.edge.request_timeout))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());

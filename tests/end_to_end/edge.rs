@@ -6,7 +6,9 @@ use bytes::Bytes;
 use h2::{RecvStream, client::SendRequest};
 use http::{Response, StatusCode};
 use teamwire_client::message;
-use teamwire_proto::v1::{self, RequestState, request_service_client::RequestServiceClient};
+use teamwire_proto::v1::{
+    self, RequestState, request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
+};
 use tokio::{io::AsyncReadExt as _, net::TcpStream, runtime::Runtime, task::JoinHandle, time::timeout};
 use tonic::Code;
 
@@ -20,6 +22,9 @@ const LIST_TEAMS: &str = "/teamwire.v1.TeamService/ListTeams";
 
 /// A call that anybody may make.
 const CHECK: &str = "/grpc.health.v1.Health/Check";
+
+/// What proves nothing.
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// What is logged of a connection that nobody known has used.
 const UNKNOWN: &str = "closed: it has shown no credential in time";
@@ -123,6 +128,75 @@ fn who_shows_no_credential_in_time_is_cut_off_and_nobody_else() {
         assert_eq!(known.call(LIST_TEAMS, &operator).await.unwrap(), None, "on its old connection");
     });
     world.coordinator.await_log(UNKNOWN, 5);
+}
+
+#[test]
+fn whatever_a_stranger_asks_for_it_stays_a_stranger() {
+    let world = World::configured("log = \"debug\"\n[network]\nauthentication_timeout = \"2s\"\n");
+    world.create_team("acme");
+    // Each was refused for something else once, before anybody had looked at the secret.
+    let calls = [
+        ("/teamwire.v1.TeamService/GetTeam", "twj:acme:0123"),
+        ("/teamwire.v1.TeamService/GetTeam", "twj:nosuch:0123"),
+        ("/teamwire.v1.TeamService/GetTeam", "two"),
+        ("/teamwire.v1.TeamService/CreateTeam", "twm:acme:lead"),
+        ("/teamwire.v1.TeamService/CreateTeam", "twv:acme:0123"),
+        ("/teamwire.v1.MessageService/Stream", "two"),
+        ("/teamwire.v1.MessageService/Stream", "twv:acme:0123"),
+        ("/teamwire.v1.MessageService/GetMessage", "twm:acme:lead"),
+        ("/teamwire.v1.TaskService/ClaimNextTask", "two"),
+    ];
+    Runtime::new().unwrap().block_on(async {
+        let mut strangers = Vec::new();
+        for (path, front) in calls {
+            let mut stranger = Wire::connect(&world).await;
+            let status = stranger.call(path, &format!("{front}:{SECRET}")).await.unwrap();
+            assert_eq!(status.as_deref(), Some("16"), "{path} by {front}");
+            strangers.push(stranger);
+        }
+        for stranger in strangers {
+            let _ = stranger.closed().await;
+        }
+    });
+    world.coordinator.await_log(UNKNOWN, calls.len());
+}
+
+#[test]
+fn a_caller_that_names_two_credentials_is_nobody() {
+    let world = World::embedded();
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let wire = Wire::known(&world).await;
+        let mut twice = request(LIST_TEAMS, &operator, 0);
+        twice.headers_mut().append("authorization", format!("Bearer {operator}").parse().unwrap());
+        let (answer, mut body) = wire.requests.clone().ready().await.unwrap().send_request(twice, false).unwrap();
+        body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+        assert_eq!(answer.await.unwrap().headers().get("grpc-status").unwrap(), "16");
+    });
+}
+
+#[test]
+fn a_request_that_cannot_be_decoded_is_refused_with_a_reason() {
+    let world = World::embedded();
+    let operator = world.operator();
+    Runtime::new().unwrap().block_on(async {
+        let wire = Wire::known(&world).await;
+        let (answer, mut body) = wire
+            .requests
+            .clone()
+            .ready()
+            .await
+            .unwrap()
+            .send_request(request(LIST_TEAMS, &operator, 0), false)
+            .unwrap();
+        // A page token that is no UTF-8.
+        body.send_data(Bytes::from_static(&[0, 0, 0, 0, 3, 0x12, 1, 0xff]), true).unwrap();
+        let answer = answer.await.unwrap();
+        let status = tonic::Status::from_header_map(answer.headers()).unwrap();
+        refused(Err(status), Code::InvalidArgument, "INVALID_FIELD", "");
+        let mut wire = wire;
+        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None, "the connection goes on");
+    });
 }
 
 #[test]
@@ -346,10 +420,19 @@ fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
     world.join("ann");
     let runtime = Runtime::new().unwrap();
     let _inside = runtime.enter();
-    let forged = Raw::at(&world.coordinator.address(), "twm:acme:ann:0123456789abcdef0123456789abcdef");
+    // Over a connection that is known: there only the rules look who calls.
+    let known = Raw::at(&world.coordinator.address(), &world.operator());
+    let forged = Raw { channel: known.channel.clone(), credential: Some(format!("twm:acme:ann:{SECRET}")) };
     let forger = runtime.spawn(async move {
+        known.teams().list_teams(known.request(v1::ListTeamsRequest::default())).await.unwrap();
         let mut requests = RequestServiceClient::new(forged.channel.clone());
+        let mut tasks = TaskServiceClient::new(forged.channel.clone());
         loop {
+            for wait in [None, Some(prost_types::Duration { seconds: 1, nanos: 0 })] {
+                let request = v1::ClaimNextTaskRequest { wait, ..v1::ClaimNextTaskRequest::default() };
+                let claimed = tasks.claim_next_task(forged.request(request)).await;
+                assert!(claimed.is_err_and(|status| status.code() == Code::Unauthenticated));
+            }
             let request_id = "req_00000000000000000000000000".to_owned();
             let request = v1::WaitForDecisionRequest { request_id, ..v1::WaitForDecisionRequest::default() };
             let waited = requests.wait_for_decision(forged.request(request)).await;

@@ -54,6 +54,22 @@ pub fn limit(given: u32, field: &str) -> Result<usize, Refusal> {
     }
 }
 
+/// Checks how long a call is to wait, which is `WAIT_MAX` at most.
+pub fn wait(given: &prost_types::Duration, field: &str) -> Result<Duration, Refusal> {
+    let nanos = i128::from(given.seconds) * 1_000_000_000 + i128::from(given.nanos);
+    let nanos = u64::try_from(nanos.min(i128::from(u64::MAX)))
+        .map_err(|_| Refusal::new(Reason::InvalidField, format!("{field} must not be negative.")).field(field))?;
+    Ok(Duration::from_nanos(nanos).min(WAIT_MAX))
+}
+
+/// Checks the value of a filter: what this coordinator does not know it cannot look for.
+pub fn known<T: TryFrom<i32>>(given: i32, field: &str) -> Result<T, Refusal> {
+    T::try_from(given).map_err(|_| {
+        Refusal::new(Reason::InvalidField, format!("{field} must be a value of the protocol, not {given}."))
+            .field(field)
+    })
+}
+
 /// How far the latest session of a member has come.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFacts {
@@ -93,6 +109,15 @@ impl Coordinator {
         let done = self.decide(&space, &[team_key()], |tx| identity::call(tx, who, named, Admit::Stopping)).await?;
         let (team, caller) = done.value;
         Ok((space, team, caller))
+    }
+
+    /// Finds out whether a credential holds; see [`identity::holds`].
+    pub async fn holds(&self, who: &Presented) -> Result<bool, Refusal> {
+        let (space, keys) = match who.credential.team() {
+            Some(team) => (Space::team(team), vec![team_key()]),
+            None => (Space::directory(), Vec::new()),
+        };
+        Ok(self.decide(&space, &keys, |tx| identity::holds(tx, who)).await?.value)
     }
 
     pub(super) async fn fetch<T: Stored>(
@@ -388,6 +413,8 @@ impl Coordinator {
         request: &v1::ListRequestsRequest,
     ) -> Result<Vec<v1::Request>, Refusal> {
         let limit = limit(request.limit, "limit")?;
+        let (kind, state) =
+            (known::<RequestKind>(request.kind, "kind")?, known::<RequestState>(request.state, "state")?);
         let (space, team, caller) = self.caller(who, &request.team).await?;
         let member = match request.member.as_str() {
             "" => None,
@@ -402,8 +429,8 @@ impl Coordinator {
             let ids = entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
             for request_found in self.fetch::<v1::Request>(&space, ids).await?.into_iter().flatten() {
                 let wanted = query::may_see_request(&caller, &request_found)
-                    && matches!(request.kind(), kind if kind == RequestKind::Unspecified || kind == request_found.kind())
-                    && matches!(request.state(), s if s == RequestState::Unspecified || s == request_found.state())
+                    && (kind == RequestKind::Unspecified || kind == request_found.kind())
+                    && (state == RequestState::Unspecified || state == request_found.state())
                     && member.as_ref().is_none_or(|name| request_found.member.eq_ignore_ascii_case(name.folded()));
                 if wanted && found.len() < limit {
                     found.push(v1::Request::clone(&request_found));
@@ -425,10 +452,9 @@ impl Coordinator {
     ) -> Result<v1::Request, Refusal> {
         let timeout = match &request.timeout {
             None => WAIT_DEFAULT,
-            Some(given) => Duration::try_from(*given)
-                .map_err(|_| Refusal::new(Reason::InvalidField, "timeout must not be negative.").field("timeout"))?,
+            Some(given) => wait(given, "timeout")?,
         };
-        let deadline = tokio::time::Instant::now() + timeout.min(WAIT_MAX);
+        let deadline = tokio::time::Instant::now() + timeout;
         let space = space_of(who, &request.team)?;
         let mut watch = self.hub.watch(&space);
         loop {

@@ -10,7 +10,14 @@ use teamwire_proto::{
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Coordinator, calls::space_of, reads::limit, team_key, turns::Turn, unavailable};
+use super::{
+    Coordinator,
+    calls::space_of,
+    reads::{self, limit},
+    team_key,
+    turns::Turn,
+    unavailable,
+};
 use crate::{
     domain::{
         identity::{self, Admit, Presented},
@@ -24,9 +31,6 @@ use crate::{
     },
     store::{Key, Range, Space},
 };
-
-/// How long a call waits for a task at most.
-const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// How often a waiting call looks by itself, in case a hint was lost; half as much again or less.
 const POLL: Duration = Duration::from_secs(2);
@@ -102,10 +106,9 @@ impl Coordinator {
         let space = space_of(who, "").map_err(|_| only_members())?;
         let wait = match &request.wait {
             None => Duration::ZERO,
-            Some(given) => Duration::try_from(*given)
-                .map_err(|_| Refusal::new(Reason::InvalidField, "wait must not be negative.").field("wait"))?,
+            Some(given) => reads::wait(given, "wait")?,
         };
-        let deadline = Instant::now() + wait.min(WAIT_MAX);
+        let deadline = Instant::now() + wait;
         let mut watch = self.hub.watch_tasks(&space);
         // The first look, and each that no hint has caused, is at the store whatever others have seen.
         let mut is_woken = false;
@@ -174,6 +177,7 @@ impl Coordinator {
         request: &v1::ListTasksRequest,
     ) -> Result<v1::ListTasksResponse, Refusal> {
         let limit = limit(request.limit, "limit")?;
+        let status = reads::known::<TaskStatus>(request.status, "status")?;
         let space = space_of(who, &request.team)?;
         let (board, owner) = self
             .decide(&space, &[team_key(), board_key()], |tx| {
@@ -187,7 +191,7 @@ impl Coordinator {
             })
             .await?
             .value;
-        let ids = candidates(&board, request.status(), request.ready_only);
+        let ids = candidates(&board, status, request.ready_only);
         let mut ids = ids.into_iter().filter(|id| *id > request.after_id).peekable();
         let mut list = v1::ListTasksResponse { next_after_id: request.after_id, ..Default::default() };
         let mut bytes = 0;
@@ -202,7 +206,7 @@ impl Coordinator {
                 let Some(found) = found else { continue };
                 // It may have changed since the board was read.
                 let is_wanted =
-                    owner.as_ref().is_none_or(|owner| found.is_owned_by(owner)) && has_status(&found, request.status());
+                    owner.as_ref().is_none_or(|owner| found.is_owned_by(owner)) && has_status(&found, status);
                 if is_wanted {
                     let shown = show(&found, &board);
                     bytes += shown.encoded_len();

@@ -321,6 +321,7 @@ impl Session {
             options,
             pace,
             frames,
+            taken: Taken { written: 0, count: 0, at: Instant::now() },
             cursor,
             next: 1,
             unrecorded: false,
@@ -352,6 +353,7 @@ struct Running {
     options: SessionOptions,
     pace: Pace,
     frames: mpsc::Sender<Result<v1::StreamResponse, Refusal>>,
+    taken: Taken,
     cursor: CursorRecord,
     /// The lowest sequence that was not handled yet.
     next: u64,
@@ -359,6 +361,16 @@ struct Running {
     unrecorded: bool,
     /// One at a time, or an older cursor could replace a newer one.
     recording: Option<Recording>,
+}
+
+/// How many frames the client has taken, as seen when a heartbeat was due.
+struct Taken {
+    /// How many were written.
+    written: usize,
+    /// How many of them were taken, or none was waiting.
+    count: usize,
+    /// When that last was news.
+    at: Instant,
 }
 
 /// A cursor on its way into the store, on a task of its own: the loop does other things with the store meanwhile, and
@@ -403,6 +415,9 @@ impl Running {
                 () = tokio::time::sleep_until(record_at), if wants_recording => {}
                 _ = heartbeat.tick() => {
                     signs.heard_of(&self.shared.space, &self.shared.member);
+                    if self.has_taken_nothing() {
+                        return End::Slow;
+                    }
                     let server_time = Some(timestamp(self.coordinator.now_ms()));
                     if let Err(end) = self.write(Frame::Heartbeat(v1::Heartbeat { server_time })).await {
                         return end;
@@ -617,10 +632,25 @@ impl Running {
         unacked
     }
 
-    async fn write(&self, frame: Frame) -> Result<(), End> {
+    /// Returns whether the client has taken no frame for too long while some were waiting, however few they are: credit
+    /// may end long before they are as many as can wait.
+    fn has_taken_nothing(&mut self) -> bool {
+        // One place is kept for the last frame.
+        let waiting = FRAMES_MAX - self.frames.capacity();
+        let count = self.taken.written - waiting;
+        if waiting == 0 || count != self.taken.count {
+            self.taken = Taken { count, at: Instant::now(), ..self.taken };
+        }
+        self.taken.at.elapsed() >= self.pace.write_timeout
+    }
+
+    async fn write(&mut self, frame: Frame) -> Result<(), End> {
         let frame = v1::StreamResponse { frame: Some(frame) };
         match timeout(self.pace.write_timeout, self.frames.send(Ok(frame))).await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                self.taken.written += 1;
+                Ok(())
+            }
             Ok(Err(_)) => Err(End::Gone),
             Err(_) => Err(End::Slow),
         }

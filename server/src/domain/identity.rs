@@ -7,7 +7,7 @@ use std::sync::Arc;
 use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name};
 
 use super::{
-    record::{Life, MemberRecord, ObserverRecord, SessionRecord, TeamRecord},
+    record::{JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord, TeamRecord},
     roster::Party,
     secret::SecretHash,
     tx::{Stop, Tx},
@@ -139,6 +139,33 @@ pub fn call(tx: &mut Tx<'_>, who: &Presented, named: &str, admit: Admit) -> Resu
         )
         .into()),
     }
+}
+
+/// Finds out whether a credential holds. False: it did once, and the rule of its call says what has become of it. Refuses
+/// what was never given to anybody, and what is good for no call any more.
+pub fn holds(tx: &mut Tx<'_>, who: &Presented) -> Result<bool, Stop> {
+    let team = tx.read::<TeamRecord>("")?;
+    match &who.credential {
+        Credential::Operator { .. } => operator(tx, who).map(|()| true),
+        Credential::Observer { .. } => call(tx, who, "", Admit::Live).map(|_| true),
+        Credential::Member { member, .. } => {
+            let record = team.as_ref().and_then(|team| team.member(member)).ok_or_else(invalid)?;
+            if !is_or_was(record, who) {
+                return Err(invalid().into());
+            }
+            Ok(record.credential == who.hash)
+        }
+        Credential::Join { id, .. } => {
+            let token = join_token(tx, id, who)?;
+            Ok(token.expires_ms > tx.ctx.now_ms)
+        }
+    }
+}
+
+/// Finds the record of a join token.
+pub fn join_token(tx: &mut Tx<'_>, id: &str, who: &Presented) -> Result<Arc<JoinTokenRecord>, Stop> {
+    let token = tx.read::<JoinTokenRecord>(id)?.ok_or_else(invalid)?;
+    if token.secret == who.hash { Ok(token) } else { Err(invalid().into()) }
 }
 
 /// Finds the team and the member that calls; refuses everybody else.

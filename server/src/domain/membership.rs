@@ -233,10 +233,7 @@ fn not_for(whom: &str) -> Refusal {
 fn check_credential(tx: &mut Tx<'_>, team: &TeamRecord, who: &Presented) -> Result<Option<JoinTokenRecord>, Stop> {
     match &who.credential {
         Credential::Join { id, .. } => {
-            let token = tx.read::<JoinTokenRecord>(id)?.ok_or_else(invalid)?;
-            if token.secret != who.hash {
-                return Err(invalid().into());
-            }
+            let token = identity::join_token(tx, id, who)?;
             Ok(Some(JoinTokenRecord::clone(&token)))
         }
         Credential::Member { member, .. } => {

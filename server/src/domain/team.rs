@@ -106,6 +106,9 @@ pub fn event(kind: TeamEventKind, actor: &Party, member: &str) -> Event {
     Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
 }
 
+/// How many members that keep a team from being deleted are named. A refusal must fit into the headers of a reply.
+const BLOCKING_NAMED_MAX: usize = 12;
+
 /// Deletes a team with everything that belongs to it.
 pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Stop> {
     let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
@@ -122,11 +125,14 @@ pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Sto
         blocking.insert(member.name.to_string(), word::member_state(state).to_owned());
     }
     if !blocking.is_empty() {
+        let left_out = blocking.len().saturating_sub(BLOCKING_NAMED_MAX);
+        let more = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
+        let blocking: BTreeMap<_, _> = blocking.into_iter().take(BLOCKING_NAMED_MAX).collect();
         let list: Vec<_> = blocking.iter().map(|(name, state)| format!("{name} ({state})")).collect();
         let mut refusal = Refusal::new(
             Reason::TeamHasActiveMembers,
             format!(
-                "Team {} still has live members: {}. Ask each to end with `teamwire shutdown NAME --wait`, or stop it with \
+                "Team {} still has live members: {}{more}. Ask each to end with `teamwire shutdown NAME --wait`, or stop it with \
                  `--force`, then delete again.",
                 team.name,
                 list.join(", ")

@@ -35,7 +35,7 @@ impl HistoryService for Services {
         &self,
         request: Request<v1::ListHistoryRequest>,
     ) -> Result<Response<v1::ListHistoryResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let query = HistoryQuery {
             filter: request.filter,
             after: request.after_sequence,
@@ -52,7 +52,7 @@ impl HistoryService for Services {
     }
 
     async fn follow_history(&self, request: Request<v1::FollowHistoryRequest>) -> Result<Response<Entries>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         // Refused at once rather than in the stream.
         self.coordinator.get_team(&who, &request.team).await?;
         let (entries, out) = mpsc::channel(ENTRIES_MAX);

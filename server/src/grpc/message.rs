@@ -15,7 +15,7 @@ impl MessageService for Services {
     type StreamStream = Frames;
 
     async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         self.meter.count(who.hash, matches!(request.body, Some(Body::Broadcast(_))))?;
         let reply = self.coordinator.send(&who, &request).await?;
         self.heard_of(&who);
@@ -23,7 +23,7 @@ impl MessageService for Services {
     }
 
     async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Frames>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let session = self.coordinator.open_session(&who, &request).await?;
         self.heard_of(&who);
         let frames = session.start(self.pace, self.signs.clone(), self.draining.clone());
@@ -32,7 +32,7 @@ impl MessageService for Services {
     }
 
     async fn ack(&self, request: Request<v1::AckRequest>) -> Result<Response<v1::AckResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let acked = self.coordinator.acknowledge(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::AckResponse { acked }))
@@ -42,7 +42,7 @@ impl MessageService for Services {
         &self,
         request: Request<v1::GetMessageRequest>,
     ) -> Result<Response<v1::GetMessageResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let reply = self.coordinator.get_message(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(reply))
@@ -52,7 +52,7 @@ impl MessageService for Services {
         &self,
         request: Request<v1::ListInboxRequest>,
     ) -> Result<Response<v1::ListInboxResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let reply = self.coordinator.list_inbox(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(reply))

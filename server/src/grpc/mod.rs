@@ -10,6 +10,7 @@ mod task;
 mod team;
 pub mod too_large;
 pub mod too_slow;
+pub mod unreadable;
 
 use std::sync::Arc;
 
@@ -88,15 +89,25 @@ impl Services {
     }
 
     /// Takes a call apart: what it presents, and what it asks for.
-    fn open<T>(&self, request: Request<T>) -> Result<(Presented, T), Status> {
+    ///
+    /// What the first calls of a connection present is looked up before anything else is done for them, so that strangers
+    /// are neither answered nor waited for; a member's calls over a connection that is known are looked up by their rules.
+    async fn open<T>(&self, request: Request<T>) -> Result<(Presented, T), Status> {
         if self.draining.is_cancelled() {
             return Err(draining().into());
         }
         let who = presented(request.metadata())?;
-        if let Some(call) = request.extensions().get::<Arc<Call>>() {
+        let call = request.extensions().get::<Arc<Call>>().cloned();
+        let request = request.into_inner();
+        if let Some(call) = &call {
             call.presents();
         }
-        Ok((who, request.into_inner()))
+        let is_looked_up_by_its_rule =
+            matches!(who.credential, Credential::Member { .. }) && call.as_ref().is_some_and(|call| call.is_known());
+        if !is_looked_up_by_its_rule && self.coordinator.holds(&who).await? {
+            call.inspect(|call| call.holds());
+        }
+        Ok((who, request))
     }
 
     /// Notes that a member is alive, after a call of it that succeeded.
@@ -119,9 +130,18 @@ fn presented(metadata: &MetadataMap) -> Result<Presented, Refusal> {
              `teamwire team create` make one.",
         )
     };
-    let invalid =
-        || Refusal::new(Reason::CredentialInvalid, "The `authorization` metadata must read `Bearer TOKEN`, in ASCII.");
-    let header = metadata.get("authorization").ok_or_else(missing)?.to_str().map_err(|_| invalid())?;
+    let invalid = || {
+        Refusal::new(
+            Reason::CredentialInvalid,
+            "The `authorization` metadata must be given once and read `Bearer TOKEN`, in ASCII.",
+        )
+    };
+    let mut headers = metadata.get_all("authorization").iter();
+    let header = headers.next().ok_or_else(missing)?.to_str().map_err(|_| invalid())?;
+    if headers.next().is_some() {
+        // Whoever looks at the call on its way may take the other one for the caller.
+        return Err(invalid());
+    }
     let token = match header.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
         _ => return Err(invalid()),

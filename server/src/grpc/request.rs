@@ -11,7 +11,7 @@ impl RequestService for Services {
         &self,
         request: Request<v1::GetRequestRequest>,
     ) -> Result<Response<v1::GetRequestResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let found = self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::GetRequestResponse { request: Some(found) }))
@@ -21,7 +21,7 @@ impl RequestService for Services {
         &self,
         request: Request<v1::ListRequestsRequest>,
     ) -> Result<Response<v1::ListRequestsResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let requests = self.coordinator.list_requests(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::ListRequestsResponse { requests }))
@@ -31,7 +31,7 @@ impl RequestService for Services {
         &self,
         request: Request<v1::WaitForDecisionRequest>,
     ) -> Result<Response<v1::WaitForDecisionResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         // Whoever waits is alive all the while; but not before it is known to be who it says.
         self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
         self.heard_of(&who);

@@ -29,14 +29,14 @@ impl TaskService for Services {
         &self,
         request: Request<v1::CreateTaskRequest>,
     ) -> Result<Response<v1::CreateTaskResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let created = self.coordinator.create_task(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(created))
     }
 
     async fn get_task(&self, request: Request<v1::GetTaskRequest>) -> Result<Response<v1::GetTaskResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let found = self.coordinator.get_task(&who, &request.team, request.task_id).await?;
         self.heard_of(&who);
         Ok(Response::new(found))
@@ -46,14 +46,14 @@ impl TaskService for Services {
         &self,
         request: Request<v1::ListTasksRequest>,
     ) -> Result<Response<v1::ListTasksResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let list = self.coordinator.list_tasks(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(list))
     }
 
     async fn follow_tasks(&self, request: Request<v1::FollowTasksRequest>) -> Result<Response<Frames>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         // Refused at once rather than in the stream.
         self.coordinator.may_see_tasks(&who, &request.team).await?;
         let (frames, out) = mpsc::channel(FRAMES_MAX);
@@ -74,7 +74,7 @@ impl TaskService for Services {
         &self,
         request: Request<v1::UpdateTaskRequest>,
     ) -> Result<Response<v1::UpdateTaskResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let task = self.coordinator.update_task(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::UpdateTaskResponse { task: Some(task) }))
@@ -84,7 +84,7 @@ impl TaskService for Services {
         &self,
         request: Request<v1::ClaimTaskRequest>,
     ) -> Result<Response<v1::ClaimTaskResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let claim = self.coordinator.claim_task(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::ClaimTaskResponse { claim: Some(claim) }))
@@ -94,8 +94,12 @@ impl TaskService for Services {
         &self,
         request: Request<v1::ClaimNextTaskRequest>,
     ) -> Result<Response<v1::ClaimNextTaskResponse>, Status> {
-        let (who, request) = self.open(request)?;
-        self.heard_of(&who);
+        let (who, request) = self.open(request).await?;
+        if request.wait.is_some() {
+            // Whoever waits is alive all the while; but not before it is known to be who it says.
+            self.coordinator.get_team(&who, "").await?;
+            self.heard_of(&who);
+        }
         let waited = self.coordinator.claim_next_task(&who, &request);
         // A caller that waits is no reason for a coordinator to stay: it asks the next one.
         let claim = match self.draining.run_until_cancelled(waited).await {
@@ -110,7 +114,7 @@ impl TaskService for Services {
         &self,
         request: Request<v1::CompleteTaskRequest>,
     ) -> Result<Response<v1::CompleteTaskResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let completed = self.coordinator.complete_task(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(completed))
@@ -120,7 +124,7 @@ impl TaskService for Services {
         &self,
         request: Request<v1::ReleaseTaskRequest>,
     ) -> Result<Response<v1::ReleaseTaskResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let task = self.coordinator.release_task(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::ReleaseTaskResponse { task: Some(task) }))
@@ -130,7 +134,7 @@ impl TaskService for Services {
         &self,
         request: Request<v1::DeleteTaskRequest>,
     ) -> Result<Response<v1::DeleteTaskResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let unblocked = self.coordinator.delete_task(&who, &request.team, request.task_id).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::DeleteTaskResponse { unblocked }))

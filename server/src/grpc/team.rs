@@ -11,12 +11,12 @@ impl TeamService for Services {
         &self,
         request: Request<v1::CreateTeamRequest>,
     ) -> Result<Response<v1::CreateTeamResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         Ok(Response::new(self.coordinator.create_team(&who, &request).await?))
     }
 
     async fn get_team(&self, request: Request<v1::GetTeamRequest>) -> Result<Response<v1::GetTeamResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let team = self.coordinator.get_team(&who, &request.team).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::GetTeamResponse { team: Some(team) }))
@@ -26,7 +26,7 @@ impl TeamService for Services {
         &self,
         request: Request<v1::ListTeamsRequest>,
     ) -> Result<Response<v1::ListTeamsResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         Ok(Response::new(self.coordinator.list_teams(&who, &request).await?))
     }
 
@@ -34,14 +34,14 @@ impl TeamService for Services {
         &self,
         request: Request<v1::DeleteTeamRequest>,
     ) -> Result<Response<v1::DeleteTeamResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         self.coordinator.delete_team(&who, &request.team).await?;
         Ok(Response::new(v1::DeleteTeamResponse {}))
     }
 
     async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
         let called_at = request.extensions().get::<CalledAt>().cloned();
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let mut reply = self.coordinator.invite(&who, &request).await?;
         reply.join_string = self.advertised.join_string(&reply.join_token, called_at.as_ref());
         self.heard_of(&who);
@@ -52,19 +52,19 @@ impl TeamService for Services {
         &self,
         request: Request<v1::CreateObserverRequest>,
     ) -> Result<Response<v1::CreateObserverResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let reply = self.coordinator.create_observer(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(reply))
     }
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         Ok(Response::new(self.coordinator.join(&who, &request).await?))
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         self.coordinator.leave(&who, &request).await?;
         Ok(Response::new(v1::LeaveResponse {}))
     }
@@ -73,7 +73,7 @@ impl TeamService for Services {
         &self,
         request: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let members = self.coordinator.list_members(&who, &request.team).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::ListMembersResponse { members }))
@@ -83,7 +83,7 @@ impl TeamService for Services {
         &self,
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<Response<v1::HeartbeatResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         Ok(Response::new(self.coordinator.heartbeat(&who, &request).await?))
     }
 
@@ -91,14 +91,14 @@ impl TeamService for Services {
         &self,
         request: Request<v1::ForceStopRequest>,
     ) -> Result<Response<v1::ForceStopResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let member = self.coordinator.force_stop(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::ForceStopResponse { member: Some(member) }))
     }
 
     async fn set_lead(&self, request: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
-        let (who, request) = self.open(request)?;
+        let (who, request) = self.open(request).await?;
         let team = self.coordinator.set_lead(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::SetLeadResponse { team: Some(team) }))

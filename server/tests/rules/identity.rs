@@ -57,6 +57,38 @@ async fn absent_and_not_yours_look_the_same() {
 }
 
 #[tokio::test]
+async fn a_credential_holds_for_as_long_as_it_is_good_for_something() {
+    let (mut t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    let token = presented(&t.invite("ann").await);
+    let request =
+        v1::CreateObserverRequest { ttl: Some(prost_types::Duration { seconds: 60, nanos: 0 }), ..Default::default() };
+    let observer = presented(&t.coordinator.create_observer(&t.lead.who, &request).await.unwrap().credential);
+    let again = t.try_join(&bob, v1::JoinRequest::default()).await.unwrap();
+    t.leave(&eve).await;
+    for (who, holds) in [
+        (&t.operator, true),
+        (&t.lead.who, true),
+        (&presented(&again.credential), true),
+        (&bob.who, false),
+        (&eve.who, true),
+        (&token, true),
+        (&observer, true),
+    ] {
+        assert_eq!(t.coordinator.holds(who).await, Ok(holds), "{who:?}");
+    }
+    let secret = "f".repeat(40);
+    for front in ["two", "twm:alpha:bob", "twm:alpha:zed", "twm:gamma:bob", "twj:alpha:0123", "twv:alpha:0123"] {
+        let stranger = presented(&format!("{front}:{secret}"));
+        let call = t.coordinator.holds(&stranger);
+        t.refused(call, Code::Unauthenticated, Reason::CredentialInvalid, "").await;
+    }
+    t.pass(Duration::from_secs(20 * 60)).await;
+    assert_eq!(t.coordinator.holds(&token).await, Ok(false), "the token's own call says why");
+    let call = t.coordinator.holds(&observer);
+    t.refused(call, Code::Unauthenticated, Reason::CredentialExpired, "").await;
+}
+
+#[tokio::test]
 async fn the_operator_must_name_a_team_that_exists() {
     let t = Team::new().await;
     let unnamed = t.try_send(&t.operator, message("lead", "x"));

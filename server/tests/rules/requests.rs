@@ -226,6 +226,45 @@ async fn requests_are_listed_to_whom_they_concern() {
     t.refused(hidden, Code::NotFound, Reason::RequestNotFound, "request_id").await;
 }
 
+/// Durations before now, the very last one included: its opposite is no number.
+const NEGATIVE: [prost_types::Duration; 3] = [
+    prost_types::Duration { seconds: -1, nanos: 0 },
+    prost_types::Duration { seconds: 0, nanos: -1 },
+    prost_types::Duration { seconds: i64::MIN, nanos: -999_999_999 },
+];
+
+#[tokio::test]
+async fn nobody_can_wait_for_less_than_no_time() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let request_id = t.ask(&t.lead, shutdown("bob")).await;
+    for duration in NEGATIVE {
+        let timeout = Some(duration);
+        let request = v1::WaitForDecisionRequest { request_id: request_id.clone(), timeout, ..Default::default() };
+        let call = t.coordinator.wait_for_decision(&t.lead.who, &request);
+        t.refused(call, Code::InvalidArgument, Reason::InvalidField, "timeout").await;
+        let request = v1::ClaimNextTaskRequest { wait: Some(duration), ..Default::default() };
+        let call = t.coordinator.claim_next_task(&bob.who, &request);
+        t.refused(call, Code::InvalidArgument, Reason::InvalidField, "wait").await;
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_the_protocol_does_not_know_is_refused() {
+    let t = Team::new().await;
+    for value in [-1, 99, i32::MAX] {
+        for (request, field) in [
+            (v1::ListRequestsRequest { kind: value, ..Default::default() }, "kind"),
+            (v1::ListRequestsRequest { state: value, ..Default::default() }, "state"),
+        ] {
+            let call = t.coordinator.list_requests(&t.lead.who, &request);
+            t.refused(call, Code::InvalidArgument, Reason::InvalidField, field).await;
+        }
+        let request = v1::ListTasksRequest { status: value, ..Default::default() };
+        let call = t.coordinator.list_tasks(&t.lead.who, &request);
+        t.refused(call, Code::InvalidArgument, Reason::InvalidField, "status").await;
+    }
+}
+
 #[tokio::test]
 async fn a_call_can_wait_until_a_request_is_decided() {
     let (t, [bob]) = Team::of(["bob"]).await;

@@ -272,16 +272,28 @@ async fn a_message_that_was_acknowledged_meanwhile_is_not_given_up() {
 
 #[tokio::test]
 async fn a_subscriber_that_reads_nothing_is_cut_with_its_reason_and_keeps_its_messages() {
+    // More than the frames that wait for a client, and less than may be unacknowledged.
+    cut_with_so_many(60).await;
+}
+
+#[tokio::test]
+async fn so_is_one_for_whom_no_more_may_wait_than_it_has_not_read() {
+    cut_with_so_many(3).await;
+}
+
+async fn cut_with_so_many(messages: usize) {
     let (t, [bob]) = Team::of(["bob"]).await;
-    for n in 0..60 {
+    for n in 0..messages {
         t.send(&t.lead, message("bob", &n.to_string())).await;
     }
-    // More than the frames that wait for a client, and less than may be unacknowledged.
     let mut session = t.open(&bob).await;
     tokio::time::pause();
+    let began = tokio::time::Instant::now();
     while t.member("bob").await.connected {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
+    // The time for which nothing may be read, and until it is looked at.
+    assert!(began.elapsed() < std::time::Duration::from_secs(60), "{:?}", began.elapsed());
     tokio::time::resume();
     let mut last = None;
     while let Some(frame) = session.frames.recv().await {

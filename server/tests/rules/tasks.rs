@@ -132,6 +132,20 @@ async fn assigning_a_task_in_progress_ends_the_claim_and_tells_both() {
 }
 
 #[tokio::test]
+async fn of_a_long_circle_the_beginning_and_the_end_are_named() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.add_some(1).await;
+    for blocker in 1..100 {
+        t.add(after(&[blocker])).await;
+    }
+    let call = t.try_update(&bob, wait_for(1, &[100]));
+    let refusal = t.refused(call, Code::InvalidArgument, Reason::TaskCycle, "add_blocked_by").await;
+    let circle = &refusal.metadata["cycle"];
+    assert!(circle.starts_with("1 -> 100 -> 99 -> ") && circle.ends_with(" -> 3 -> 2 -> 1"), "{circle}");
+    assert!(circle.contains(" -> 69 more -> "), "{circle}");
+}
+
+#[tokio::test]
 async fn a_circle_of_any_length_is_refused_and_named() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(1).await;

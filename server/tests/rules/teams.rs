@@ -108,6 +108,18 @@ async fn a_repeated_creation_returns_the_same_credential() {
 }
 
 #[tokio::test]
+async fn of_many_live_members_the_refusal_names_some_and_says_how_many_more() {
+    let t = Team::new().await;
+    for number in 0..20 {
+        t.join(&format!("member-{number}")).await;
+    }
+    let call = t.try_delete(&t.lead);
+    let refusal = t.refused(call, Code::FailedPrecondition, Reason::TeamHasActiveMembers, "").await;
+    assert_eq!(refusal.metadata.len(), 12);
+    assert!(refusal.message.contains(" and 8 more. Ask"), "{refusal}");
+}
+
+#[tokio::test]
 async fn a_team_with_live_members_is_not_deleted_and_the_refusal_names_each_with_its_state() {
     let (mut t, [a, b, c, d, e, f]) = Team::of(["A", "b", "c", "d", "e", "f"]).await;
     t.heartbeat(&b, Activity::Active, "").await;

@@ -523,11 +523,18 @@ fn with_field(stop: Stop, field: &str) -> Stop {
     }
 }
 
+/// How many tasks of a way round are named: its beginning and its end.
+const ROUND_NAMED_MAX: usize = 32;
+
 /// The refusal for tasks that would wait for each other, with the way round.
 fn cycle(path: &[u64], field: &str) -> Refusal {
     let mut round: Vec<String> = path.iter().map(u64::to_string).collect();
     if path.first() != path.last() || path.len() == 1 {
         round.extend(path.first().map(u64::to_string));
+    }
+    if round.len() > ROUND_NAMED_MAX {
+        let left_out = format!("{} more", round.len() - ROUND_NAMED_MAX);
+        round.splice(ROUND_NAMED_MAX / 2..round.len() - ROUND_NAMED_MAX / 2, [left_out]);
     }
     let round = round.join(" -> ");
     Refusal::new(
