@@ -23,6 +23,7 @@
 //! | `ca=FILE` | who may have signed the servers' certificates (PEM) | the roots of this system |
 //! | `cert=FILE`, `key=FILE` | who the coordinator is (PEM) | no client certificate |
 //! | `replicas=N` | how many replicas shall have a commit before it is answered, up to 100 | 0 |
+//! | `fsync=yes` | with `replicas`: the server and those replicas shall have it on disk; takes Redis 7.2 or Valkey, with `appendonly yes` on each | no |
 //! | `wait=500ms` | how long they may take, from `10ms` to `60s` | `1s` |
 //! | `sentinel_user=`, `sentinel_password=` | for the Sentinels | none is sent to them |
 //!

@@ -33,6 +33,8 @@ pub(super) struct Wanted {
     pub(super) replicas: u32,
     /// How long they may take. A commit that is answered while a round is under way waits for that one as well.
     pub(super) wait: Duration,
+    /// They and the primary itself shall have it on disk, which takes `WAITAOF`: Redis 7.2, or Valkey.
+    pub(super) on_disk: bool,
 }
 
 /// The rounds at one server. They end when this is dropped.
@@ -112,15 +114,28 @@ async fn round(
     };
     let mut ask = Pipeline::new();
     ask.cmd("FCALL").arg(library.name_of(Function::Mark)).arg(1).arg(mark).ignore();
-    ask.cmd("WAIT").arg(wanted.replicas).arg(u64::try_from(wanted.wait.as_millis()).unwrap_or(u64::MAX));
+    let wait_ms = u64::try_from(wanted.wait.as_millis()).unwrap_or(u64::MAX);
+    if wanted.on_disk {
+        ask.cmd("WAITAOF").arg(1).arg(wanted.replicas).arg(wait_ms);
+    } else {
+        ask.cmd("WAIT").arg(wanted.replicas).arg(wait_ms);
+    }
     // After the wait: a server that changed its history meanwhile is found out.
     ask.cmd("INFO").arg("replication");
-    let mut answer: Result<(u32, String), _> = ask.query_async(connection).await;
+    let mut answer: Result<(Value, String), _> = ask.query_async(connection).await;
     if answer.as_ref().is_err_and(is_function_missing) {
         library.load().query_async::<Value>(connection).await?;
         answer = ask.query_async(connection).await;
     }
-    answer.map(|(replicas, info)| (replicas, history_in(&info).to_owned()))
+    let (reached, info) = answer?;
+    let replicas = if wanted.on_disk {
+        let (primary, replicas): (u32, u32) = redis::from_redis_value(reached)?;
+        // Without it on its own disk, what the replicas have counts for nothing.
+        replicas * primary.min(1)
+    } else {
+        redis::from_redis_value(reached)?
+    };
+    Ok((replicas, history_in(&info).to_owned()))
 }
 
 async fn connect(server: &ConnectionInfo, wanted: Wanted) -> Result<MultiplexedConnection, RedisError> {

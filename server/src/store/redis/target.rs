@@ -75,9 +75,15 @@ fn wanted(parameters: &mut BTreeMap<String, String>) -> Result<Option<Wanted>, S
         }
         None => WAIT_DEFAULT,
     };
+    let on_disk = match parameters.remove("fsync").as_deref() {
+        None | Some("no") => false,
+        Some("yes") => true,
+        Some(_) => return Err(wrong("`fsync` is yes or no")),
+    };
     match replicas.map(|replicas| replicas.parse()) {
+        None | Some(Ok(0)) if on_disk => Err(wrong("`fsync` says how replicas shall have it: give `replicas` with it")),
         None | Some(Ok(0)) => Ok(None),
-        Some(Ok(replicas @ 1..=100)) => Ok(Some(Wanted { replicas, wait })),
+        Some(Ok(replicas @ 1..=100)) => Ok(Some(Wanted { replicas, wait, on_disk })),
         Some(_) => Err(wrong("`replicas` is a number up to 100")),
     }
 }
@@ -264,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_url_says_how_many_replicas_to_wait_for() {
-        let wanted = |replicas, ms| Some(Wanted { replicas, wait: Duration::from_millis(ms) });
+        let wanted = |replicas, ms| Some(Wanted { replicas, wait: Duration::from_millis(ms), on_disk: false });
         for (parameters, expected) in [
             ("", None),
             ("?replicas=0", None),
@@ -289,6 +295,8 @@ mod tests {
             "redis://:hunter2@a,b",
             "redis://:hunter2@host?wiat=1",
             "redis://:hunter2@host?replicas=many",
+            "redis://:hunter2@host?replicas=1&fsync=maybe",
+            "redis://:hunter2@host?fsync=yes",
             "redis://:hunter2@host?replicas=1&wait=1h",
             "redis://:hunter2@host?replicas=1&wait=2ms",
             "redis://:hunter2@host?ca=only-for-tls",

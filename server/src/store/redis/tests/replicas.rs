@@ -1,7 +1,7 @@
 //! Commits that are answered once replicas have them.
 
 use super::*;
-use crate::store::test_redis::TestCluster;
+use crate::store::test_redis::{Flavour, TestCluster};
 
 async fn connect_for(server: &TestRedis, wanted: &str) -> Arc<RedisStore> {
     RedisStore::connect(&format!("{}?{wanted}", server.url()), PREFIX).await.unwrap()
@@ -104,4 +104,31 @@ async fn in_a_cluster_every_node_waits_for_replicas_of_its_own() {
         let error = store.commit(&space(name), &txn).await.unwrap_err();
         assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("0 of 1")), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_is_on_the_disks_of_the_replicas_where_that_is_wanted() {
+    let durable = |more: Vec<String>| {
+        let settings = ["--save", "", "--appendonly", "yes", "--repl-diskless-sync-delay", "0"].map(str::to_owned);
+        TestRedis::with_all(Flavour::Valkey, || [settings.to_vec(), more.clone()].concat())
+    };
+    let Some(primary) = durable(Vec::new()) else { return };
+    let follow = ["--replicaof".to_owned(), "127.0.0.1".to_owned(), primary.port().to_string()];
+    let Some(replica) = durable(follow.to_vec()) else { return };
+    let store = connect_for(&primary, "replicas=1&wait=30s&fsync=yes").await;
+    let begun = Instant::now();
+    while commit(&store, vec![append("s", "x")]).await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the replica follows");
+    }
+    assert_eq!(commit(&store, vec![append("s", "x")]).await.unwrap().durability, Durability::Replicated);
+    // A replica that keeps nothing on disk is none.
+    replica.tell(&["CONFIG", "SET", "appendonly", "no"]).await;
+    let hasty = connect_for(&primary, "replicas=1&wait=300ms&fsync=yes").await;
+    let error = hasty.commit(&space("a"), &send("k")).await.unwrap_err();
+    assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("0 of 1 replicas")), "{error}");
+    // Without WAITAOF it is never said to be reached.
+    let Some(old) = TestRedis::start() else { return };
+    let store = connect_for(&old, "replicas=1&wait=300ms&fsync=yes").await;
+    let error = store.commit(&space("a"), &send("k")).await.unwrap_err();
+    assert!(matches!(&error, StoreError::DurabilityNotReached(_)), "{error}");
 }
