@@ -27,6 +27,12 @@ pub fn message_id(text: &str, field: &str) -> Result<Uuid, Refusal> {
     })
 }
 
+/// Returns when an id that sorts by time was made, in milliseconds since 1970. None: it does not say.
+pub fn made_ms(id: Uuid) -> Option<u64> {
+    let (seconds, nanos) = id.get_timestamp()?.to_unix();
+    Some(seconds * 1_000 + u64::from(nanos) / 1_000_000)
+}
+
 /// Checks the form of a request's id.
 pub fn request_id(text: &str, field: &str) -> Result<(), Refusal> {
     let hint = "Copy the request_id out of the request, or list the open ones with `teamwire requests`.";

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Refusal,
+    Refusal, id,
     name::Name,
     v1::{self, history_entry::Event},
 };
@@ -14,9 +14,10 @@ use uuid::Uuid;
 use super::{Coordinator, reads::WHOLE_INBOX, team_key, unavailable};
 use crate::{
     domain::{
+        limits::ms,
         post::milliseconds,
         record::{HISTORY, JoinTokenRecord, LEFTOVERS, ObserverRecord, REQUESTS, Stored, TeamRecord, inbox},
-        retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since, ms},
+        retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since},
         session::Leaving,
         task::board::{BoardRecord, TaskRecord},
         tx::{Loaded, Stop, Tx},
@@ -235,8 +236,7 @@ impl Coordinator {
                 continue;
             };
             // The id of a message says when it was sent.
-            let sent = Uuid::try_parse(&id).ok().and_then(|id| id.get_timestamp()).map(|at| at.to_unix());
-            let sent_ms = sent.map_or(u64::MAX, |(seconds, nanos)| seconds * 1_000 + u64::from(nanos) / 1_000_000);
+            let sent_ms = Uuid::try_parse(&id).ok().and_then(id::made_ms).unwrap_or(u64::MAX);
             if sent_ms < before_ms {
                 let member = member.name.clone();
                 late.push(Oldest { member, sequence, message_id: id, sent_ms, waiting: extent.entries });

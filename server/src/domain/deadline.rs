@@ -6,12 +6,11 @@ use teamwire_proto::{
 };
 
 use super::{
-    limits::Limits,
+    limits::{Limits, ms},
     membership::conclude_life,
     post,
     record::{Exit, Life, MemberRecord, TeamRecord},
     request::{self, member_event},
-    retention::ms,
     roster::Party,
     task::claim,
     tx::{Stop, Tx},

@@ -12,6 +12,7 @@ use teamwire_proto::{
 
 use super::{
     identity::{self, Admit, Caller, Presented, invalid, is_or_was, superseded},
+    limits::ms,
     post::{self, timestamp},
     query::{show_new_member, show_team},
     record::{
@@ -79,7 +80,7 @@ pub fn create_observer(
 }
 
 fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: i64) -> Result<u64, Refusal> {
-    let Some(given) = given else { return Ok(u64::try_from(default.as_millis()).unwrap_or(u64::MAX)) };
+    let Some(given) = given else { return Ok(ms(default)) };
     let seconds = u64::try_from(given.seconds).ok().filter(|s| (1..=days_max.unsigned_abs() * 86_400).contains(s));
     seconds.map(|s| s * 1000).ok_or_else(|| {
         Refusal::new(Reason::InvalidField, format!("ttl must be between 1 second and {days_max} days.")).field("ttl")
@@ -538,7 +539,7 @@ pub fn heartbeat(
         (false, true) => MemberState::Idle,
         (false, false) => MemberState::Active,
     };
-    Ok(v1::HeartbeatResponse { lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX), state: state.into() })
+    Ok(v1::HeartbeatResponse { lease_ms: ms(lease), state: state.into() })
 }
 
 /// Renews the leases of members that gave a sign of life. Whoever was lost is found.

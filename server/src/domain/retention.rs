@@ -8,6 +8,7 @@ use teamwire_proto::{
 use uuid::Uuid;
 
 use super::{
+    limits::ms,
     post,
     record::{
         CursorRecord, HISTORY, JoinTokenRecord, LEFTOVERS, Life, ObserverRecord, PresenceRecord, REQUESTS,
@@ -211,9 +212,4 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
         post::notify(tx, &team, &[&Party::Member(team.lead.clone())], notice);
     }
     Ok(())
-}
-
-/// Returns a duration in milliseconds.
-pub fn ms(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{
     identity::{self, Admit, Caller, Presented},
-    limits::Limits,
+    limits::{Limits, ms},
     post::{self, Urgency, timestamp},
     record::{Life, TeamRecord},
     request::{self, Answer},
@@ -34,7 +34,14 @@ pub fn send(tx: &mut Tx<'_>, who: &Presented, request: &v1::SendRequest) -> Resu
     {
         return Ok(reply);
     }
-    let sending = Sending { team: &team, caller: &caller, sender: &sender, request, trace_parent: &who.trace_parent };
+    let sending = Sending {
+        team: &team,
+        caller: &caller,
+        sender: &sender,
+        request,
+        fingerprint: &fingerprint,
+        trace_parent: &who.trace_parent,
+    };
     let reply = sending.dispatch(tx)?;
     if let Some(key) = key
         && !reply.replayed
@@ -50,6 +57,8 @@ struct Sending<'a> {
     caller: &'a Caller,
     sender: &'a Party,
     request: &'a v1::SendRequest,
+    /// Of the request, as the ledger keeps it.
+    fingerprint: &'a [u8; 16],
     trace_parent: &'a str,
 }
 
@@ -218,7 +227,8 @@ impl Sending<'_> {
         // In the form that ids are given out in, so that they can be compared as they stand.
         let in_reply_to = id::message_id(&self.request.in_reply_to, "in_reply_to").map(|id| id.to_string());
         let composed = post::compose(tx, self.team, self.sender, body);
-        let derived = derived_id(self.team.id, self.sender, self.request, tx.ctx.now_ms);
+        let key = &self.request.idempotency_key;
+        let derived = derived_id(self.team.id, self.sender, key, self.fingerprint, tx.ctx.now_ms);
         v1::Message {
             id: derived.map_or(composed.id, |id| id.to_string()),
             in_reply_to: in_reply_to.unwrap_or_default(),
@@ -327,7 +337,7 @@ pub(super) fn check_line(text: &str, field: &str, reason: Reason, limits: &Limit
 
 fn deadline_ms(seconds: u32, default: std::time::Duration) -> Result<u64, Refusal> {
     match seconds {
-        0 => Ok(u64::try_from(default.as_millis()).unwrap_or(u64::MAX)),
+        0 => Ok(ms(default)),
         1..=2_592_000 => Ok(u64::from(seconds) * 1000),
         _ => Err(Refusal::new(Reason::InvalidField, "deadline_seconds must be between 1 and 2,592,000 (30 days).")
             .field("deadline_seconds")),
@@ -369,15 +379,14 @@ fn check_envelope(request: &v1::SendRequest, limits: &Limits) -> Result<(), Refu
 /// A store that fails over may lose a send that a recipient has seen already; when it is repeated, the recipient knows it
 /// by its id. `None` for any other key, and for one that was not made within the last hour: the ledger may have forgotten
 /// an older one, and then it stands for another message.
-fn derived_id(team: Uuid, sender: &Party, request: &v1::SendRequest, now_ms: u64) -> Option<Uuid> {
-    let key = Uuid::try_parse(&request.idempotency_key).ok().filter(|key| key.get_version_num() == 7)?;
-    let (seconds, nanos) = key.get_timestamp()?.to_unix();
-    let made_ms = seconds * 1_000 + u64::from(nanos) / 1_000_000;
+fn derived_id(team: Uuid, sender: &Party, key: &str, fingerprint: &[u8; 16], now_ms: u64) -> Option<Uuid> {
+    let key = Uuid::try_parse(key).ok().filter(|key| key.get_version_num() == 7)?;
+    let made_ms = id::made_ms(key)?;
     if made_ms.abs_diff(now_ms) > DERIVED_WITHIN_MS {
         return None;
     }
     let mut hasher = blake3::Hasher::new_derive_key("teamwire 2026-11 message id from team, sender, key and payload");
-    hasher.update(team.as_bytes()).update(key.as_bytes()).update(&fingerprint(request));
+    hasher.update(team.as_bytes()).update(key.as_bytes()).update(fingerprint);
     hasher.update(v1::Sender::from(sender).name.to_lowercase().as_bytes());
     let mut random = [0; 10];
     random.copy_from_slice(&hasher.finalize().as_bytes()[..10]);
@@ -472,6 +481,9 @@ mod tests {
                 body: Some(send_request::Body::Message(body)),
                 ..v1::SendRequest::default()
             }
+        };
+        let derived_id = |team, sender: &Party, request: &v1::SendRequest, now_ms| {
+            derived_id(team, sender, &request.idempotency_key, &fingerprint(request), now_ms)
         };
         let (team, ann) = (Uuid::from_u128(1), Party::Member(Name::parse("Ann", "name").unwrap()));
         let sent = request(key(now_ms), "x");
