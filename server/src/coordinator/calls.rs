@@ -73,8 +73,7 @@ impl Coordinator {
         };
         let space = space_of(who, "")?;
         let preload = [team_key(), member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
-        let extents = self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
-        let extent = extents.first().copied().ok_or_else(|| team_not_found(""))?;
+        let extent = self.extent(&space, &inbox(member)).await?;
         let done =
             self.decide(&space, &preload, |tx| session::open(tx, who, request, extent.next.saturating_sub(1))).await?;
         let options = SessionOptions::new(request, self.limits());

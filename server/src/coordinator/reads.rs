@@ -25,7 +25,7 @@ use crate::{
         team,
         tx::{Loaded, Stop},
     },
-    store::{Entry, Key, Range, Space},
+    store::{Entry, Extent, Key, Range, Space},
     telemetry::census::Count,
 };
 
@@ -144,6 +144,11 @@ impl Coordinator {
 
     pub(super) async fn entries(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, Refusal> {
         self.store.range(space, stream, range).await.map_err(|error| unavailable(&error))
+    }
+
+    pub(super) async fn extent(&self, space: &Space, stream: &str) -> Result<Extent, Refusal> {
+        let extents = self.store.extents(space, &[stream.to_owned()]).await.map_err(|error| unavailable(&error))?;
+        extents.first().copied().ok_or_else(|| super::corrupt(space, "an extent"))
     }
 
     /// Returns the places and ids of messages in an inbox.
@@ -313,7 +318,7 @@ impl Coordinator {
         let (space, team, caller) = self.caller(who, &request.team).await?;
         let member = &query::inbox_owner(&team, &caller, &request.member)?;
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
-        let extents = self.store.extents(&space, &[inbox(member)]).await.map_err(|error| unavailable(&error))?;
+        let total = self.extent(&space, &inbox(member)).await?.entries;
         let entries = self.inbox_entries(&space, member, Range::after(request.after_sequence, limit)).await?;
         let messages = self.messages(&space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let facts = self.session_facts(&space, member).await?;
@@ -326,7 +331,6 @@ impl Coordinator {
                 message: Some(v1::Message::clone(&message)),
             })
         });
-        let total = extents.first().map_or(0, |extent| extent.entries);
         Ok(v1::ListInboxResponse { deliveries: deliveries.collect(), total })
     }
 

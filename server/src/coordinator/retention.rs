@@ -34,9 +34,6 @@ const CHUNKS_MAX: usize = 40;
 /// How many credentials or members one pass looks at.
 const SCAN_MAX: usize = 1_000;
 
-/// The ids in the inboxes that a pass has read, by member.
-type Inboxes = HashMap<Name, HashSet<String>>;
-
 impl Coordinator {
     /// Forgets what may be forgotten of a team, and tells its lead of what nobody processes.
     pub async fn tidy(&self, space: &Space) -> Result<(), Refusal> {
@@ -63,8 +60,7 @@ impl Coordinator {
     async fn trim_history(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
         let before_ms = self.before(self.limits().history_ttl);
         for _ in 0..CHUNKS_MAX {
-            let extents = self.store().extents(space, &[HISTORY.to_owned()]).await.map_err(|e| unavailable(&e))?;
-            let entries = extents.first().map_or(0, |extent| extent.entries);
+            let entries = self.extent(space, HISTORY).await?.entries;
             let excess = usize::try_from(entries.saturating_sub(self.limits().history_entries_max)).unwrap_or(CHUNK);
             let oldest = self.entries(space, HISTORY, Range::after(0, CHUNK)).await?;
             let mut sequences = Vec::new();
@@ -84,7 +80,7 @@ impl Coordinator {
             if sequences.is_empty() {
                 return Ok(());
             }
-            let messages = self.forgotten(space, ids, &mut Inboxes::new()).await?;
+            let messages = self.forgotten(space, ids).await?;
             self.change(space, |tx| retention::trim_history(tx, team_id, &sequences, &messages)).await?;
             if sequences.len() < CHUNK {
                 return Ok(());
@@ -94,25 +90,15 @@ impl Coordinator {
     }
 
     async fn trim_leftovers(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
-        let mut inboxes = Inboxes::new();
         let mut after = 0;
         for _ in 0..CHUNKS_MAX {
             let leftovers = self.entries(space, LEFTOVERS, Range::after(after, CHUNK)).await?;
             let Some(last) = leftovers.last().map(|entry| entry.sequence) else { return Ok(()) };
             after = last;
-            let ids: Vec<String> =
-                leftovers.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
-            let found = self.forgotten(space, ids, &mut inboxes).await?;
-            let found: HashMap<&str, &Forgotten> = found.iter().map(|message| (message.id.as_str(), message)).collect();
-            let mut done = Vec::new();
-            for entry in &leftovers {
-                let id = String::from_utf8_lossy(&entry.data).into_owned();
-                let gone = Forgotten { id: id.clone(), recipients: Vec::new(), is_waiting: false };
-                let message = found.get(id.as_str()).map_or(gone, |found| Forgotten::clone(found));
-                if !message.is_waiting {
-                    done.push((entry.sequence, message));
-                }
-            }
+            let ids = leftovers.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
+            let places = leftovers.iter().map(|entry| entry.sequence);
+            let done: Vec<(u64, Forgotten)> =
+                places.zip(self.forgotten(space, ids).await?).filter(|(_, message)| !message.is_waiting).collect();
             if !done.is_empty() {
                 self.change(space, |tx| retention::trim_leftovers(tx, team_id, &done)).await?;
             }
@@ -120,26 +106,25 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Finds out which messages somebody has still to process.
-    async fn forgotten(
-        &self,
-        space: &Space,
-        ids: Vec<String>,
-        inboxes: &mut Inboxes,
-    ) -> Result<Vec<Forgotten>, Refusal> {
+    /// Finds out which messages somebody has still to process, in the order of the ids. One that is not there any more
+    /// waits for nobody.
+    ///
+    /// Inboxes are read here, after the ids were: in an older reading, a message that has come since would be missing.
+    async fn forgotten(&self, space: &Space, ids: Vec<String>) -> Result<Vec<Forgotten>, Refusal> {
+        let mut inboxes: HashMap<Name, HashSet<String>> = HashMap::new();
         let mut forgotten = Vec::with_capacity(ids.len());
-        for message in self.messages(space, ids).await?.into_iter().flatten() {
-            let recipients: Vec<Name> =
-                message.recipients.iter().filter_map(|name| Name::parse(name, "member").ok()).collect();
+        for (id, message) in ids.iter().zip(self.messages(space, ids.clone()).await?) {
+            let recipients = message.iter().flat_map(|message| &message.recipients);
+            let recipients: Vec<Name> = recipients.filter_map(|name| Name::parse(name, "member").ok()).collect();
             let mut is_waiting = false;
             for name in &recipients {
                 if !inboxes.contains_key(name) {
                     let entries = self.inbox_entries(space, name, WHOLE_INBOX).await?;
                     inboxes.insert(name.clone(), entries.into_iter().map(|(_, id)| id).collect());
                 }
-                is_waiting |= inboxes.get(name).is_some_and(|ids| ids.contains(&message.id));
+                is_waiting |= inboxes.get(name).is_some_and(|ids| ids.contains(id));
             }
-            forgotten.push(Forgotten { id: message.id.clone(), recipients, is_waiting });
+            forgotten.push(Forgotten { id: id.clone(), recipients, is_waiting });
         }
         Ok(forgotten)
     }

@@ -16,7 +16,6 @@ use super::{
     reads::{self, limit},
     team_key,
     turns::Turn,
-    unavailable,
 };
 use crate::{
     domain::{
@@ -233,14 +232,13 @@ impl Coordinator {
 
     /// Returns the last entry of the history.
     pub async fn history_end(&self, space: &Space) -> Result<u64, Refusal> {
-        let extents = self.store().extents(space, &[HISTORY.to_owned()]).await.map_err(|error| unavailable(&error))?;
-        Ok(extents.first().map_or(0, |extent| extent.next.saturating_sub(1)))
+        Ok(self.extent(space, HISTORY).await?.next.saturating_sub(1))
     }
 
     /// Returns the tasks that entries of the history are about, and how far was looked.
     pub async fn changed_tasks(&self, space: &Space, after: u64) -> Result<(Vec<u64>, u64), Refusal> {
         let range = Range::after(after, 256);
-        let entries = self.store().range(space, HISTORY, range).await.map_err(|error| unavailable(&error))?;
+        let entries = self.entries(space, HISTORY, range).await?;
         let looked_to = entries.last().map_or(after, |entry| entry.sequence);
         let mut ids: Vec<u64> = Vec::new();
         for entry in entries {
