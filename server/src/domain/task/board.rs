@@ -171,12 +171,8 @@ impl BoardRecord {
         self.claimed.get(name).map_or_else(Vec::new, each)
     }
 
-    /// Returns whether a task that others wait for is still to be done.
+    /// Returns whether a task is still to be done.
     pub fn is_open(&self, id: u64) -> bool {
-        id <= self.last_id && !self.completed.contains(&id) && !self.deleted.contains_key(&id) && self.is_known(id)
-    }
-
-    fn is_known(&self, id: u64) -> bool {
         let in_any = |by: &BTreeMap<Name, Ids>| by.values().any(|ids| ids.contains(&id));
         self.ready.contains(&id) || self.blocked.contains(&id) || in_any(&self.assigned) || in_any(&self.claimed)
     }

@@ -8,8 +8,8 @@ use teamwire_proto::{
 
 use super::{
     Change,
-    board::{Place, Status, TaskRecord, each, show},
-    claimed, find, ledger_key, record, record_id, refuse_closed, revoke, rules, write,
+    board::{Place, Status, TaskRecord, WaitingRecord, each, show},
+    claimed, find, ledger_key, read_board, record, record_id, refuse_closed, revoke, rules, write,
 };
 use crate::domain::{
     identity::{self, Admit, Caller, Presented},
@@ -208,9 +208,9 @@ pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>
 
 /// Returns the tasks that are assigned to a member and not claimed, blocked ones included.
 pub fn still_assigned(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<u64>, Stop> {
-    let change = Change::begin(tx)?.with_waiting(tx)?;
-    let mut ids = change.board.assigned.get(name).map_or_else(Vec::new, each);
-    let waiting = change.waiting.waiting.iter().filter(|(_, waiting)| waiting.owner.as_ref() == Some(name));
+    let mut ids = read_board(tx)?.assigned.get(name).map_or_else(Vec::new, each);
+    let record = tx.read::<WaitingRecord>("")?.unwrap_or_default();
+    let waiting = record.waiting.iter().filter(|(_, waiting)| waiting.owner.as_ref() == Some(name));
     ids.extend(waiting.map(|(id, _)| *id));
     ids.sort_unstable();
     Ok(ids)

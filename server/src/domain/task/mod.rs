@@ -6,7 +6,10 @@
 pub mod board;
 pub mod claim;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use teamwire_proto::{
     Reason, Refusal, id,
@@ -38,6 +41,10 @@ pub fn record_id(id: u64) -> String {
     id.to_string()
 }
 
+fn read_board(tx: &mut Tx<'_>) -> Result<Arc<BoardRecord>, Stop> {
+    Ok(tx.read::<BoardRecord>("")?.unwrap_or_default())
+}
+
 /// A board that is about to be changed.
 struct Change {
     board: BoardRecord,
@@ -47,8 +54,7 @@ struct Change {
 
 impl Change {
     fn begin(tx: &mut Tx<'_>) -> Result<Self, Stop> {
-        tx.want::<BoardRecord>([String::new()])?;
-        let board = tx.read::<BoardRecord>("")?.map_or_else(BoardRecord::default, |board| BoardRecord::clone(&board));
+        let board = BoardRecord::clone(&*read_board(tx)?);
         Ok(Self { board, waiting: WaitingRecord::default(), waiting_has_changed: false })
     }
 
@@ -177,7 +183,7 @@ pub fn create(
 /// Returns a task, and the token of its claim for its owner.
 pub fn get(tx: &mut Tx<'_>, who: &Presented, named: &str, id: u64) -> Result<v1::GetTaskResponse, Stop> {
     let (_, caller) = identity::call(tx, who, named, Admit::Stopping)?;
-    let board = Change::begin(tx)?.board;
+    let board = read_board(tx)?;
     let task = find(tx, &board, id)?;
     let is_own = matches!(&caller, Caller::Member { name, .. } if task.is_owned_by(name));
     let token = task.claim.clone().filter(|_| is_own && task.status == Status::InProgress);
