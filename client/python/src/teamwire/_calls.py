@@ -130,7 +130,7 @@ class Calls:
             self._link = None
             self._addresses.rotate(-1)
 
-    def judge(self, failure: grpc.RpcError, link: grpc.aio.Channel | None) -> Error:
+    def judge(self, failure: Error | grpc.aio.AioRpcError, link: grpc.aio.Channel | None) -> Error:
         """Says what a failed attempt means, and leaves a link behind that is broken or whose coordinator goes away."""
         error = failure if isinstance(failure, Error) else Error.of(failure)
         if error.reason == "DRAINING" or (not error.reason and error.code() in _OUTCOME_UNKNOWN):
@@ -169,7 +169,7 @@ class Calls:
                 attempt = link.unary_unary(method, **how)
                 carried = [*self.metadata(session_id), *metadata]
                 answer = await attempt(request, timeout=ATTEMPT + _asked_to_wait(request), metadata=carried)
-            except grpc.RpcError as failure:
+            except (Error, grpc.aio.AioRpcError) as failure:
                 error = self.judge(failure, link)
             else:
                 self._has_connected = True
@@ -197,7 +197,7 @@ class Calls:
             attempt = link.unary_stream(method, **how)
             async for frame in attempt(self._complete(request, method), timeout=timeout, metadata=carried):
                 yield frame
-        except grpc.RpcError as failure:
+        except (Error, grpc.aio.AioRpcError) as failure:
             raise self.judge(failure, link) from None
 
     def _complete(self, request: ProtoMessage, call: str) -> Any:

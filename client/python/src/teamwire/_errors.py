@@ -56,13 +56,12 @@ class Error(grpc.RpcError):
         return self.message
 
     @classmethod
-    def of(cls, failure: grpc.RpcError) -> Error:
+    def of(cls, failure: grpc.aio.AioRpcError) -> Error:
         """Reads what gRPC raised. Details that cannot be read are left out."""
         error = cls(failure.details() or "The call failed without a word.", failure.code())
-        status = status_pb2.Status()
+        carried = [value for key, value in failure.trailing_metadata() or () if key == "grpc-status-details-bin"]
         try:
-            status.ParseFromString(dict(failure.trailing_metadata() or ()).get("grpc-status-details-bin", b""))
-            for detail in status.details:
+            for detail in status_pb2.Status.FromString(bytes(carried[0])).details if carried else ():
                 error._add(detail)
         except (DecodeError, TypeError):
             pass

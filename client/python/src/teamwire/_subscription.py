@@ -276,7 +276,7 @@ class AsyncSubscription:
             _LOG.debug("nothing is heard of the coordinator")
             self._calls.leave(link)
             return None
-        except grpc.RpcError as failure:
+        except (Error, grpc.aio.AioRpcError) as failure:
             return _ending(self._calls.judge(failure, link))
         finally:
             if stream:
