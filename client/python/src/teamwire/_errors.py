@@ -59,10 +59,11 @@ class Error(grpc.RpcError):
     def of(cls, failure: grpc.aio.AioRpcError) -> Error:
         """Reads what gRPC raised. Details that cannot be read are left out."""
         error = cls(failure.details() or "The call failed without a word.", failure.code())
-        carried = [value for key, value in failure.trailing_metadata() or () if key == "grpc-status-details-bin"]
         try:
-            for detail in status_pb2.Status.FromString(bytes(carried[0])).details if carried else ():
-                error._add(detail)
+            for key, value in failure.trailing_metadata() or ():
+                if key == "grpc-status-details-bin" and isinstance(value, bytes):
+                    for detail in status_pb2.Status.FromString(value).details:
+                        error._add(detail)
         except (DecodeError, TypeError):
             pass
         if not error.reason:
