@@ -71,7 +71,7 @@ class End:
 class Message:
     """A message out of the inbox."""
 
-    proto: message_pb2.Message
+    proto: message_pb2.Message = field(repr=False)
     """All that the coordinator says of it."""
     delivery_count: int
     """How many sessions have delivered it or may have. Over 1: an earlier process may have seen it."""
@@ -109,6 +109,9 @@ class Message:
     def request_id(self) -> str:
         """The request that it makes or answers. Empty: none."""
         return self.proto.request_id
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id} from {self.sender}: {self.summary}"
 
     def ack(self) -> None:
         """Says that it is processed, and returns at once. May be called from any thread."""
