@@ -12,8 +12,11 @@ export interface Joining {
 
 const ADDRESSES_MAX = 16;
 
+/** The origins of coordinators: all with TLS, or all without. */
+export type Addresses = readonly [string, ...string[]];
+
 /** Reads addresses with commas between them, 1 to 16, all with TLS or all without, and returns their origins. */
-export function parseAddresses(text: string): [string, ...string[]] {
+export function parseAddresses(text: string): Addresses {
   const parts = text.split(",");
   if (parts.length > ADDRESSES_MAX) throw new Error("There are more than 16 addresses.");
   const [first = "", ...others] = parts.map(parseAddress);

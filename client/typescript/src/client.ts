@@ -17,7 +17,7 @@ import {
 import { type Request, RequestService, RequestState } from "./gen/teamwire/v1/request_pb.js";
 import { TaskService } from "./gen/teamwire/v1/task_pb.js";
 import { type JoinRequestSchema, TeamService } from "./gen/teamwire/v1/team_pb.js";
-import type { Settings } from "./settings.js";
+import type { Route, Settings } from "./settings.js";
 import { Subscription } from "./subscription.js";
 
 /** How long one call waits for a decision, in milliseconds: the coordinator's own bound. */
@@ -39,16 +39,19 @@ export class Client {
   readonly tasks: Stub<typeof TaskService>;
   readonly history: Stub<typeof HistoryService>;
   readonly #calls: Calls;
+  readonly #route: Route;
   #inbox: Subscription | undefined;
 
   /** @internal */
   constructor(settings: Settings) {
     this.#calls = new Calls(settings);
-    this.messages = createClient(MessageService, this.#calls);
-    this.teams = createClient(TeamService, this.#calls);
-    this.requests = createClient(RequestService, this.#calls);
-    this.tasks = createClient(TaskService, this.#calls);
-    this.history = createClient(HistoryService, this.#calls);
+    this.#route = settings.route;
+    const transport = this.#route.transport([this.#calls.intercept]);
+    this.messages = createClient(MessageService, transport);
+    this.teams = createClient(TeamService, transport);
+    this.requests = createClient(RequestService, transport);
+    this.tasks = createClient(TaskService, transport);
+    this.history = createClient(HistoryService, transport);
   }
 
   /** What is presented to the coordinator. A secret. */
@@ -72,7 +75,7 @@ export class Client {
    * client belong to the session: they are refused once another process has taken over.
    */
   subscribe(request: MessageInitShape<typeof StreamRequestSchema> = {}): Subscription {
-    this.#inbox = new Subscription(this.#calls, request);
+    this.#inbox = new Subscription(this.#calls, this.messages, request);
     return this.#inbox;
   }
 
@@ -139,7 +142,9 @@ export class Client {
   async close(): Promise<void> {
     await this.#flush();
     this.#inbox?.close();
-    await this.#calls.close();
+    this.#calls.isClosed = true;
+    this.#calls.changes.ring();
+    this.#route.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

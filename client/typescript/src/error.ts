@@ -17,83 +17,74 @@ const UNKNOWN_OUTCOMES = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled
 /** How Node's codes of TLS errors begin. None of them passes until somebody changes something. */
 const TLS_ERROR = /^(ERR_TLS|ERR_SSL|ERR_OSSL|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|INVALID_CA|EPROTO)/;
 
-interface Details {
+/** What a coordinator says of a refusal. All of it is undefined in an error that comes from elsewhere. */
+interface Refusal {
+  /** Why, such as `AGENT_NOT_FOUND`. */
   readonly reason?: string;
+  /** The field of the request that is at fault, where it is one. */
   readonly field?: string;
-  readonly metadata?: Readonly<Record<string, string>>;
+  /** Facts for a program, such as the id of a pending request. */
+  readonly facts?: Readonly<Record<string, string>>;
+  /** When to try again, in milliseconds from now. */
   readonly retryAfterMs?: number;
 }
 
-/** A call that was refused, or that failed on its way. Its message says what to do. */
-export class TeamwireError extends Error {
-  override readonly name = "TeamwireError";
-  /** Why the coordinator refused, such as `AGENT_NOT_FOUND`. Undefined: the error comes from elsewhere. */
+/** A call that was refused, or that failed on its way. `rawMessage` says what to do, `code` is gRPC's. */
+export class TeamwireError extends ConnectError implements Refusal {
   readonly reason: string | undefined;
-  /** The field of the request that is at fault, where it is one. */
   readonly field: string | undefined;
-  /** Facts for a program, such as the id of a pending request. */
-  readonly metadata: Readonly<Record<string, string>>;
-  /** When to try again, in milliseconds from now, where the coordinator said so. */
+  readonly facts: Readonly<Record<string, string>> | undefined;
   readonly retryAfterMs: number | undefined;
+  /** True: the same call may succeed later, without anybody doing anything. */
+  readonly isPassing: boolean;
 
-  constructor(
-    message: string,
-    /** The gRPC code. */
-    readonly code: Code,
-    /** True: the same call may succeed later, without anybody doing anything. */
-    readonly isPassing: boolean,
-    details: Details = {},
-    options?: ErrorOptions,
-  ) {
-    super(message, options);
-    this.reason = details.reason;
-    this.field = details.field;
-    this.metadata = details.metadata ?? {};
-    this.retryAfterMs = details.retryAfterMs;
+  constructor(message: string, code: Code, isPassing: boolean, refusal: Refusal = {}, cause?: unknown) {
+    super(message, code, undefined, undefined, cause);
+    this.isPassing = isPassing;
+    this.reason = refusal.reason;
+    this.field = refusal.field;
+    this.facts = refusal.facts;
+    this.retryAfterMs = refusal.retryAfterMs;
+  }
+
+  /** The class below answers for every error of its own. */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return value instanceof ConnectError && "isPassing" in value;
   }
 }
 
-/**
- * Reads whatever a call has thrown. `address`: of the coordinator that was called. `hasAnswered`: it, or another one, has
- * answered before, so that whatever is wrong with TLS now may be put right again.
- */
-export function readError(thrown: unknown, address: string, hasAnswered: boolean): TeamwireError {
+/** Reads what a call has thrown. `hasAnswered`: a coordinator has before, so that TLS may be put right again. */
+export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError {
   if (thrown instanceof TeamwireError) return thrown;
   const error = ConnectError.from(thrown);
-  const details = readDetails(error);
-  if (details.reason !== undefined) {
-    return new TeamwireError(error.rawMessage, error.code, PASSING_REASONS.includes(details.reason), details);
-  }
-  const message = `${address}: ${error.rawMessage}`;
-  if (isOfTls(error) && !hasAnswered) {
-    return new TeamwireError(message, Code.FailedPrecondition, false, {}, { cause: error });
-  }
+  const { rawMessage, code } = error;
+  const refusal = readRefusal(error);
+  if (refusal.reason) return new TeamwireError(rawMessage, code, PASSING_REASONS.includes(refusal.reason), refusal);
+  if (isOfTls(error) && !hasAnswered) return new TeamwireError(rawMessage, Code.FailedPrecondition, false, {}, error);
   // What came over the wire has headers. What has none was made here, out of a broken connection.
   const isMadeHere = [...error.metadata.keys()].length === 0;
-  const isPassing = isMadeHere || UNKNOWN_OUTCOMES.includes(error.code);
-  return new TeamwireError(message, error.code, isPassing, {}, { cause: error });
+  return new TeamwireError(rawMessage, code, isMadeHere || UNKNOWN_OUTCOMES.includes(code), {}, error);
 }
 
 function isOfTls(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  return ("code" in error && TLS_ERROR.test(String(error.code))) || isOfTls(error.cause);
+  return error instanceof Error && (("code" in error && TLS_ERROR.test(`${error.code}`)) || isOfTls(error.cause));
 }
 
-function readDetails(error: ConnectError): Details {
+function readRefusal({ details }: ConnectError): Refusal {
   const detail = (type: string) => {
-    const found = error.details.find((detail) => "type" in detail && detail.type === `google.rpc.${type}`);
+    const found = details.find((detail) => "type" in detail && detail.type === `google.rpc.${type}`);
     return found !== undefined && "type" in found ? found.value : new Uint8Array();
   };
   try {
     const info = detail("ErrorInfo");
     if (text(info, 2) !== DOMAIN) return {};
-    const field = text(fields(detail("BadRequest"), 1)[0], 1);
+    const violation = fields(detail("BadRequest"), 1)[0];
     const delay = fields(detail("RetryInfo"), 1)[0];
     return {
       reason: text(info, 1),
-      metadata: Object.fromEntries(fields(info, 3).map((entry) => [text(entry, 1), text(entry, 2)])),
-      ...(field !== "" && { field }),
-      ...(delay !== undefined && { retryAfterMs: durationMs(fromBinary(DurationSchema, delay)) }),
+      facts: Object.fromEntries(fields(info, 3).map((entry) => [text(entry, 1), text(entry, 2)])),
+      ...(violation && { field: text(violation, 1) }),
+      ...(delay && { retryAfterMs: durationMs(fromBinary(DurationSchema, delay)) }),
     };
   } catch {
     // Bytes that are no message: an error from elsewhere.
@@ -101,7 +92,7 @@ function readDetails(error: ConnectError): Details {
   }
 }
 
-/** Returns the values of a field that is a text or a message. All that is read here is: no schema is needed for it. */
+/** Returns the values of a field that is a text or a message. All that is read here is, so that it needs no schema. */
 function fields(message: Uint8Array, wanted: number): Uint8Array[] {
   const reader = new BinaryReader(message);
   const found: Uint8Array[] = [];
@@ -113,7 +104,6 @@ function fields(message: Uint8Array, wanted: number): Uint8Array[] {
   return found;
 }
 
-function text(message: Uint8Array | undefined, field: number): string {
-  const found = message && fields(message, field)[0];
-  return found === undefined ? "" : new TextDecoder().decode(found);
+function text(message: Uint8Array, field: number): string {
+  return new TextDecoder().decode(fields(message, field)[0]);
 }

@@ -1,20 +1,19 @@
 /** A subscription to one's own inbox, through all sessions that it takes. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { Code, ConnectError, type Transport } from "@connectrpc/connect";
+import { type Client, Code, ConnectError } from "@connectrpc/connect";
 import { v4, validate } from "uuid";
-import { ATTEMPT_MS, type Calls, Delays, once, Session } from "./calls.js";
-import { sleep } from "./changes.js";
-import { TeamwireError } from "./error.js";
+import { type Calls, Delays, Session } from "./calls.js";
+import { readError, TeamwireError } from "./error.js";
 import {
   CloseReason,
   type Delivery,
   type Message,
-  MessageService,
+  type MessageService,
   type SessionClosing,
+  type SessionOpened,
   type StreamRequestSchema,
 } from "./gen/teamwire/v1/message_pb.js";
-import { Window } from "./window.js";
 
 /** How many messages are remembered, and how many acknowledgements may wait. */
 const IDS_MAX = 4_096;
@@ -22,8 +21,14 @@ const IDS_MAX = 4_096;
 /** How many acknowledgements one call takes. */
 const IDS_IN_A_CALL_MAX = 1_000;
 
+/** How long a session may take to open, in milliseconds. */
+const OPEN_MS = 10_000;
+
 /** How many heartbeats may be missed before a session is taken for dead. */
 const HEARTBEATS_MISSED_MAX = 3;
+
+/** How often within such a time it is looked whether something was heard. */
+const TICKS = 3;
 
 /** How long a session must have held, in milliseconds, for its loss to be no sign of a coordinator in trouble. */
 const SETTLED_MS = 10_000;
@@ -50,6 +55,21 @@ export type Ending =
   /** Another process holds the inbox now; the team is no more; the member was stopped by force; the program closed it. */
   | { readonly how: "superseded" | "team_deleted" | "member_stopped" | "closed" };
 
+/** How the coordinator says so, in the last frame of a session or in a refusal. */
+const HOW = {
+  [CloseReason.SHUTDOWN_APPROVED]: "shutdown_approved",
+  [CloseReason.SUPERSEDED]: "superseded",
+  [CloseReason.TEAM_DELETED]: "team_deleted",
+  [CloseReason.MEMBER_STOPPED]: "member_stopped",
+  [CloseReason.DRAINING]: undefined,
+  [CloseReason.UNSPECIFIED]: undefined,
+} as const;
+const HOW_BY_REASON: Readonly<Record<string, "superseded" | "team_deleted" | "member_stopped">> = {
+  SESSION_SUPERSEDED: "superseded",
+  TEAM_NOT_FOUND: "team_deleted",
+  MEMBER_STOPPED: "member_stopped",
+};
+
 /** A message out of the inbox. */
 export type InboxMessage = Message & {
   /** Its place in the inbox. */
@@ -63,23 +83,30 @@ export type InboxMessage = Message & {
 /** The messages of the inbox, one after the other. Leaving a loop over it does not end it: `close` does. */
 export class Subscription implements AsyncIterable<InboxMessage> {
   readonly #calls: Calls;
+  readonly #messages: Client<typeof MessageService>;
   readonly #request: MessageInitShape<typeof StreamRequestSchema>;
   readonly #session = new Session();
   readonly #over = new AbortController();
-  readonly #window = new Window(IDS_MAX);
   readonly #urgent: InboxMessage[] = [];
   readonly #others: InboxMessage[] = [];
-  /** Taken and not confirmed. */
+  /** The latest messages that were handed out, and whether each was acknowledged. */
+  readonly #seen = new Map<string, boolean>();
+  /** Acknowledgements that are not confirmed. */
   readonly #acks = new Set<string>();
+  /** No more of them are sent. */
+  #areAcksOver = false;
   #openedAt = 0;
   #end: Ending | TeamwireError | undefined;
   #isEndTold = false;
-  /** No more acknowledgements are sent. */
-  #areAcksOver = false;
 
   /** @internal */
-  constructor(calls: Calls, request: MessageInitShape<typeof StreamRequestSchema>) {
+  constructor(
+    calls: Calls,
+    messages: Client<typeof MessageService>,
+    request: MessageInitShape<typeof StreamRequestSchema>,
+  ) {
     this.#calls = calls;
+    this.#messages = messages;
     this.#request = { instanceId: v4(), ...request };
     calls.session = this.#session;
     void this.#read();
@@ -116,7 +143,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
       if (message !== undefined) return message;
       signal?.throwIfAborted();
       const hasNews = () => this.#end !== undefined || this.#urgent.length + this.#others.length > 0;
-      await this.#session.changes.until(hasNews, undefined, signal);
+      await this.#calls.changes.until(hasNews, undefined, signal);
     }
   }
 
@@ -124,18 +151,18 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   ack(messageId: string): void {
     // One malformed id would have the coordinator refuse all those that it is sent with.
     if (!validate(messageId)) return;
-    this.#window.ack(messageId);
+    this.#note(messageId, true);
     this.#acks.add(messageId);
     const [oldest] = this.#acks;
     if (this.#acks.size > IDS_MAX && oldest !== undefined) this.#acks.delete(oldest);
-    this.#session.changes.ring();
+    this.#calls.changes.ring();
   }
 
   /** Waits until the coordinator has confirmed every acknowledgement so far; fails when they cannot be sent any more. */
   async flush(signal?: AbortSignal): Promise<void> {
     const taken = [...this.#acks];
     const waits = () => taken.some((id) => this.#acks.has(id));
-    await this.#session.changes.until(() => this.#areAcksOver || !waits(), undefined, signal);
+    await this.#calls.changes.until(() => this.#areAcksOver || !waits(), undefined, signal);
     if (!waits()) return;
     signal?.throwIfAborted();
     const how = this.ending?.how ?? "refused";
@@ -146,7 +173,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   close(): void {
     this.#areAcksOver = true;
     this.#finish({ how: "closed" });
-    this.#session.changes.ring();
+    this.#calls.changes.ring();
   }
 
   /** Reads sessions one after the other, until one ends for good. */
@@ -155,99 +182,99 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     while (this.#end === undefined) {
       this.#openedAt = Number.POSITIVE_INFINITY;
       try {
-        this.#finish(await this.#calls.attempt((transport) => this.#hold(transport), this.signal));
+        this.#finish(await this.#hold());
       } catch (thrown) {
-        const error = thrown as TeamwireError;
+        const error = readError(thrown, true);
         const end = endOf(error);
         if (end !== undefined) return this.#finish(end);
         if (Date.now() - this.#openedAt >= SETTLED_MS || error.reason === "DRAINING") delays.reset();
         this.#session.isReopening = true;
-        await sleep(delays.after(error), this.signal);
+        await this.#calls.changes.until(() => this.#end !== undefined, delays.after(error));
       }
     }
   }
 
   /** Opens one session and reads it to its end. */
-  async #hold(transport: Transport): Promise<Ending> {
+  async #hold(): Promise<Ending> {
+    const { turn } = this.#calls;
     const controller = new AbortController();
-    const abort = () => controller.abort();
-    this.signal.addEventListener("abort", abort);
+    const close = () => controller.abort();
+    this.signal.addEventListener("abort", close);
     let timer: ReturnType<typeof setInterval> | undefined;
-    // Ticks are counted, rather than the time taken: a program that was busy has not read what is there.
-    const heard = (intervalMs: number) => {
+    // Ticks are counted, not time: a program that was busy has not read yet what is there.
+    const heard = (silenceMs: number) => {
       let missed = 0;
-      const tick = () => {
-        if (++missed === HEARTBEATS_MISSED_MAX) {
-          controller.abort(new ConnectError(`nothing heard for ${missed * intervalMs} ms`, Code.DeadlineExceeded));
-        }
-      };
+      const late = new ConnectError(`nothing heard for ${silenceMs} ms`, Code.DeadlineExceeded);
       clearInterval(timer);
-      timer = setInterval(tick, intervalMs);
+      timer = setInterval(() => ++missed === TICKS && controller.abort(late), silenceMs / TICKS);
     };
-    let intervalMs = ATTEMPT_MS / HEARTBEATS_MISSED_MAX;
-    heard(intervalMs);
+    let silenceMs = OPEN_MS;
+    heard(silenceMs);
     try {
-      // Outside of any session: the earlier one is about to be ended by this one.
-      const headers = this.#calls.headers("");
-      const { stream } = MessageService.method;
-      const response = await transport.stream(stream, controller.signal, undefined, headers, once(this.#request));
-      for await (const { frame } of response.message) {
-        if (frame.case === "opened") {
-          intervalMs = Math.max(frame.value.heartbeatIntervalMs, 334);
-          this.#openedAt = Date.now();
-          this.#session.id = frame.value.sessionId;
-          this.#session.isReopening = false;
-          this.#session.changes.ring();
-        } else if (frame.case === "delivery") {
-          this.#deliver(frame.value);
-        } else if (frame.case === "closing") {
-          return closing(frame.value);
-        }
-        heard(intervalMs);
+      for await (const { frame } of this.#messages.stream(this.#request, { signal: controller.signal })) {
+        if (frame.case === "opened") silenceMs = this.#opened(frame.value);
+        else if (frame.case === "delivery") this.#deliver(frame.value);
+        else if (frame.case === "closing") return this.#closing(frame.value, turn);
+        heard(silenceMs);
       }
       throw new ConnectError("the stream ended without a reason", Code.Unavailable);
     } finally {
       clearInterval(timer);
-      this.signal.removeEventListener("abort", abort);
+      this.signal.removeEventListener("abort", close);
       controller.abort();
     }
   }
 
+  /** Notes a new session, and returns after how long a silence it is taken for dead. */
+  #opened({ sessionId, heartbeatIntervalMs }: SessionOpened): number {
+    this.#openedAt = Date.now();
+    this.#session.id = sessionId;
+    this.#session.isReopening = false;
+    this.#calls.changes.ring();
+    return Math.max(HEARTBEATS_MISSED_MAX * heartbeatIntervalMs, 1_000);
+  }
+
+  #closing({ reason, detail, requestId }: SessionClosing, turn: number): Ending {
+    const how = HOW[reason];
+    if (how === "shutdown_approved") return { how, requestId };
+    if (how !== undefined) return { how };
+    if (reason === CloseReason.DRAINING) this.#calls.leave(turn);
+    const refusal = reason === CloseReason.DRAINING ? { reason: "DRAINING" } : {};
+    throw new TeamwireError(detail, Code.Unavailable, true, refusal);
+  }
+
   #deliver({ message, sequence, deliveryCount }: Delivery): void {
     if (message === undefined) return;
-    const known = this.#window.deliver(message.id);
-    if (known === "acked") this.ack(message.id);
-    if (known !== "new") return;
+    const isAcked = this.#seen.get(message.id);
+    if (isAcked) this.ack(message.id);
+    if (isAcked !== undefined) return;
+    this.#note(message.id, false);
     const queue = message.body.case === "shutdownRequest" ? this.#urgent : this.#others;
     queue.push(Object.assign(message, { sequence, deliveryCount, ack: () => this.ack(message.id) }));
-    this.#session.changes.ring();
+    this.#calls.changes.ring();
+  }
+
+  /** Remembers a message, and forgets the oldest one when there are too many. A map keeps the order of its keys. */
+  #note(messageId: string, isAcked: boolean): void {
+    this.#seen.set(messageId, isAcked);
+    const [oldest = ""] = this.#seen.keys();
+    if (this.#seen.size > IDS_MAX) this.#seen.delete(oldest);
   }
 
   /** Sends what is taken, many at a time, until it is confirmed or the coordinator will not have it for good. */
   async #acknowledge(): Promise<void> {
-    const { changes } = this.#session;
-    const delays = new Delays();
     const isReady = () => this.#acks.size > 0 && this.#session.id !== "" && !this.#session.isReopening;
     for (;;) {
-      await changes.until(() => this.#areAcksOver || isReady());
+      await this.#calls.changes.until(() => this.#areAcksOver || isReady());
       if (this.#areAcksOver) return;
-      const { id } = this.#session;
-      const request = { sessionId: id, messageIds: [...this.#acks].slice(0, IDS_IN_A_CALL_MAX) };
+      const messageIds = [...this.#acks].slice(0, IDS_IN_A_CALL_MAX);
       try {
-        const { ack } = MessageService.method;
-        const headers = this.#calls.headers(id);
-        await this.#calls.attempt((transport) => transport.unary(ack, undefined, ATTEMPT_MS, headers, request));
-        for (const messageId of request.messageIds) this.#acks.delete(messageId);
-        delays.reset();
-        changes.ring();
+        await this.#messages.ack({ messageIds });
+        for (const id of messageIds) this.#acks.delete(id);
       } catch (thrown) {
-        const error = thrown as TeamwireError;
-        if (error.reason === "SESSION_SUPERSEDED" ? await this.#session.isReplaced(id) : this.#session.id !== id)
-          continue;
-        this.#areAcksOver ||= endOf(error) !== undefined;
-        changes.ring();
-        await changes.until(() => this.#areAcksOver, delays.after(error));
+        this.#areAcksOver ||= endOf(readError(thrown, true)) !== undefined;
       }
+      this.#calls.changes.ring();
     }
   }
 
@@ -257,43 +284,18 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     const how = this.ending?.how;
     // A member that is stopping may still say what it has processed.
     if (how !== "shutdown_approved") this.#areAcksOver = true;
-    // Calls of a process that was superseded stay in its session, and are refused.
+    // The calls of a process that was superseded stay in its session, and are refused.
     if (how === "closed") this.#session.id = "";
     this.#session.isReopening = false;
     this.#over.abort();
-    this.#session.changes.ring();
-  }
-}
-
-function closing({ reason, detail, requestId }: SessionClosing): Ending {
-  switch (reason) {
-    case CloseReason.SHUTDOWN_APPROVED:
-      return { how: "shutdown_approved", requestId };
-    case CloseReason.SUPERSEDED:
-      return { how: "superseded" };
-    case CloseReason.TEAM_DELETED:
-      return { how: "team_deleted" };
-    case CloseReason.MEMBER_STOPPED:
-      return { how: "member_stopped" };
-    case CloseReason.DRAINING:
-      throw new TeamwireError(detail, Code.Unavailable, true, { reason: "DRAINING" });
-    default:
-      throw new ConnectError(detail, Code.Unavailable);
+    this.#calls.changes.ring();
   }
 }
 
 /** Returns how a subscription ends by an error. Undefined: another session may be had. */
 function endOf(error: TeamwireError): Ending | TeamwireError | undefined {
-  switch (error.reason) {
-    case "SESSION_SUPERSEDED":
-      return { how: "superseded" };
-    case "MEMBER_STOPPED":
-      return { how: "member_stopped" };
-    case "TEAM_NOT_FOUND":
-      return { how: "team_deleted" };
-    case undefined:
-      return !error.isPassing && FINAL_CODES.includes(error.code) ? error : undefined;
-    default:
-      return error.isPassing || SESSION_REASONS.includes(error.reason) ? undefined : error;
-  }
+  const how = HOW_BY_REASON[error.reason ?? ""];
+  if (how !== undefined) return { how };
+  if (error.isPassing || SESSION_REASONS.includes(error.reason ?? "")) return undefined;
+  return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
 }
