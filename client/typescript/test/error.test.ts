@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { readError, TeamwireError } from "../dist/error.js";
-import { message, refusal, withDetails } from "./refusal.js";
+import { message, refusal, withDetails } from "./coordinator.js";
 
 test("a refusal tells its reason, its field, its facts and when to try again", () => {
   const error = readError(refusal("AGENT_NOT_FOUND", Code.NotFound, 1_500), false);

@@ -1,9 +1,26 @@
-/** Errors as a coordinator makes them. */
+/** A coordinator in this process, and errors as coordinators make them. */
 
 import { toBinary } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { DurationSchema, durationFromMs } from "@bufbuild/protobuf/wkt";
-import { type Code, ConnectError } from "@connectrpc/connect";
+import { type Code, ConnectError, type ConnectRouter, createRouterTransport } from "@connectrpc/connect";
+import { Client } from "../dist/client.js";
+import type { Route } from "../dist/settings.js";
+
+export const CREDENTIAL = "twm:acme:bob:0123456789abcdef";
+
+/** Makes a client of services that run in this process. */
+export function clientOf(
+  routes: (router: ConnectRouter) => void,
+  patienceMs?: number,
+): { client: Client; route: Route } {
+  const route: Route = {
+    turn: 0,
+    transport: (interceptors) => createRouterTransport(routes, { transport: { interceptors } }),
+    close: () => {},
+  };
+  return { client: new Client({ credential: CREDENTIAL, team: "acme", patienceMs, route }), route };
+}
 
 type Part = string | Uint8Array;
 
