@@ -142,10 +142,6 @@ export class Client {
     this.#settings.route.close();
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
-  }
-
   #send(body: Body): Promise<SendResponse> {
     return this.messages.send({ body });
   }

@@ -42,7 +42,10 @@ export class Tls {
   /** Reads what the options name. */
   async read(): Promise<{ ca?: string | undefined; cert?: string | undefined; key?: string | undefined }> {
     const { ca, cert, key } = this.#options;
-    return { ca: await readPem("ca", ca), cert: await readPem("cert", cert), key: await readPem("key", key) };
+    const read = { ca: await readPem("ca", ca), cert: await readPem("cert", cert), key: await readPem("key", key) };
+    // Node would pass over a text without certificates, and trust nobody.
+    if (read.ca !== undefined) parseCertificate(read.ca);
+    return read;
   }
 }
 
@@ -53,6 +56,14 @@ async function readPem(what: string, given: string | undefined): Promise<string 
   } catch (error) {
     // Without what was given: it may be a key that was cut.
     throw new Error(`The file of the TLS option \`${what}\` cannot be read: ${(error as NodeJS.ErrnoException).code}.`);
+  }
+}
+
+function parseCertificate(text: string): void {
+  try {
+    new X509Certificate(text);
+  } catch {
+    throw new Error("The TLS option `ca` holds no certificate in PEM.");
   }
 }
 
