@@ -56,14 +56,20 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
   const { rawMessage, code } = error;
   const refusal = readRefusal(error);
   if (refusal.reason) return new TeamwireError(rawMessage, code, PASSING_REASONS.includes(refusal.reason), refusal);
-  if (isOfTls(error) && !hasAnswered) return new TeamwireError(rawMessage, Code.FailedPrecondition, false, {}, error);
+  const fault = faultOfTls(error);
+  if (fault !== undefined && !hasAnswered) {
+    const advice = "Check the address, the authority that is trusted (ca), and the certificate that is shown.";
+    return new TeamwireError(`TLS fails: ${fault}. ${advice}`, Code.FailedPrecondition, false, {}, error);
+  }
   // What came over the wire has headers. What has none was made here, out of a broken connection.
   const isMadeHere = [...error.metadata.keys()].length === 0;
   return new TeamwireError(rawMessage, code, isMadeHere || UNKNOWN_OUTCOMES.includes(code), {}, error);
 }
 
-function isOfTls(error: unknown): boolean {
-  return error instanceof Error && (("code" in error && TLS_ERROR.test(`${error.code}`)) || isOfTls(error.cause));
+function faultOfTls(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const { code, reason = error.message } = error as { code?: unknown; reason?: unknown };
+  return TLS_ERROR.test(`${code}`) ? `${reason}` : faultOfTls(error.cause);
 }
 
 function readRefusal({ details }: ConnectError): Refusal {

@@ -27,16 +27,14 @@ export class Tls {
 
   /** Makes the context of a connection. Files are read each time, so that renewed certificates are found. */
   async context(origin: string): Promise<tls.SecureContext> {
-    const { ca = this.#authority, ...own } = await this.read();
-    if (ca === undefined && this.#fingerprint !== undefined) {
-      this.#authority = await fetchAuthority(origin, this.#fingerprint, tls.createSecureContext(own));
+    const { ca, ...own } = await this.read();
+    if (this.#fingerprint !== undefined) {
+      this.#authority ??= await fetchAuthority(origin, this.#fingerprint, tls.createSecureContext(own));
     }
+    const authority = ca ?? this.#authority;
+    if (authority === undefined) return tls.createSecureContext({ ...own, ca: systemAuthorities() });
     // Whoever is named as an authority need not be a root.
-    return tls.createSecureContext({
-      ...own,
-      ca: ca ?? this.#authority ?? systemAuthorities(),
-      allowPartialTrustChain: true,
-    });
+    return tls.createSecureContext({ ...own, ca: authority, allowPartialTrustChain: true });
   }
 
   /** Reads what the options name. */
