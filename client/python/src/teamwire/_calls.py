@@ -14,10 +14,10 @@ import secrets
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 from google.protobuf import any_pb2
@@ -26,6 +26,8 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode as Code
 
 from ._identity import Identity
+
+_T = TypeVar("_T")
 
 LOG = logging.getLogger("teamwire")
 
@@ -128,6 +130,18 @@ def uuid7() -> str:
     chance = secrets.randbits(74)
     high = (time.time_ns() // 1_000_000) << 16 | 7 << 12 | chance >> 62
     return str(uuid.UUID(int=high << 64 | 2 << 62 | chance & (1 << 62) - 1))
+
+
+async def within(seconds: float | None, awaitable: Awaitable[_T]) -> _T:
+    """What asyncio.wait_for does, which before Python 3.12 may swallow that its caller was cancelled."""
+    task = asyncio.ensure_future(awaitable)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
 
 
 class Calls:
@@ -257,7 +271,7 @@ class Calls:
     async def _has_reopened(self, refused: str) -> bool:
         """Whether the session that a call was refused in was replaced by one of our own."""
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.settled.wait(), ATTEMPT)
+            await within(ATTEMPT, self.settled.wait())
         return self.settled.is_set() and self.session_id != refused
 
     async def _credentials(self, host: str, port: int) -> grpc.ChannelCredentials:
@@ -294,7 +308,7 @@ async def _fetch_pinned(host: str, port: int, digest: bytes) -> bytes:
     context.set_alpn_protocols(["h2"])
     try:
         opening = asyncio.open_connection(host, port, ssl=context, server_hostname=host)
-        _, writer = await asyncio.wait_for(opening, ATTEMPT / 2)
+        _, writer = await within(ATTEMPT / 2, opening)
     except (OSError, asyncio.TimeoutError) as error:
         why = _INSECURE[0] if isinstance(error, ssl.SSLError) else _UNSENT
         raise Error(f"{why}: {host}:{port}: {error or 'no answer'}") from None

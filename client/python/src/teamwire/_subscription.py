@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import grpc
 from grpc import StatusCode as Code
 
-from ._calls import ATTEMPT, LOG, NOT_NOW, Calls, Error, delays
+from ._calls import ATTEMPT, LOG, NOT_NOW, Calls, Error, delays, within
 from .v1 import message_pb2
 from .v1.message_pb2_grpc import MessageServiceStub
 
@@ -113,7 +113,7 @@ class AsyncSubscription:
         Raises Error once when the coordinator refuses for good, and asyncio.TimeoutError after `timeout` seconds. May
         be cancelled without loss.
         """
-        await asyncio.wait_for(self._until(lambda: self._is_over or bool(self._inbox)), timeout)
+        await within(timeout, self._until(lambda: self._is_over or bool(self._inbox)))
         if not self._is_over:
             message = min(self._inbox, key=lambda message: message.type != "shutdown_request")
             self._inbox.remove(message)
@@ -147,7 +147,7 @@ class AsyncSubscription:
         """Ends it from this side. Gives acknowledgements that are not confirmed 2 s, if there is a connection."""
         if self._calls.settled.is_set():
             with contextlib.suppress(Error, asyncio.TimeoutError):
-                await asyncio.wait_for(self.flush(), _FLUSH_AT_THE_END)
+                await within(_FLUSH_AT_THE_END, self.flush())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -190,7 +190,7 @@ class AsyncSubscription:
             # Without a session's id: this one ends the earlier one.
             stream = MessageServiceStub(link).Stream(self._request, metadata=self._calls.metadata(""))
             frames, silence = aiter(stream), ATTEMPT
-            while frame := await asyncio.wait_for(anext(frames, None), silence):
+            while frame := await within(silence, anext(frames, None)):
                 if frame.HasField("opened"):
                     silence = max(3 * frame.opened.heartbeat_interval_ms / 1000, 1.0)
                     self._calls.session_id = frame.opened.session_id
