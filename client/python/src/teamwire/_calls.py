@@ -64,7 +64,7 @@ _UNGUESSABLE = {"Join", "CreateTeam"}
 
 # How gRPC says that nothing was sent, and that TLS stands in the way. There is no code for the one or the other.
 _UNSENT = "failed to connect"
-_INSECURE = ("handshake failed", "CERTIFICATE_VERIFY_FAILED", "Peer name")
+_INSECURE = ("handshake failed", "verification check failed", "Peer name", "Unwrap failed")
 
 
 class Error(grpc.RpcError):
@@ -191,7 +191,8 @@ class Calls:
         error = failure if isinstance(failure, Error) else Error.of(failure)
         if not error.reason and not self._has_connected and any(sign in error.message for sign in _INSECURE):
             # It will be the same until somebody changes something.
-            error = Error(f"There is no secure connection: {error.message}", Code.UNAUTHENTICATED)
+            remedy = "Check the authority (TEAMWIRE_CA), the host's name, and the client's certificate (TEAMWIRE_CERT)."
+            error = Error(f"There is no secure connection: {error.message.rstrip('.')}. {remedy}", Code.UNAUTHENTICATED)
         if error.reason == "DRAINING" or (not error.reason and error.code() in _OUTCOME_UNKNOWN):
             self.leave(link)
         return error
