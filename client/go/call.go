@@ -30,9 +30,11 @@ var once = map[string]bool{v1.TeamService_DeleteTeam_FullMethodName: true, v1.Te
 // session is one that a subscription has opened, and to which calls belong.
 type session struct {
 	id   string
-	over context.Context // done when it is no longer the subscription's
+	over context.Context // done when another has taken its place, or the subscription has ended
 	end  context.CancelFunc
 }
+
+var noSession = &session{end: func() {}}
 
 // Invoke makes a call for the generated stubs, and tries it again until its outcome is known. With it and NewStream a
 // Client is a [grpc.ClientConnInterface].
