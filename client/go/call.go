@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,7 +47,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		session, place := c.session.Load(), c.place.Load()
 		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(request))
 		var at peer.Peer // stays empty where nothing was sent
-		err := c.conns[place].Invoke(attempt, method, request, reply, append(opts[:len(opts):len(opts)], grpc.Peer(&at))...)
+		err := c.conns[place].Invoke(attempt, method, request, reply, append(slices.Clip(opts), grpc.Peer(&at))...)
 		cancel()
 		if err == nil {
 			return nil
