@@ -5,6 +5,11 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 )
 
 func TestAddressesAreReadOrRefused(t *testing.T) {
@@ -42,5 +47,26 @@ func TestWhatIsNoJoinStringIsRefusedAndKeepsItsSecret(t *testing.T) {
 		if err == nil || client != nil || strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "Unavailable") {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+func TestClientsSpreadOverTheRecordsOfAName(t *testing.T) {
+	one, two := newFake(t), newFake(t)
+	names := manual.NewBuilderWithScheme("dns")
+	names.InitialState(resolver.State{Addresses: []resolver.Address{
+		{Addr: strings.TrimPrefix(one.address, "http://")}, {Addr: strings.TrimPrefix(two.address, "http://")},
+	}})
+	for range 64 {
+		c, err := open(Options{Address: "name", DialOptions: []grpc.DialOption{grpc.WithResolvers(names)}, Patience: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Send(context.Background(), "ann", "hi", "hello"); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+	}
+	if len(one.calls) == 0 || len(two.calls) == 0 || len(one.calls)+len(two.calls) != 64 {
+		t.Error(len(one.calls), len(two.calls))
 	}
 }
