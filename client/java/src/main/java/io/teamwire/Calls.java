@@ -126,25 +126,27 @@ final class Calls extends Channel {
             dressed.merge(headers);
             var until = Deadline.after(attempt, TimeUnit.MILLISECONDS);
             try {
-                return ClientCalls.blockingUnaryCall(
+                var reply = ClientCalls.blockingUnaryCall(
                         on(link, session, dressed), method, options.withDeadline(until.minimum(deadline)), request);
+                links.connected();
+                return reply;
             } catch (StatusRuntimeException thrown) {
                 var failure = TeamwireException.of(thrown);
-                links.judge(link, failure);
-                if (Thread.currentThread().isInterrupted() || Context.current().isCancelled()) {
-                    throw failure;
-                }
+                links.leave(link, failure);
                 try {
-                    if (failure.reason().equals("SESSION_SUPERSEDED") && hasReplaced(session)) {
-                        continue;
+                    if (!failure.reason().equals("SESSION_SUPERSEDED") || !hasReplaced(session)) {
+                        var delay = delays.after(failure).toMillis();
+                        var left = deadline.timeRemaining(TimeUnit.MILLISECONDS);
+                        if (delay >= left
+                                || !failure.isPassing(!ONCE.contains(method))
+                                || links.isHopeless(failure)
+                                || Context.current().isCancelled()) {
+                            throw failure;
+                        }
+                        LOG.log(Level.DEBUG, "{0} again in {1} ms: {2}", method.getBareMethodName(), delay, failure);
+                        // Throws at once where the program has interrupted the call.
+                        Thread.sleep(delay);
                     }
-                    var delay = delays.after(failure).toMillis();
-                    if (!failure.isPassing(!ONCE.contains(method))
-                            || delay >= deadline.timeRemaining(TimeUnit.MILLISECONDS)) {
-                        throw failure;
-                    }
-                    LOG.log(Level.DEBUG, "{0} again in {1} ms: {2}", method.getBareMethodName(), delay, failure);
-                    Thread.sleep(delay);
                 } catch (InterruptedException e) {
                     Thread.currentThread().interrupt();
                     throw failure;

@@ -17,80 +17,87 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import javax.net.ssl.TrustManager;
 
-/** The ways to the coordinators: one channel at a time, to any of several that share a store. */
+/** The ways to the coordinators: a channel to each of those that share a store, of which one is in use at a time. */
 final class Links implements AutoCloseable {
     /** The largest reply that is read: 1,000 messages of 64 KiB each, and room. */
     private static final int REPLY_BYTES_MAX = 80 << 20;
 
-    private final List<Address> addresses;
-    private final Identity.Tls tls;
-    private final TrustManager byFingerprint;
-    private ManagedChannel channel;
-    private int dialled;
+    private static final Map<String, ?> SPREAD =
+            Map.of("loadBalancingConfig", List.of(Map.of("pick_first", Map.of("shuffleAddressList", true))));
+
+    private final List<ManagedChannel> channels;
+    private int current;
+    private boolean hasConnected;
     private boolean isClosed;
 
-    /** Fails when a certificate or a key cannot be read. They are read again for every channel. */
+    /** Sends nothing yet. Fails when a certificate or a key cannot be used. */
     Links(String address, Identity.Tls tls) {
-        // Shuffled, so that the clients spread themselves.
-        addresses = new ArrayList<>(Address.list(address));
+        var addresses = new ArrayList<>(Address.list(address));
+        // So that clients spread themselves.
         Collections.shuffle(addresses);
-        this.tls = tls;
-        byFingerprint = tls.ca() == null && tls.fingerprint() != null ? new ByFingerprint(tls.fingerprint()) : null;
-        credentials();
+        try {
+            var credentials = addresses.get(0).isTls() ? credentials(tls) : InsecureChannelCredentials.create();
+            channels =
+                    addresses.stream().map(each -> channel(each, credentials)).toList();
+        } catch (IOException | RuntimeException e) {
+            throw new TeamwireException(Code.INVALID_ARGUMENT, "There can be no connection to " + address + ": " + e);
+        }
     }
 
-    /** Returns the present channel, or makes one to the next address. Nothing is sent yet. */
+    private static ManagedChannel channel(Address address, ChannelCredentials credentials) {
+        return Grpc.newChannelBuilder("dns:///" + address.authority(), credentials)
+                .maxInboundMessageSize(REPLY_BYTES_MAX)
+                .keepAliveTime(20, TimeUnit.SECONDS)
+                .keepAliveTimeout(10, TimeUnit.SECONDS)
+                .keepAliveWithoutCalls(true)
+                .disableServiceConfigLookUp()
+                .defaultServiceConfig(SPREAD)
+                .build();
+    }
+
+    /** Returns the channel in use. It connects when it is called on. */
     synchronized ManagedChannel channel() {
         if (isClosed) {
             throw new IllegalStateException("the client is closed");
         }
-        if (channel == null) {
-            channel = Grpc.newChannelBuilder(
-                            "dns:///"
-                                    + addresses
-                                            .get(dialled++ % addresses.size())
-                                            .authority(),
-                            credentials())
-                    .maxInboundMessageSize(REPLY_BYTES_MAX)
-                    .keepAliveTime(20, TimeUnit.SECONDS)
-                    .keepAliveTimeout(10, TimeUnit.SECONDS)
-                    .keepAliveWithoutCalls(true)
-                    .disableServiceConfigLookUp()
-                    .defaultServiceConfig(Map.of(
-                            "loadBalancingConfig", List.of(Map.of("pick_first", Map.of("shuffleAddressList", true)))))
-                    .build();
-        }
-        return channel;
+        return channels.get(current);
     }
 
-    /** Gives a channel up after this failure, if another one may do better. What is under way on it may go on. */
-    synchronized void judge(ManagedChannel failed, TeamwireException failure) {
-        if (failure.isOfConnection() && failed == channel) {
-            channel.shutdown();
-            channel = null;
+    /**
+     * Has the next call go to the next coordinator, over a new connection, if that may do better after this failure.
+     * What is under way on the old one goes on.
+     */
+    synchronized void leave(ManagedChannel failed, TeamwireException failure) {
+        if (failure.isOfConnection() && failed == channels.get(current)) {
+            failed.enterIdle();
+            current = (current + 1) % channels.size();
         }
     }
 
-    private ChannelCredentials credentials() {
-        if (!addresses.get(0).isTls()) {
-            return InsecureChannelCredentials.create();
-        }
+    /** Notes that a coordinator has answered. Whatever is wrong with one later may be put right again. */
+    synchronized void connected() {
+        hasConnected = true;
+    }
+
+    /** Returns whether TLS stands in the way, and will until somebody changes something. */
+    synchronized boolean isHopeless(TeamwireException failure) {
+        return !hasConnected && failure.isInsecure();
+    }
+
+    private static ChannelCredentials credentials(Identity.Tls tls) throws IOException {
         var builder = TlsChannelCredentials.newBuilder();
-        try {
-            if (tls.ca() != null) {
-                builder.trustManager(pem(tls.ca()));
-            } else if (byFingerprint != null) {
-                builder.trustManager(byFingerprint);
-            }
-            if (tls.cert() != null || tls.key() != null) {
-                builder.keyManager(pem(tls.cert()), pem(tls.key()));
-            }
-            return builder.build();
-        } catch (IOException e) {
-            throw new TeamwireException(Code.INVALID_ARGUMENT, "TLS cannot be set up: " + e);
+        if (tls.ca() != null) {
+            builder.trustManager(pem(tls.ca()));
+        } else if (tls.fingerprint() != null) {
+            builder.trustManager(new ByFingerprint(tls.fingerprint()));
         }
+        if (tls.cert() != null && tls.key() != null) {
+            builder.keyManager(pem(tls.cert()), pem(tls.key()));
+        } else if (tls.cert() != null || tls.key() != null) {
+            throw new IOException("a client certificate goes with its key; only one of them is given");
+        }
+        return builder.build();
     }
 
     private static InputStream pem(String text) throws IOException {
@@ -102,8 +109,6 @@ final class Links implements AutoCloseable {
     @Override
     public synchronized void close() {
         isClosed = true;
-        if (channel != null) {
-            channel.shutdownNow();
-        }
+        channels.forEach(ManagedChannel::shutdownNow);
     }
 }

@@ -208,12 +208,12 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                     end(session(link), null);
                     return;
                 } catch (TeamwireException lost) {
-                    calls.links.judge(link, lost);
+                    calls.links.leave(link, lost);
                     if (ENDS.containsKey(lost.reason())) {
                         end(new Ending(ENDS.get(lost.reason()), ""), null);
                         return;
                     }
-                    if (isFinal(lost)) {
+                    if (isFinal(lost) || calls.links.isHopeless(lost)) {
                         end(null, lost);
                         return;
                     }
@@ -261,6 +261,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                 switch (frame.getFrameCase()) {
                     case OPENED -> {
                         silenceMax = Math.max(1_000, 3L * frame.getOpened().getHeartbeatIntervalMs());
+                        calls.links.connected();
                         calls.opened(frame.getOpened().getSessionId());
                     }
                     case DELIVERY -> deliver(frame.getDelivery());
