@@ -15,34 +15,77 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
 /** The ways to the coordinators: a channel to each of those that share a store, of which one is in use at a time. */
 final class Links implements AutoCloseable {
     /** The largest reply that is read: 1,000 messages of 64 KiB each, and room. */
     private static final int REPLY_BYTES_MAX = 80 << 20;
 
+    /** Of a name with several addresses, tries them in any order. */
     private static final Map<String, ?> SPREAD =
             Map.of("loadBalancingConfig", List.of(Map.of("pick_first", Map.of("shuffleAddressList", true))));
 
+    private static final Pattern ADDRESS = Pattern.compile(
+            "(?:(https?)://)?([a-z0-9._-]{1,253}|\\[[0-9a-f:.]{2,45}])(?::(\\d{1,5}))?/?", Pattern.CASE_INSENSITIVE);
+
+    /** Where a coordinator is. The authority is {@code HOST:PORT}. */
+    record Address(boolean isTls, String authority) {}
+
     private final List<ManagedChannel> channels;
     private int current;
-    private boolean hasConnected;
     private boolean isClosed;
 
-    /** Sends nothing yet. Fails when a certificate or a key cannot be used. */
-    Links(String address, Identity.Tls tls) {
-        var addresses = new ArrayList<>(Address.list(address));
+    /** Sends nothing yet. Fails when an address, a certificate or a key cannot be used. */
+    Links(Map<String, String> settings) {
+        var addresses = new ArrayList<>(addresses(settings.get(Settings.ADDRESS)));
         // So that clients spread themselves.
         Collections.shuffle(addresses);
         try {
-            var credentials = addresses.get(0).isTls() ? credentials(tls) : InsecureChannelCredentials.create();
+            var isTls = addresses.get(0).isTls();
+            var credentials = isTls ? credentials(settings) : InsecureChannelCredentials.create();
             channels =
                     addresses.stream().map(each -> channel(each, credentials)).toList();
         } catch (IOException | RuntimeException e) {
-            throw new TeamwireException(Code.INVALID_ARGUMENT, "There can be no connection to " + address + ": " + e);
+            throw new TeamwireException(Code.INVALID_ARGUMENT, "TLS cannot be set up: " + e);
         }
+    }
+
+    /** Reads 1 to 16 addresses with commas between them: all with TLS, or all without. */
+    static List<Address> addresses(String text) {
+        var addresses = Stream.of(text.split(",", 17)).map(Links::address).toList();
+        if (addresses.size() > 16) {
+            throw malformed("it lists more than 16");
+        }
+        if (addresses.stream().map(Address::isTls).distinct().count() > 1) {
+            throw malformed("it mixes http and https");
+        }
+        return addresses;
+    }
+
+    private static Address address(String text) {
+        var parts = ADDRESS.matcher(text.strip());
+        if (!parts.matches()) {
+            throw malformed("it has another form");
+        }
+        var isTls = "https".equalsIgnoreCase(parts.group(1));
+        var port = parts.group(3) == null ? isTls ? 443 : 80 : Integer.parseInt(parts.group(3));
+        if (port < 1 || port > 65_535) {
+            throw malformed("the port must be 1 to 65535");
+        }
+        return new Address(isTls, parts.group(2).toLowerCase(Locale.ROOT) + ":" + port);
+    }
+
+    /** Leaves the text out: somebody may have pasted a join string, which is secret. */
+    private static TeamwireException malformed(String why) {
+        return new TeamwireException(
+                Code.INVALID_ARGUMENT,
+                "The address of the coordinator cannot be used: " + why
+                        + ". Write https://HOST:PORT or http://HOST:PORT, up to 16 with commas between them.");
     }
 
     private static ManagedChannel channel(Address address, ChannelCredentials credentials) {
@@ -56,10 +99,32 @@ final class Links implements AutoCloseable {
                 .build();
     }
 
+    private static ChannelCredentials credentials(Map<String, String> settings) throws IOException {
+        var builder = TlsChannelCredentials.newBuilder();
+        if (settings.containsKey(Settings.CA)) {
+            builder.trustManager(pem(settings.get(Settings.CA)));
+        } else if (settings.containsKey(Settings.FINGERPRINT)) {
+            builder.trustManager(new ByFingerprint(settings.get(Settings.FINGERPRINT)));
+        }
+        if (settings.containsKey(Settings.CERT) != settings.containsKey(Settings.KEY)) {
+            throw new IOException("a client certificate and its key go together, and only one of them is given");
+        }
+        if (settings.containsKey(Settings.CERT)) {
+            builder.keyManager(pem(settings.get(Settings.CERT)), pem(settings.get(Settings.KEY)));
+        }
+        return builder.build();
+    }
+
+    private static InputStream pem(String text) throws IOException {
+        return text.contains("-----BEGIN")
+                ? new ByteArrayInputStream(text.getBytes(StandardCharsets.UTF_8))
+                : Files.newInputStream(Path.of(text));
+    }
+
     /** Returns the channel in use. It connects when it is called on. */
     synchronized ManagedChannel channel() {
         if (isClosed) {
-            throw new IllegalStateException("the client is closed");
+            throw new IllegalStateException("The client is closed.");
         }
         return channels.get(current);
     }
@@ -75,35 +140,9 @@ final class Links implements AutoCloseable {
         }
     }
 
-    /** Notes that a coordinator has answered. Whatever is wrong with one later may be put right again. */
-    synchronized void connected() {
-        hasConnected = true;
-    }
-
-    /** Returns whether TLS stands in the way, and will until somebody changes something. */
-    synchronized boolean isHopeless(TeamwireException failure) {
-        return !hasConnected && failure.isInsecure();
-    }
-
-    private static ChannelCredentials credentials(Identity.Tls tls) throws IOException {
-        var builder = TlsChannelCredentials.newBuilder();
-        if (tls.ca() != null) {
-            builder.trustManager(pem(tls.ca()));
-        } else if (tls.fingerprint() != null) {
-            builder.trustManager(new ByFingerprint(tls.fingerprint()));
-        }
-        if (tls.cert() != null && tls.key() != null) {
-            builder.keyManager(pem(tls.cert()), pem(tls.key()));
-        } else if (tls.cert() != null || tls.key() != null) {
-            throw new IOException("a client certificate goes with its key; only one of them is given");
-        }
-        return builder.build();
-    }
-
-    private static InputStream pem(String text) throws IOException {
-        return text.contains("-----BEGIN")
-                ? new ByteArrayInputStream(text.getBytes(StandardCharsets.UTF_8))
-                : Files.newInputStream(Path.of(text));
+    /** Returns whether every coordinator has been tried so many times. */
+    boolean areTried(int attempts) {
+        return attempts >= channels.size();
     }
 
     @Override

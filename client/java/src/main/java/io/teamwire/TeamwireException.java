@@ -130,11 +130,6 @@ public final class TeamwireException extends RuntimeException {
         return retryAfter;
     }
 
-    @Override
-    public String toString() {
-        return getClass().getName() + ": " + (reason.isEmpty() ? code : reason) + ": " + getMessage();
-    }
-
     /** Returns whether to try again. {@code mayRepeat}: the call does no harm when it is carried out twice. */
     boolean isPassing(boolean mayRepeat) {
         if (!reason.isEmpty()) {

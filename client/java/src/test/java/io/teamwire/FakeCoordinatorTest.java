@@ -19,7 +19,6 @@ import io.grpc.Status;
 import io.grpc.Status.Code;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.StreamObserver;
-import io.teamwire.Ending.How;
 import io.teamwire.v1.AckRequest;
 import io.teamwire.v1.AckResponse;
 import io.teamwire.v1.CloseReason;
@@ -41,6 +40,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.Queue;
 import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
@@ -75,11 +75,11 @@ class FakeCoordinatorTest {
                 .intercept(new Headers())
                 .build()
                 .start();
-        me = Teamwire.builder()
-                .address("http://127.0.0.1:" + server.getPort())
-                .credential("twm:acme:bob:secret")
-                .patience(Duration.ofSeconds(10))
-                .connect();
+        me = Teamwire.connect(Map.of(
+                "TEAMWIRE_ADDRESS",
+                "http://127.0.0.1:" + server.getPort(),
+                "TEAMWIRE_CREDENTIAL",
+                "twm:acme:bob:secret"));
     }
 
     @AfterEach
@@ -253,8 +253,9 @@ class FakeCoordinatorTest {
             session = open("3-a", 60_000);
             session.onNext(closing(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED));
             assertEquals(0, inbox.stream().count());
-            assertEquals(
-                    new Ending(How.SHUTDOWN_APPROVED, "req_1"), inbox.ending().orElseThrow());
+            var ending = inbox.ending().orElseThrow();
+            assertEquals(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED, ending.getReason());
+            assertEquals("req_1", ending.getRequestId());
         }
         var subscriptions =
                 requests.stream().filter(StreamRequest.class::isInstance).toList();
@@ -291,7 +292,8 @@ class FakeCoordinatorTest {
         try (var inbox = me.subscribe()) {
             sessions.take().onError(refusal(Code.ABORTED, "SESSION_SUPERSEDED"));
             assertFalse(inbox.iterator().hasNext());
-            assertEquals(How.SUPERSEDED, inbox.ending().orElseThrow().how());
+            var ending = inbox.ending().orElseThrow();
+            assertEquals(CloseReason.CLOSE_REASON_SUPERSEDED, ending.getReason());
         }
     }
 

@@ -128,19 +128,18 @@ class TeamwireExceptionTest {
 
     @Test
     void delays_grow_and_heed_what_is_asked() {
-        var delays = new Delays();
         var failure = TeamwireException.of(io.grpc.Status.UNAVAILABLE.asRuntimeException());
-        for (var bound : new int[] {100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000}) {
-            assertTrue(delays.after(failure).toMillis() <= bound);
+        var bounds = new int[] {100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000};
+        for (var attempts = 1; attempts <= bounds.length; attempts++) {
+            assertTrue(Calls.delay(attempts, failure) <= bounds[attempts - 1]);
         }
-        delays.reset();
-        assertTrue(delays.after(failure).toMillis() <= 100);
+        assertTrue(Calls.delay(Integer.MAX_VALUE, failure) <= 5_000);
         var asked = RetryInfo.newBuilder()
                 .setRetryDelay(Duration.newBuilder().setSeconds(7))
                 .build();
         var limited = refusal(Code.RESOURCE_EXHAUSTED, "RATE_LIMITED", asked);
-        assertEquals(7, delays.after(TeamwireException.of(limited)).toSeconds());
+        assertEquals(7_000, Calls.delay(1, TeamwireException.of(limited)));
         var draining = refusal(Code.UNAVAILABLE, "DRAINING", asked);
-        assertTrue(delays.after(TeamwireException.of(draining)).toSeconds() < 7);
+        assertTrue(Calls.delay(1, TeamwireException.of(draining)) <= 100);
     }
 }

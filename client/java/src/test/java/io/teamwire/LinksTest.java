@@ -8,7 +8,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-class AddressTest {
+class LinksTest {
     @ParameterizedTest
     @CsvSource({
         "host                       , host:80",
@@ -18,7 +18,7 @@ class AddressTest {
         "'https://a,https://b:65535', a:443 over TLS b:65535 over TLS",
     })
     void addresses_are_read(String text, String expected) {
-        var read = Address.list(text).stream()
+        var read = Links.addresses(text).stream()
                 .map(address -> address.authority() + (address.isTls() ? " over TLS" : ""))
                 .collect(Collectors.joining(" "));
         assertEquals(expected, read);
@@ -42,6 +42,6 @@ class AddressTest {
                 "a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a",
             })
     void what_is_no_address_is_refused(String text) {
-        assertThrows(TeamwireException.class, () -> Address.list(text));
+        assertThrows(TeamwireException.class, () -> Links.addresses(text));
     }
 }

@@ -10,13 +10,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-class IdentityTest {
+class SettingsTest {
     private static final String SECRET = "0123456789abcdef0123456789abcdef";
     private static final String TOKEN = "twj:acme:4ed8:" + SECRET;
     private static final String HEX = "ab".repeat(32);
@@ -25,7 +26,7 @@ class IdentityTest {
     private Path directory;
 
     /** Finds the identity with a context file of alice and bob in acme, and bob in beta, and none else. */
-    private Identity find(String current, String variables) throws IOException {
+    private Map<String, String> find(String current, String variables) throws IOException {
         var identities = new StringBuilder();
         for (var name : new String[] {"alice@acme", "Bob@acme", "Bob@beta"}) {
             var parts = name.split("@");
@@ -40,12 +41,12 @@ class IdentityTest {
         return find(Files.writeString(directory.resolve("context.json"), text), variables);
     }
 
-    private static Identity find(Path context, String variables) {
+    private static Map<String, String> find(Path context, String variables) {
         var all = new HashMap<>(Map.of("TEAMWIRE_CONTEXT", context.toString()));
         for (var variable : variables == null ? new String[0] : variables.split(" ")) {
             all.put("TEAMWIRE_" + variable.split("=", 2)[0], variable.split("=", 2)[1]);
         }
-        return Identity.find(all::get);
+        return Settings.find(Map.of(), all);
     }
 
     @ParameterizedTest
@@ -61,7 +62,7 @@ class IdentityTest {
         "alice@acme, AS= TEAM= CREDENTIAL=      , alice@acme",
     })
     void whoever_is_named_is_chosen(String current, String variables, String chosen) throws IOException {
-        assertEquals(chosen, find(current, variables).credential());
+        assertEquals(chosen, find(current, variables).get(Settings.CREDENTIAL));
     }
 
     @ParameterizedTest
@@ -74,11 +75,11 @@ class IdentityTest {
 
     @Test
     void the_environment_goes_before_the_context_file() throws IOException {
-        var identity = find("alice@acme", "ADDRESS=http://there CA=mine.pem KEY=k");
-        assertEquals("http://there", identity.address());
-        assertEquals(new Identity.Tls("mine.pem", null, "k", null), identity.tls());
-        assertEquals("its.pem", find("alice@acme", null).tls().ca());
-        assertEquals("http://127.0.0.1:7420", find("alice@acme", "CREDENTIAL=x").address());
+        var environment = find("alice@acme", "ADDRESS=http://there CA=mine.pem KEY=k");
+        assertEquals("http://there", environment.get(Settings.ADDRESS));
+        assertEquals("mine.pem", environment.get(Settings.CA));
+        assertEquals("its.pem", find("alice@acme", null).get(Settings.CA));
+        assertEquals("http://127.0.0.1:7420", find("alice@acme", "CREDENTIAL=x").get(Settings.ADDRESS));
     }
 
     @ParameterizedTest
@@ -94,13 +95,14 @@ class IdentityTest {
     @Test
     void a_join_string_goes_before_the_environment() {
         var environment = Map.of("TEAMWIRE_ADDRESS", "http://e", "TEAMWIRE_CA", "e.pem", "TEAMWIRE_TEAM", "other");
-        var joining = Identity.joining(TOKEN + "@https://a:1,https://b:2+sha256:" + HEX, environment::get);
-        assertEquals(
-                new Identity("https://a:1,https://b:2", "", TOKEN, new Identity.Tls(null, null, null, HEX)), joining);
-        assertEquals(
-                "e.pem",
-                Identity.joining(TOKEN + "@https://a", environment::get).tls().ca());
-        assertEquals("http://e", Identity.joining(TOKEN, environment::get).address());
+        var all = Settings.find(Settings.joining(TOKEN + "@https://a:1,https://b:2+sha256:" + HEX), environment);
+        assertEquals("https://a:1,https://b:2", all.get(Settings.ADDRESS));
+        assertEquals(HEX, all.get(Settings.FINGERPRINT));
+        assertEquals(Set.of(Settings.ADDRESS, Settings.CREDENTIAL, Settings.FINGERPRINT), all.keySet());
+        var plain = Settings.find(Settings.joining(TOKEN + "@https://a"), environment);
+        assertEquals("e.pem", plain.get(Settings.CA));
+        var bare = Settings.find(Settings.joining(TOKEN), environment);
+        assertEquals("http://e", bare.get(Settings.ADDRESS));
     }
 
     @ParameterizedTest
@@ -113,23 +115,18 @@ class IdentityTest {
                 TOKEN + "@http://a+sha256:abababababababababababababababababababababababababababababababab",
                 TOKEN + "@https://a@https://b",
                 TOKEN + "@https://a,ftp://b+sha256:abababababababababababababababababababababababababababababababab",
-                TOKEN + "\n",
+                TOKEN + " x",
                 "twj:acme:x:" + SECRET + "é",
             })
     void a_malformed_join_string_is_refused_without_telling_it(String text) {
-        var thrown = assertThrows(TeamwireException.class, () -> {
-            var joining = Identity.joining(text.strip().equals(TOKEN) ? TOKEN + " x" : text, name -> null);
-            new Links(joining.address(), joining.tls());
-        });
+        var thrown = assertThrows(TeamwireException.class, () -> Teamwire.connect(Settings.joining(text)));
         assertFalse(thrown.toString().contains(SECRET), thrown.toString());
     }
 
     @Test
     void secrets_are_not_in_texts() {
-        var tls = new Identity.Tls("ca", "cert", SECRET, HEX);
-        assertFalse((new Identity("http://a", "t", TOKEN, tls) + "" + tls).contains(SECRET));
-        try (var me = Teamwire.builder().credential("twm:acme:bob:" + SECRET).connect()) {
-            assertEquals("Teamwire[bob@acme at http://127.0.0.1:7420]", me.toString());
+        try (var me = Teamwire.connect(Map.of(Settings.CREDENTIAL, "twm:acme:bob:" + SECRET, Settings.ADDRESS, "a"))) {
+            assertEquals("Teamwire[bob at a]", me.toString());
         }
     }
 }
