@@ -58,11 +58,9 @@ final class Links implements AutoCloseable {
     /** Reads 1 to 16 addresses with commas between them: all with TLS, or all without. */
     static List<Address> addresses(String text) {
         var addresses = Stream.of(text.split(",", 17)).map(Links::address).toList();
-        if (addresses.size() > 16) {
-            throw malformed("it lists more than 16");
-        }
-        if (addresses.stream().map(Address::isTls).distinct().count() > 1) {
-            throw malformed("it mixes http and https");
+        if (addresses.size() > 16
+                || addresses.stream().map(Address::isTls).distinct().count() > 1) {
+            throw malformed();
         }
         return addresses;
     }
@@ -70,22 +68,22 @@ final class Links implements AutoCloseable {
     private static Address address(String text) {
         var parts = ADDRESS.matcher(text.strip());
         if (!parts.matches()) {
-            throw malformed("it has another form");
+            throw malformed();
         }
         var isTls = "https".equalsIgnoreCase(parts.group(1));
         var port = parts.group(3) == null ? isTls ? 443 : 80 : Integer.parseInt(parts.group(3));
         if (port < 1 || port > 65_535) {
-            throw malformed("the port must be 1 to 65535");
+            throw malformed();
         }
         return new Address(isTls, parts.group(2).toLowerCase(Locale.ROOT) + ":" + port);
     }
 
     /** Leaves the text out: somebody may have pasted a join string, which is secret. */
-    private static TeamwireException malformed(String why) {
+    private static TeamwireException malformed() {
         return new TeamwireException(
                 Code.INVALID_ARGUMENT,
-                "The address of the coordinator cannot be used: " + why
-                        + ". Write https://HOST:PORT or http://HOST:PORT, up to 16 with commas between them.");
+                "TEAMWIRE_ADDRESS is no address of a coordinator. Write https://HOST:PORT, or up to 16 with commas between"
+                        + " them, or all with http, with ports from 1 to 65535.");
     }
 
     private static ManagedChannel channel(Address address, ChannelCredentials credentials) {

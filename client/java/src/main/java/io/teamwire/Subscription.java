@@ -13,10 +13,10 @@ import io.teamwire.v1.StreamResponse;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Collections;
+import java.util.EnumSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.NoSuchElementException;
 import java.util.Optional;
 import java.util.Set;
 import java.util.UUID;
@@ -29,7 +29,6 @@ import java.util.concurrent.LinkedBlockingDeque;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.stream.Stream;
-import java.util.stream.StreamSupport;
 
 /**
  * A subscription to one's own inbox: each message once, through reconnects, shutdown requests before the others.
@@ -60,11 +59,9 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
             "TEAM_NOT_FOUND", CloseReason.CLOSE_REASON_TEAM_DELETED,
             "MEMBER_STOPPED", CloseReason.CLOSE_REASON_MEMBER_STOPPED);
 
-    private static final Set<CloseReason> CLOSES = Set.of(
-            CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED,
-            CloseReason.CLOSE_REASON_SUPERSEDED,
-            CloseReason.CLOSE_REASON_TEAM_DELETED,
-            CloseReason.CLOSE_REASON_MEMBER_STOPPED);
+    /** How a session is closed, by a coordinator that drains or is newer than this, without ending the subscription. */
+    private static final Set<CloseReason> GOES_ON = EnumSet.of(
+            CloseReason.CLOSE_REASON_DRAINING, CloseReason.CLOSE_REASON_UNSPECIFIED, CloseReason.UNRECOGNIZED);
 
     /** The refusals, besides "not now", that another session may not meet with. */
     private static final Set<String> PASSING = Set.of("INTERNAL", "SLOW_CONSUMER");
@@ -72,6 +69,8 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** What something answers, without a reason, that is no coordinator, or a proxy that does not let us through. */
     private static final Set<Code> FINAL = Set.of(
             Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED);
+
+    private static final Duration FOREVER = Duration.ofDays(36_500);
 
     private static final System.Logger LOG = System.getLogger("io.teamwire");
 
@@ -125,31 +124,17 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         return Optional.empty();
     }
 
-    /** Iterates over the messages as they come, until the subscription is over. All iterators share them. */
-    @Override
-    public Iterator<Delivery> iterator() {
-        return new Iterator<>() {
-            private Optional<Delivery> next = Optional.empty();
-
-            @Override
-            public boolean hasNext() {
-                next = next.or(() -> Subscription.this.next(Duration.ofDays(36_500)));
-                return next.isPresent();
-            }
-
-            @Override
-            public Delivery next() {
-                hasNext();
-                var delivery = next.orElseThrow(NoSuchElementException::new);
-                next = Optional.empty();
-                return delivery;
-            }
-        };
-    }
-
     /** Returns the messages as they come, until the subscription is over. */
     public Stream<Delivery> stream() {
-        return StreamSupport.stream(spliterator(), false);
+        return Stream.generate(() -> next(FOREVER))
+                .takeWhile(Optional::isPresent)
+                .map(Optional::get);
+    }
+
+    /** Iterates over the messages as they come, until the subscription is over. */
+    @Override
+    public Iterator<Delivery> iterator() {
+        return stream().iterator();
     }
 
     /** Takes an acknowledgement, to be sent in the background, with others where there are. */
@@ -178,7 +163,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         while (!waiting.isEmpty()) {
             var ids = waiting.stream().limit(IDS_IN_A_CALL_MAX).toList();
             MessageServiceGrpc.newBlockingStub(calls)
-                    .withDeadlineAfter(36_500, TimeUnit.DAYS)
+                    .withDeadlineAfter(FOREVER.toDays(), TimeUnit.DAYS)
                     .ack(AckRequest.newBuilder().addAllMessageIds(ids).build());
             waiting.removeAll(ids);
         }
@@ -257,12 +242,11 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                     }
                     case DELIVERY -> deliver(frame.getDelivery());
                     case CLOSING -> {
-                        if (CLOSES.contains(frame.getClosing().getReason())) {
-                            return frame.getClosing();
+                        var closing = frame.getClosing();
+                        if (GOES_ON.contains(closing.getReason())) {
+                            throw new TeamwireException(Code.UNAVAILABLE, closing.getDetail());
                         }
-                        // It drains, or says what came after this version.
-                        throw new TeamwireException(
-                                Code.UNAVAILABLE, frame.getClosing().getDetail());
+                        return closing;
                     }
                     default -> {} // A heartbeat, or a kind of frame that came after this version.
                 }
