@@ -64,6 +64,15 @@ impl Config {
     }
 }
 
+/// Where a coordinator is reached.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For the protocol.
+    pub protocol: TcpListener,
+    /// For health checks alone, without TLS. None: they are answered with the protocol only.
+    pub health: Option<TcpListener>,
+}
+
 /// Why a coordinator could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -78,12 +87,12 @@ pub enum RunError {
     Reflection(String),
 }
 
-/// Serves a coordinator on a listener until `shutdown` is cancelled, and then until its calls have ended or the grace is
+/// Serves a coordinator on its listeners until `shutdown` is cancelled, and then until its calls have ended or the grace is
 /// over.
 pub async fn run(
     config: Config,
     store: Arc<dyn Store>,
-    listener: TcpListener,
+    listeners: Listeners,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let metrics = config.metrics;
@@ -107,7 +116,13 @@ pub async fn run(
     Services::new(Arc::clone(&coordinator), Arc::clone(&signs), advertised, draining, pace, rates, request_bytes_max)
         .register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
-    tasks.spawn(health::run(store, Arc::clone(&metrics), health, Services::HEALTH_NAMES, shutdown.clone()));
+    let mut reporters = vec![health];
+    if let Some(listener) = listeners.health {
+        let (reporter, probes) = health::probes(listener, stop.clone());
+        reporters.push(reporter);
+        tasks.spawn(probes);
+    }
+    tasks.spawn(health::run(store, Arc::clone(&metrics), reporters, Services::HEALTH_NAMES, shutdown.clone()));
     routes.add_service(health_service);
     let reflection = |error: tonic_reflection::server::Error| RunError::Reflection(error.to_string());
     let describe = || {
@@ -121,7 +136,7 @@ pub async fn run(
     if let Some(tls) = &config.tls {
         tasks.spawn(Arc::clone(tls).keep_current(config.tls_reload_interval, stop.clone()));
     }
-    let incoming = Acceptor::new(listener, config.tls, config.edge.clone()).incoming();
+    let incoming = Acceptor::new(listeners.protocol, config.tls, config.edge.clone()).incoming();
     let counting = Arc::clone(&metrics);
     let incoming = incoming.map(move |accepted| accepted.map(|connection| Counted::new(connection, &counting)));
     let served = config

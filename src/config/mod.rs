@@ -36,6 +36,10 @@ pub struct Settings {
     pub store: String,
     pub advertise: Vec<String>,
     pub insecure_no_tls: bool,
+    /// None: the one in the state directory.
+    pub operator_credential: Option<PathBuf>,
+    /// Empty: nowhere but with the protocol.
+    pub health: String,
     /// Empty: none are served.
     pub metrics: String,
     pub log: String,
@@ -60,6 +64,8 @@ impl Default for Settings {
             store: String::new(),
             advertise: server.advertised.addresses,
             insecure_no_tls: false,
+            operator_credential: None,
+            health: String::new(),
             metrics: String::new(),
             log: "info".to_owned(),
             log_format: "text".to_owned(),
@@ -201,10 +207,19 @@ impl Settings {
         socket_address("listen", &self.listen)
     }
 
+    /// Returns where to answer health checks besides, if anywhere.
+    pub fn health(&self) -> Result<Option<SocketAddr>, Failure> {
+        optional_address("health", &self.health)
+    }
+
     /// Returns where to serve metrics, if anywhere.
     pub fn metrics(&self) -> Result<Option<SocketAddr>, Failure> {
-        Some(&self.metrics).filter(|at| !at.is_empty()).map(|at| socket_address("metrics", at)).transpose()
+        optional_address("metrics", &self.metrics)
     }
+}
+
+fn optional_address(key: &str, text: &str) -> Result<Option<SocketAddr>, Failure> {
+    Some(text).filter(|text| !text.is_empty()).map(|text| socket_address(key, text)).transpose()
 }
 
 fn socket_address(key: &str, text: &str) -> Result<SocketAddr, Failure> {

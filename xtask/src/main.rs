@@ -6,6 +6,7 @@
 //! Architecture invariant: nothing but the standard library, so that the first command in a fresh clone starts at once.
 
 mod buf;
+mod generate;
 mod network;
 mod redis;
 mod step;
@@ -21,6 +22,10 @@ Usage: cargo xtask COMMAND
          TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in PATH, or what apt-get
          installs when this runs as root. Root also tests over networks of its own, made with ip (iproute2), which is
          installed likewise.
+  generate
+         Make the code of the clients in other languages anew, out of proto/. Needs Go, Node.js, Python and Maven.
+  clients
+         Check that the clients' generated code is that of proto/, then build, check and test the clients.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
   ci     Run lint, then test with CI=true: what every change must pass.
   help   Show this.
@@ -31,6 +36,8 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
         ["test"] => test(false),
+        ["generate"] => generate::run(),
+        ["clients"] => clients(),
         ["lint"] => lint(),
         ["ci"] => lint().and_then(|()| test(true)),
         [] | ["help" | "--help" | "-h"] => {
@@ -72,6 +79,11 @@ fn test(ci: bool) -> Result<(), Failure> {
     } else {
         run(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests"])
     }
+}
+
+/// Checks and tests the clients in other languages.
+fn clients() -> Result<(), Failure> {
+    generate::check()
 }
 
 /// Checks all that a program can check about how things are written, the quickest first.
