@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_stream::StreamExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::body::Body;
+use tower::util::MapResponseLayer;
 
 use crate::{
     coordinator::Coordinator,
@@ -37,6 +39,8 @@ pub struct Config {
     pub tls_reload_interval: Duration,
     /// What others are told of where this coordinator is.
     pub advertised: Advertised,
+    /// The origins of pages whose browsers may call by gRPC-web; see [`grpc::web::is_origin`]. Empty: none.
+    pub web_origins: Vec<String>,
     /// How long open calls may go on after the shutdown was asked for. 25 s.
     pub drain_grace: Duration,
     /// How long after the shutdown was asked for everything is dropped, done or not. 30 s.
@@ -57,6 +61,7 @@ impl Config {
             tls: None,
             tls_reload_interval: Duration::from_secs(5),
             advertised: Advertised::default(),
+            web_origins: Vec::new(),
             drain_grace: Duration::from_secs(25),
             hard_stop: Duration::from_secs(30),
             metrics: Arc::default(),
@@ -142,6 +147,10 @@ pub async fn run(
     let served = config
         .edge
         .server()
+        // Without TLS browsers speak nothing newer.
+        .accept_http1(!config.web_origins.is_empty())
+        .layer(grpc::web::layer(&config.web_origins))
+        .layer(MapResponseLayer::new(|response: http::Response<_>| response.map(Body::new)))
         .layer(Watch::new(metrics))
         .layer(visitor::Watch)
         .layer(grpc::too_large::layer(request_bytes_max))

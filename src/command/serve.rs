@@ -142,6 +142,7 @@ impl Serve {
             tls,
             tls_reload_interval: settings.tls_reload_interval,
             advertised,
+            web_origins: settings.web_origins,
             drain_grace: settings.drain_grace,
             hard_stop: settings.hard_stop,
             ..server::Config::new(&secret)

@@ -17,7 +17,7 @@ use std::{
 };
 
 use teamwire_proto::address::Address;
-use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, rate::Rates};
+use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
 use toml_edit::{Document, DocumentMut};
 
 use crate::failure::Failure;
@@ -48,6 +48,7 @@ pub struct Settings {
     pub tls_key: Option<PathBuf>,
     pub tls_client_ca: Option<PathBuf>,
     pub tls_reload_interval: Duration,
+    pub web_origins: Vec<String>,
     pub edge: Bounds,
     pub rates: Rates,
     pub pace: Pace,
@@ -73,6 +74,7 @@ impl Default for Settings {
             tls_key: None,
             tls_client_ca: None,
             tls_reload_interval: server.tls_reload_interval,
+            web_origins: server.web_origins,
             edge: server.edge,
             rates: server.rates,
             pace: server.pace,
@@ -188,6 +190,12 @@ impl Settings {
                 "delivery.heartbeat_interval must be at most half of limits.lease_ttl, or members that are connected would \
                  be taken for lost.",
             );
+        }
+        if let Some(other) = self.web_origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(Failure::usage(format!(
+                "web.origins has \"{other}\"; an origin is what stands before the path in a browser's address line, in lower \
+                 case and without a slash at its end, as https://HOST:PORT, or \"*\" for all."
+            )));
         }
         if let Some(without) = self.advertise.iter().find(|address| !address.contains("://")) {
             return Err(Failure::usage(format!(

@@ -69,3 +69,4 @@ mod takers;
 mod tasks;
 mod tls;
 mod traces;
+mod web;
