@@ -21,7 +21,9 @@ import pods
 import rules
 
 ROOT = pathlib.Path(__file__).parents[2]
-HELM, KUBE_SCORE, TEAMWIRE = (os.environ[name] for name in ("HELM", "KUBE_SCORE", "TEAMWIRE"))
+HELM, KUBE_SCORE = os.environ["HELM"], os.environ["KUBE_SCORE"]
+# None when it only renders.
+TEAMWIRE = os.environ.get("TEAMWIRE")
 
 # The last four, and what is not Kubernetes' own and so is in none of their schemas.
 VERSIONS = ["1.34", "1.35", "1.36", "1.37"]
@@ -137,7 +139,7 @@ def written():
     files = {}
     for path, chart, release, values in RENDERED:
         text, _ = render(chart, "--values", values, "--skip-tests", release=release)
-        files.setdefault(path, "# Rendered from the charts by `cargo xtask charts-write`; docs/kubernetes.md says how to use it.\n")
+        files.setdefault(path, "# Rendered from the charts by `cargo xtask manifests`; docs/kubernetes.md says how to use it.\n")
         files[path] += "\n".join(line.rstrip() for line in text.splitlines() if "helm.sh/chart" not in line and "managed-by" not in line) + "\n"
     return files
 
@@ -156,7 +158,7 @@ def main():
             good(name, render(chart, "--values", name)[1])
 
     for path, text in written().items():
-        check(path, [] if (ROOT / path).read_text() == text else ["it is not what the charts make: `cargo xtask charts-write`"])
+        check(path, [] if (ROOT / path).read_text() == text else ["it is not what the charts make: `cargo xtask manifests`"])
         objects = list(filter(None, yaml.safe_load_all(text)))
         good(path, objects)
         check(path, ("a Secret is committed" for thing in objects if thing["kind"] == "Secret"))

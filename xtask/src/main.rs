@@ -6,6 +6,7 @@
 //! Architecture invariant: nothing but the standard library, so that the first command in a fresh clone starts at once.
 
 mod buf;
+mod charts;
 mod generate;
 mod network;
 mod redis;
@@ -26,6 +27,10 @@ Usage: cargo xtask COMMAND
          Make the code of the clients in other languages anew, out of proto/. Needs Go, Node.js, Python and Maven.
   clients
          Check that the clients' generated code is that of proto/, then build, check and test the clients.
+  charts Check the Helm charts and the manifests in deploy/, and play what they render on this machine. Needs Go and Python.
+         Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
+  manifests
+         Render the manifests in deploy/ from the charts anew.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
   ci     Run lint, then test with CI=true: what every change must pass.
   help   Show this.
@@ -38,6 +43,8 @@ fn main() -> ExitCode {
         ["test"] => test(false),
         ["generate"] => generate::run(),
         ["clients"] => clients(),
+        ["charts"] => charts::check(),
+        ["manifests"] => charts::write(),
         ["lint"] => lint(),
         ["ci"] => lint().and_then(|()| test(true)),
         [] | ["help" | "--help" | "-h"] => {
