@@ -150,7 +150,10 @@ def main():
             (ROOT / path).write_text(text)
         return
 
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     for chart in ("teamwire", "teammate"):
+        told = yaml.safe_load((ROOT / "deploy/helm" / chart / "Chart.yaml").read_text())
+        check(chart, [] if told["appVersion"] == version else [f"appVersion is {told['appVersion']}, and teamwire {version}"])
         for values in sorted((ROOT / "deploy/helm" / chart / "ci").glob("*.yaml")):
             name = str(values.relative_to(ROOT))
             linted = helm("lint", f"deploy/helm/{chart}", "--strict", "--quiet", "--values", name)

@@ -7,18 +7,19 @@ app.kubernetes.io/name: teammate
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* The metadata of an object. Takes a dictionary: root, and as it may be annotations. */}}
 {{- define "teammate.metadata" -}}
-name: {{ include "teammate.fullname" . }}
-namespace: {{ .Release.Namespace }}
+name: {{ include "teammate.fullname" .root }}
+namespace: {{ .root.Release.Namespace }}
 labels:
-  {{- include "teammate.selector" . | nindent 2 }}
-  app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-  app.kubernetes.io/managed-by: {{ .Release.Service }}
-  helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-  {{- with .Values.labels }}
+  {{- include "teammate.selector" .root | nindent 2 }}
+  app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+  app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+  helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+  {{- with .root.Values.labels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with .Values.annotations }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.annotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -45,7 +46,7 @@ annotations:
 {{- end -}}
 
 {{- define "teammate.check" -}}
-{{- if not .Values.command }}{{ fail "say what the program is: --set command='{python3,/examples/echo.py}'" }}{{ end -}}
+{{- if not .Values.command }}{{ fail "say what the program is: --set command='{python3,/etc/teammate/echo.py}'" }}{{ end -}}
 {{- if not .Values.join.existingSecret }}{{ fail "name the Secret with the join string as join.existingSecret; `teamwire invite` prints one" }}{{ end -}}
 {{- end -}}
 
