@@ -111,8 +111,7 @@ fn every_number_is_documented_and_every_documented_one_is_there(world: World) {
 }
 
 fn the_log_holds_no_secret_and_no_content(mut world: World) {
-    world.coordinator.restart_with("TEAMWIRE_LOG", "trace");
-    world.coordinator.restart_with("TEAMWIRE_LOG_FORMAT", "json");
+    world.coordinator.restart_with(&[("TEAMWIRE_LOG", "trace"), ("TEAMWIRE_LOG_FORMAT", "json")]);
     world.create_team("acme");
     let token = world.invite("ann");
     let ann = world.run("ann", &[], agents::WILLING).ready();
@@ -220,7 +219,7 @@ fn health_follows_a_redis_that_hangs(world: World) {
 }
 
 fn a_process_is_live_while_its_store_is_away(mut world: World) {
-    world.coordinator.restart_with("TEAMWIRE_HEALTH", "127.0.0.1:0");
+    world.coordinator.restart_with(&[("TEAMWIRE_HEALTH", "127.0.0.1:0")]);
     let address = format!("http://{}", world.coordinator.health_address());
     let probe = |service: &str| world.cli("prober", &["health", "--address", &address, "--service", service]).code;
     let await_probe = |code: i32| eventually("the probe is answered", || (probe("") == code).then_some(()));

@@ -8,6 +8,7 @@ to see that it would be noticed. `--write` renders the manifests in `deploy/` an
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -139,8 +140,10 @@ def written():
     files = {}
     for path, chart, release, values in RENDERED:
         text, _ = render(chart, "--values", values, "--skip-tests", release=release)
-        files.setdefault(path, "# Rendered from the charts by `cargo xtask manifests`; docs/kubernetes.md says how to use it.\n")
-        files[path] += "\n".join(line.rstrip() for line in text.splitlines() if "helm.sh/chart" not in line and "managed-by" not in line) + "\n"
+        files.setdefault(path, "# Rendered by `cargo xtask manifests`; docs/kubernetes.md says how to use it.\n")
+        # What says that Helm looks after it is not so.
+        lines = [line.rstrip() for line in text.splitlines() if not re.match(r"\s+(helm\.sh/chart|.*managed-by):", line)]
+        files[path] += "\n".join(lines) + "\n"
     return files
 
 
@@ -153,12 +156,21 @@ def main():
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     for chart in ("teamwire", "teammate"):
         told = yaml.safe_load((ROOT / "deploy/helm" / chart / "Chart.yaml").read_text())
-        check(chart, [] if told["appVersion"] == version else [f"appVersion is {told['appVersion']}, and teamwire {version}"])
+        same = told["appVersion"] == version
+        check(chart, [] if same else [f"appVersion is {told['appVersion']}, and teamwire {version}"])
         for values in sorted((ROOT / "deploy/helm" / chart / "ci").glob("*.yaml")):
             name = str(values.relative_to(ROOT))
             linted = helm("lint", f"deploy/helm/{chart}", "--strict", "--quiet", "--values", name)
             check(name, filter(None, [linted.returncode and linted.stdout + linted.stderr]))
             good(name, render(chart, "--values", name)[1])
+
+    # Values that the page shows begin by saying whose they are.
+    page = (ROOT / "docs/kubernetes.md").read_text()
+    for number, (chart, values) in enumerate(re.findall(r"```yaml\n# values of (\w+)\n(.*?)```", page, re.DOTALL)):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(values.replace("REGISTRY", "registry.example.com"))
+            file.flush()
+            good(f"docs/kubernetes.md, values {number + 1}", render(chart, "--values", file.name)[1])
 
     for path, text in written().items():
         check(path, [] if (ROOT / path).read_text() == text else ["it is not what the charts make: `cargo xtask manifests`"])
@@ -181,7 +193,9 @@ def main():
         check(f"planted fault: {what}", [] if list(schema(objects)) else ["the schemas take it"])
     for chart, arguments, expected in faults.REFUSED:
         made = helm("template", "x", f"deploy/helm/{chart}", *arguments)
-        text = made.stderr if made.returncode else refused(list(filter(None, yaml.safe_load_all(made.stdout)))) or "it is taken"
+        text = made.stderr
+        if not made.returncode:
+            text = refused(list(filter(None, yaml.safe_load_all(made.stdout)))) or "it is taken"
         check(f"{chart} {' '.join(arguments)}", [] if expected in text else [f"it should say {expected!r}: {text}"])
 
     for name, problems in pods.play(TEAMWIRE, ROOT, render):

@@ -123,7 +123,8 @@ def ports(objects):
     if not (found := coordinator(objects)):
         return
     _, container, config = found
-    listened = {name: port_of(config[key]) for name, key in (("grpc", "listen"), ("health", "health"), ("metrics", "metrics")) if key in config}
+    keys = {"grpc": "listen", "health": "health", "metrics": "metrics"}
+    listened = {name: port_of(config[key]) for name, key in keys.items() if key in config}
     named = {port["name"]: port["containerPort"] for port in container["ports"]}
     if named != listened:
         yield f"the container names {named}, the configuration {listened}"
@@ -223,7 +224,20 @@ def teammates(objects):
             yield "an eviction counts as a failure"
 
 
-RULES = [restricted, stranger_to_the_api, bounded_volumes, private_secrets, probes, ports, drain, rollout, spread, balanced, closed, teammates]
+RULES = [
+    restricted,
+    stranger_to_the_api,
+    bounded_volumes,
+    private_secrets,
+    probes,
+    ports,
+    drain,
+    rollout,
+    spread,
+    balanced,
+    closed,
+    teammates,
+]
 
 
 def broken(objects):

@@ -7,6 +7,7 @@
 
 mod buf;
 mod charts;
+mod clients;
 mod generate;
 mod network;
 mod redis;
@@ -22,17 +23,21 @@ Usage: cargo xtask COMMAND
   test   Run every test, those against a real Redis and a real Valkey included. The servers are those that
          TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in PATH, or what apt-get
          installs when this runs as root. Root also tests over networks of its own, made with ip (iproute2), which is
-         installed likewise.
+         installed likewise. The clients of languages that are there are tested, too: python3, node with npm, go, javac
+         with mvn.
   generate
          Make the code of the clients in other languages anew, out of proto/. Needs Go, Node.js, Python and Maven.
+  released
+         Keep the protocol as it is now as the state that it must stay compatible with: when a version is released.
   clients
-         Check that the clients' generated code is that of proto/, then build, check and test the clients.
-  charts Check the Helm charts and the manifests in deploy/, and play what they render on this machine. Needs Go and Python.
-         Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
+         Check that the clients' generated code is that of proto/, then build, check and test the clients of all
+         languages.
+  charts Check the Helm charts and the manifests in deploy/, and play what they render on this machine. Needs Go and
+         Python. Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
   manifests
          Render the manifests in deploy/ from the charts anew.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
-  ci     Run lint, then test with CI=true: what every change must pass.
+  ci     Run lint, check the generated code, then test with CI=true: what every change must pass.
   help   Show this.
 ";
 
@@ -42,11 +47,12 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["test"] => test(false),
         ["generate"] => generate::run(),
+        ["released"] => buf::keep_as_released(),
         ["clients"] => clients(),
         ["charts"] => charts::check(),
         ["manifests"] => charts::write(),
         ["lint"] => lint(),
-        ["ci"] => lint().and_then(|()| test(true)),
+        ["ci"] => lint().and_then(|()| generate::check()).and_then(|()| test(true)),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -74,9 +80,11 @@ fn test(ci: bool) -> Result<(), Failure> {
         servers.push((server.variable, path));
     }
     network::prepare()?;
+    let ready = clients::prepare(ci)?;
     let run = |arguments: &[&str]| {
         let step = Step::cargo(arguments).advice("`cargo test --package PACKAGE NAME` runs one test again");
         let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
+        let step = step.env(clients::READY, &ready);
         if ci { step.env("CI", "true") } else { step }.run()
     };
     // First, so that the last line of all is that of tests that were run. Nextest would leave them out, too.
@@ -88,9 +96,12 @@ fn test(ci: bool) -> Result<(), Failure> {
     }
 }
 
-/// Checks and tests the clients in other languages.
+/// Checks and tests the clients in other languages, all of them.
 fn clients() -> Result<(), Failure> {
-    generate::check()
+    generate::check()?;
+    let ready = clients::prepare(true)?;
+    Step::cargo(&["build", "--locked", "--package", "teamwire-actor"]).run()?;
+    Step::cargo(&["test", "--locked", "--test", "end_to_end", "--", "clients::"]).env(clients::READY, ready).run()
 }
 
 /// Checks all that a program can check about how things are written, the quickest first.

@@ -116,9 +116,9 @@ impl Coordinator {
         self.await_serving();
     }
 
-    /// Ends it and starts it again with a variable in its environment.
-    pub fn restart_with(&mut self, name: &str, value: &str) {
-        self.environment.push((name.to_owned(), value.to_owned()));
+    /// Ends it and starts it again with more in its environment.
+    pub fn restart_with(&mut self, variables: &[(&str, &str)]) {
+        self.environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         self.end();
         self.restart();
     }
