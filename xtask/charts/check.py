@@ -1,6 +1,6 @@
 """Checks the charts and what is rendered from them; `cargo xtask charts` runs it and sets its environment.
 
-Each chart is rendered with every file in its `ci/`. Every rendering is held against the schemas of four versions of
+Each chart is rendered with every file in its `ci/`. Every rendering is held against the schemas of five versions of
 Kubernetes, kube-score and `rules.py`, and its configuration is read by teamwire itself. `faults.py` then breaks renderings
 to see that it would be noticed. `--write` renders the manifests in `deploy/` anew instead.
 """
@@ -26,8 +26,8 @@ HELM, KUBE_SCORE = os.environ["HELM"], os.environ["KUBE_SCORE"]
 # None when it only renders.
 TEAMWIRE = os.environ.get("TEAMWIRE")
 
-# The last four, and what is not Kubernetes' own and so is in none of their schemas.
-VERSIONS = ["1.34", "1.35", "1.36", "1.37"]
+# The first that the charts take, and the last four; what is not Kubernetes' own and so is in none of their schemas.
+VERSIONS = ["1.30", "1.34", "1.35", "1.36", "1.37"]
 FOREIGN = {("cert-manager.io/v1", "Certificate"), ("monitoring.coreos.com/v1", "ServiceMonitor")}
 
 # kube-score: what it is right to do otherwise here, and why.

@@ -32,8 +32,8 @@ Usage: cargo xtask COMMAND
   clients
          Check that the clients' generated code is that of proto/, then build, check and test the clients of all
          languages.
-  charts Check the Helm charts and the manifests in deploy/, and play what they render on this machine. Needs Go and
-         Python. Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
+  charts Check the Helm charts and the manifests in deploy/, and play what they render on this machine. Needs Go
+         1.26 and Python 3.11. Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
   manifests
          Render the manifests in deploy/ from the charts anew.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
