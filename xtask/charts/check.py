@@ -65,8 +65,8 @@ def run(*command, **options):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, **options)
 
 
-def helm(action, *arguments, version=VERSIONS[-1]):
-    return run(HELM, action, *arguments, "--namespace", NAMESPACE, "--kube-version", version)
+def helm(action, *arguments):
+    return run(HELM, action, *arguments, "--namespace", NAMESPACE, "--kube-version", VERSIONS[-1])
 
 
 def render(chart, *arguments, release="teamwire"):
@@ -78,7 +78,7 @@ def render(chart, *arguments, release="teamwire"):
 
 
 def score(objects):
-    """Returns what kube-score finds critical, by the name of its test."""
+    """Returns what kube-score finds, by the name of its test."""
     # A hook's Pod is there for a moment and asks for nothing.
     lasting = [thing for thing in objects if "helm.sh/hook" not in thing["metadata"].get("annotations", {})]
     arguments = ["--output-format", "json", "--kubernetes-version", f"v{VERSIONS[0]}", "--ignore-container-cpu-limit"]
@@ -182,14 +182,14 @@ def main():
     unseen = {rule.__name__ for rule in rules.RULES}
     for what, chart, values, change, expected in faults.FAULTS:
         _, objects = render(chart, "--values", f"deploy/helm/{chart}/ci/{values}.yaml")
-        faults.apply(objects, change)
+        change(objects)
         found = rules.broken(objects) | score(objects)
         check(f"planted fault: {what}", [] if expected in found else [f"{expected} has not noticed it, but {list(found)}"])
         unseen.discard(expected)
     check("planted faults", (f"none is for the rule {rule}" for rule in unseen))
     for what, change in faults.SCHEMA_FAULTS:
         _, objects = render("teamwire")
-        faults.apply(objects, change)
+        change(objects)
         check(f"planted fault: {what}", [] if list(schema(objects)) else ["the schemas take it"])
     for chart, arguments, expected in faults.REFUSED:
         made = helm("template", "x", f"deploy/helm/{chart}", *arguments)

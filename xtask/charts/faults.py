@@ -1,12 +1,8 @@
 """Renderings that are broken on purpose, and values that must be refused."""
 
 
-def find(objects, kind, name=None):
-    return next(o for o in objects if o["kind"] == kind and name in (None, o["metadata"]["name"]))
-
-
-def apply(objects, change):
-    change(objects)
+def find(objects, kind):
+    return next(thing for thing in objects if thing["kind"] == kind)
 
 
 def spec(kind, change):
@@ -57,7 +53,7 @@ def volume(name, change, kind="Deployment"):
 FAULTS = [
     # What, chart, values, how, who must notice it.
     ("a writable root", "teamwire", "minimal", container(put("securityContext", "readOnlyRootFilesystem", to=False)), "container-security-context-readonlyrootfilesystem"),
-    ("a writable root of the test", "teammate", "job", container(drop("securityContext", "readOnlyRootFilesystem"), "Job"), "container-security-context-readonlyrootfilesystem"),
+    ("a writable root of a teammate", "teammate", "job", container(drop("securityContext", "readOnlyRootFilesystem"), "Job"), "container-security-context-readonlyrootfilesystem"),
     ("the tag latest", "teamwire", "minimal", container(put("image", to="teamwire:latest")), "container-image-tag"),
     ("no memory limit", "teamwire", "minimal", container(drop("resources", "limits", "memory")), "container-resources"),
     ("no disk limit", "teamwire", "minimal", container(drop("resources", "limits", "ephemeral-storage")), "container-ephemeral-storage-request-and-limit"),
