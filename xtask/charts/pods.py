@@ -252,10 +252,12 @@ def example(cluster, render, stack):
         tasks = [json.loads(line) for line in operator("task", "list", "--status", "in-progress", "--json").splitlines()]
         return any(task.get("owner") == name for task in tasks)
 
-    # Evicted in the middle of a task: it says that it goes, its task is on the board again, and a Pod in its place joins
-    # with the same token.
-    until("a task for worker-0", lambda: held("worker-0"))
+    # Both in the middle of a task, without which the lead does not come to its end.
+    until("tasks for worker-0 and worker-1", lambda: held("worker-0") and held("worker-1"))
+    running[1].send(signal.SIGKILL)
     running[0].send(signal.SIGTERM)
+
+    # Evicted: it says that it goes, its task is on the board again, and a Pod in its place joins with the same token.
     if (code := running[0].wait()) != 143:
         yield f"an evicted worker ended with {code}: {running[0].said()}"
     if member("worker-0")["state"] != "MEMBER_STATE_EXITED" or held("worker-0"):
@@ -263,7 +265,6 @@ def example(cluster, render, stack):
     running[0] = start(worker(0, "acme-worker-0-again"))
 
     # Killed with its Pod: who comes in its place too early is told so, with a code that is not final.
-    running[1].send(signal.SIGKILL)
     running[1].wait()
     early = start(worker(1, "acme-worker-1-again"))
     if (code := early.wait()) != 64:
