@@ -37,7 +37,7 @@ Usage: cargo xtask COMMAND
   manifests
          Render the manifests in deploy/ from the charts anew.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
-  ci     Run lint, check the generated code, then test with CI=true: what every change must pass.
+  ci     Run lint, check the generated code and the charts, then test with CI=true: what every change must pass.
   help   Show this.
 ";
 
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         ["charts"] => charts::check(),
         ["manifests"] => charts::write(),
         ["lint"] => lint(),
-        ["ci"] => lint().and_then(|()| generate::check()).and_then(|()| test(true)),
+        ["ci"] => ci(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -69,6 +69,13 @@ fn main() -> ExitCode {
         },
         |()| ExitCode::SUCCESS,
     )
+}
+
+fn ci() -> Result<(), Failure> {
+    lint()?;
+    generate::check()?;
+    charts::check()?;
+    test(true)
 }
 
 /// Runs all tests. Prints nothing after the test runner's own summary.
