@@ -61,13 +61,15 @@ func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
 		return nil, err
 	}
 	c, err := open(o)
-	if err != nil || c.Team == "" { // an operator that has named none
+	if err != nil || c.Team == "" && strings.HasPrefix(o.Credential, "two:") { // an operator that has named none
 		return c, err
 	}
-	if _, err = c.Teams.GetTeam(ctx, &v1.GetTeamRequest{}); err != nil {
+	reply, err := c.Teams.GetTeam(ctx, &v1.GetTeamRequest{})
+	if err != nil {
 		c.Close()
 		return nil, err
 	}
+	c.Team = reply.GetTeam().GetName()
 	return c, nil
 }
 
@@ -75,9 +77,10 @@ func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
 // client. name may be empty where the token is for one name only.
 func Join(ctx context.Context, joinString, name string, options ...func(*Options)) (*Client, error) {
 	o := with(options)
-	token, place, _ := strings.Cut(strings.TrimSpace(joinString), "@")
+	token, place, hasPlace := strings.Cut(strings.TrimSpace(joinString), "@")
 	addresses, fingerprint, isPinned := strings.Cut(place, "+")
-	if isPinned && (fingerprint == "" || !strings.HasPrefix(strings.ToLower(addresses), "https:")) {
+	isTLS := strings.HasPrefix(strings.ToLower(addresses), "https:")
+	if token == "" || hasPlace && addresses == "" || isPinned && (fingerprint == "" || !isTLS) {
 		return nil, errors.New("teamwire: the join string is malformed: paste it from its first to its last character")
 	}
 	o.Credential, o.Address = token, cmp.Or(o.Address, addresses)
@@ -108,10 +111,10 @@ func open(o Options) (*Client, error) {
 	c := &Client{patience: o.Patience, Team: o.Team, bearer: func() string { return "Bearer " + o.Credential }}
 	// A member's credential says whose it is: twm:TEAM:MEMBER:SECRET.
 	if parts := strings.Split(o.Credential, ":"); len(parts) == 4 && parts[0] == "twm" {
-		c.Team, c.Member = cmp.Or(c.Team, parts[1]), parts[2]
+		c.Member = parts[2]
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.session.Store(&session{})
+	c.session.Store(noSession)
 	for _, address := range addresses {
 		creds := insecure.NewCredentials()
 		if isTLS {
@@ -160,28 +163,27 @@ func (c *Client) Close() {
 	}
 }
 
-var addressForm = regexp.MustCompile(`^(?:(https?)://)?([a-z0-9._-]{1,253}|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?/?$`)
+var addressForm = regexp.MustCompile(`^(?:(https?)://)?(?:([a-z0-9._-]{1,253})|\[([0-9a-f:.]+)\])(?::([0-9]{1,5}))?/?$`)
 
 // parseAddresses returns each address as HOST:PORT, and whether TLS is spoken there. One alone is returned twice, so that
 // there is a new connection to leave the present one for. Errors do not repeat the text: it may be a join string.
 func parseAddresses(text string) (addresses []string, isTLS bool, err error) {
 	parts := strings.Split(strings.ToLower(text), ",")
 	for n, part := range parts {
-		found := addressForm.FindStringSubmatch(strings.TrimSpace(part))
-		if found == nil || len(parts) > 16 {
+		form := addressForm.FindStringSubmatch(strings.TrimSpace(part))
+		if form == nil || len(parts) > 16 || form[3] != "" && net.ParseIP(form[3]) == nil {
 			return nil, false, fmt.Errorf("teamwire: address %d is none: write http://HOST:PORT or https://HOST:PORT, up to "+
 				"16 with commas between them", n+1)
 		}
-		scheme, host, port := cmp.Or(found[1], "http"), strings.Trim(found[2], "[]"), found[3]
-		if n > 0 && isTLS != (scheme == "https") {
-			return nil, false, errors.New("teamwire: the addresses mix http and https")
-		}
-		isTLS = scheme == "https"
-		port = cmp.Or(port, map[string]string{"http": "80", "https": "443"}[scheme])
+		scheme, host := cmp.Or(form[1], "http"), cmp.Or(form[2], form[3])
+		port := cmp.Or(form[4], map[string]string{"http": "80", "https": "443"}[scheme])
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 			return nil, false, fmt.Errorf("teamwire: the port of address %d must be 1 to 65535", n+1)
 		}
-		addresses = append(addresses, net.JoinHostPort(host, port))
+		if n > 0 && isTLS != (scheme == "https") {
+			return nil, false, errors.New("teamwire: the addresses mix http and https")
+		}
+		addresses, isTLS = append(addresses, net.JoinHostPort(host, port)), scheme == "https"
 	}
 	if len(addresses) == 1 {
 		addresses = append(addresses, addresses[0])

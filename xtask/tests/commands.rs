@@ -225,6 +225,31 @@ fn a_tool_that_is_missing_is_named_with_what_installs_it() {
 }
 
 #[test]
+fn charts_installs_its_tools_once_and_checks_with_the_teamwire_that_it_builds() {
+    let machine = Machine::new("charts")
+        .with("cargo", "")
+        .with("go", "program=${2%@*} && /bin/mkdir -p $GOBIN && : >$GOBIN/${program##*/}")
+        .with("python3", "/bin/mkdir -p $4/bin && /bin/ln -s $0 $4/bin/python");
+    fs::create_dir_all(machine.directory.join("repository/xtask/charts")).unwrap();
+    fs::write(machine.directory.join("repository/xtask/charts/requirements.txt"), "").unwrap();
+    let output = machine.xtask(&["charts"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let calls = machine.calls();
+    assert_eq!(calls[0], "cargo build --locked --package teamwire --bin teamwire");
+    assert!(calls[1].starts_with("go install helm.sh/helm/v3/cmd/helm@v3."), "{calls:?}");
+    assert!(calls[2].starts_with("go install github.com/zegl/kube-score/cmd/kube-score@v"), "{calls:?}");
+    assert_eq!(calls[3], "python3 -m venv --clear target/tools/charts");
+    assert!(calls[4].ends_with("--requirement xtask/charts/requirements.txt"), "{calls:?}");
+    assert_eq!(calls[5..], ["python -B xtask/charts/check.py"]);
+
+    let built = ("TEAMWIRE_TEST_BINARY", "/bin/true");
+    assert!(machine.xtask(&["charts"], &[built]).status.success());
+    assert_eq!(machine.calls(), ["python -B xtask/charts/check.py"]);
+    assert!(machine.xtask(&["manifests"], &[]).status.success());
+    assert_eq!(machine.calls(), ["python -B xtask/charts/check.py --write"]);
+}
+
+#[test]
 fn ci_checks_then_tests_as_ci() {
     let machine = Machine::new("ci")
         .with("redis-server", "")
