@@ -44,24 +44,21 @@ type Client struct {
 	// Member and Team are who the client is. Member is empty where the credential is no member's.
 	Member, Team string
 
-	bearer   func() string // a function, so that nobody prints it
-	patience time.Duration
-	conns    []*grpc.ClientConn
-	place    atomic.Int32 // which of them new calls take
-	session  atomic.Pointer[session]
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	bearer     func() string // a function, so that nobody prints it
+	isOperator bool
+	patience   time.Duration
+	conns      []*grpc.ClientConn
+	place      atomic.Int32 // which of them new calls take
+	session    atomic.Pointer[session]
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	running    sync.WaitGroup
 }
 
 // Connect makes a client, and asks the coordinator for its team, so that a wrong address or credential shows here.
 func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
-	o := with(options)
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
-	c, err := open(o)
-	if err != nil || c.Team == "" && strings.HasPrefix(o.Credential, "two:") { // an operator that has named none
+	c, err := open(with(options))
+	if err != nil || c.isOperator && c.Team == "" { // it has not said which
 		return c, err
 	}
 	reply, err := c.Teams.GetTeam(ctx, &v1.GetTeamRequest{})
@@ -85,9 +82,6 @@ func Join(ctx context.Context, joinString, name string, options ...func(*Options
 	}
 	o.Credential, o.Address = token, cmp.Or(o.Address, addresses)
 	o.fill(TLS{Fingerprint: fingerprint})
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
 	c, err := open(o)
 	if err != nil {
 		return nil, err
@@ -97,53 +91,33 @@ func Join(ctx context.Context, joinString, name string, options ...func(*Options
 		c.Close()
 		return nil, err
 	}
-	c.bearer = func() string { return "Bearer " + joined.Credential }
+	c.bearer = func() string { return "Bearer " + joined.GetCredential() }
 	c.Member, c.Team = joined.GetMember().GetName(), joined.GetTeam().GetName()
 	return c, nil
 }
 
-// open makes a client of options that are complete. Nothing is sent yet.
+// open makes a client. Nothing is sent yet.
 func open(o Options) (*Client, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
 	addresses, isTLS, err := parseAddresses(o.Address)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{patience: o.Patience, Team: o.Team, bearer: func() string { return "Bearer " + o.Credential }}
-	// A member's credential says whose it is: twm:TEAM:MEMBER:SECRET.
-	if parts := strings.Split(o.Credential, ":"); len(parts) == 4 && parts[0] == "twm" {
-		c.Member = parts[2]
+	// Credentials say whose they are: two:SECRET, twm:TEAM:MEMBER:SECRET.
+	whose := strings.Split(o.Credential, ":")
+	if c.isOperator = whose[0] == "two"; whose[0] == "twm" && len(whose) == 4 {
+		c.Member = whose[2]
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.session.Store(noSession)
 	for _, address := range addresses {
-		creds := insecure.NewCredentials()
-		if isTLS {
-			host, _, _ := net.SplitHostPort(address)
-			config, err := o.config(host)
-			if err != nil {
-				c.Close()
-				return nil, err
-			}
-			creds = credentials.NewTLS(config)
-		}
-		conn, err := grpc.NewClient("dns:///"+address, append([]grpc.DialOption{
-			grpc.WithTransportCredentials(creds),
-			grpc.WithNoProxy(),
-			// A name's records are tried one after the other, in random order.
-			grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`),
-			grpc.WithDisableServiceConfig(),
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: delayMin, Multiplier: 2, Jitter: 0.5, MaxDelay: time.Second},
-				MinConnectTimeout: 5 * time.Second,
-			}),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{
-				Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
-			}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(replyBytesMax)),
-		}, o.DialOptions...)...)
+		conn, err := o.dial(address, isTLS)
 		if err != nil {
 			c.Close()
-			return nil, fmt.Errorf("teamwire: %w", err)
+			return nil, err
 		}
 		c.conns = append(c.conns, conn)
 	}
@@ -151,6 +125,34 @@ func open(o Options) (*Client, error) {
 	c.Messages, c.Teams, c.Requests = v1.NewMessageServiceClient(c), v1.NewTeamServiceClient(c), v1.NewRequestServiceClient(c)
 	c.Tasks, c.History = v1.NewTaskServiceClient(c), v1.NewHistoryServiceClient(c)
 	return c, nil
+}
+
+// dial makes a connection to HOST:PORT, which connects when it is first used.
+func (o Options) dial(address string, isTLS bool) (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if isTLS {
+		host, _, _ := net.SplitHostPort(address)
+		config, err := o.config(host)
+		if err != nil {
+			return nil, err
+		}
+		creds = credentials.NewTLS(config)
+	}
+	return grpc.NewClient("dns:///"+address, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithNoProxy(),
+		// The records of a name are tried one after the other, in random order.
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: delayMin, Multiplier: 2, Jitter: 0.5, MaxDelay: time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
+		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(replyBytesMax)),
+	}, o.DialOptions...)...)
 }
 
 // Close ends what is under way, subscriptions included, and all connections. Acknowledgements that are not flushed are

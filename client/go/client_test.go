@@ -57,7 +57,7 @@ func TestClientsSpreadOverTheRecordsOfAName(t *testing.T) {
 		{Addr: strings.TrimPrefix(one.address, "http://")}, {Addr: strings.TrimPrefix(two.address, "http://")},
 	}})
 	for range 64 {
-		c, err := open(Options{Address: "name", DialOptions: []grpc.DialOption{grpc.WithResolvers(names)}, Patience: time.Minute})
+		c, err := open(Options{Address: "name", Credential: "x", DialOptions: []grpc.DialOption{grpc.WithResolvers(names)}, Patience: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,10 +88,6 @@ func TestAnIdentityThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
 func TestSecretsAreNotPrinted(t *testing.T) {
 	environment(t, bob)
 	o := Options{Credential: "twm:acme:bob:SECRET", TLS: TLS{Key: "-----BEGIN SECRET"}}
-	if err := o.complete(); err != nil {
-		t.Fatal(err)
-	}
-	o.TLS = TLS{}
 	client, err := open(o)
 	if err != nil {
 		t.Fatal(err)

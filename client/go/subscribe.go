@@ -276,13 +276,13 @@ func (i *Inbox) hold() error {
 
 // deliver hands a message out, unless it was handed out before.
 func (i *Inbox) deliver(delivery *v1.Delivery) {
-	id := delivery.GetMessage().GetId()
+	message := &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}
+	id, queue := message.GetId(), i.waiting
 	i.mu.Lock()
 	isAcked, isKnown := i.seen.acked[id]
 	i.seen.put(id, isAcked)
 	i.mu.Unlock()
-	queue := i.waiting
-	if delivery.GetMessage().GetShutdownRequest() != nil {
+	if message.GetShutdownRequest() != nil {
 		queue = i.urgent
 	}
 	switch {
@@ -290,7 +290,7 @@ func (i *Inbox) deliver(delivery *v1.Delivery) {
 		i.Ack(id)
 	case !isKnown:
 		select {
-		case queue <- &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}:
+		case queue <- message:
 		case <-i.ctx.Done():
 		}
 	}

@@ -4,7 +4,6 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient, type Client as Stub } from "@connectrpc/connect";
 import { Calls, Delays } from "./calls.js";
-import { sleep } from "./changes.js";
 import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
 import {
   type ExitReportSchema,
@@ -120,7 +119,7 @@ export class Client {
       if (request === undefined) throw new Error("The coordinator answered without the request.");
       if (request.state !== RequestState.PENDING || Date.now() >= until) return request;
       // A coordinator that is about to go away may answer early.
-      await sleep(delays.next(), signal);
+      await this.#calls.changes.until(() => this.#calls.isClosed, delays.next(), signal);
     }
   }
 

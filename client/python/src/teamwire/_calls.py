@@ -64,7 +64,7 @@ _UNGUESSABLE = {"Join", "CreateTeam"}
 
 # How gRPC says that nothing was sent, and that TLS stands in the way. There is no code for the one or the other.
 _UNSENT = "failed to connect"
-_INSECURE = ("handshake failed", "verification check failed", "Peer name", "Unwrap failed")
+_INSECURE = ("handshake failed", "verification check failed", "Peer name", "Unwrap failed", "security handshaker")
 
 
 class Error(grpc.RpcError):
@@ -203,6 +203,11 @@ class Calls:
             self._link = None
             self._targets.rotate(-1)
 
+    def opened(self, session_id: str) -> None:
+        """Has calls belong to this session from now on."""
+        self.session_id, self._has_connected = session_id, True
+        self.settled.set()
+
     def metadata(self, session_id: str) -> list[tuple[str, str]]:
         """What every call carries."""
         session = [("teamwire-session", session_id)] if session_id else []
@@ -249,13 +254,13 @@ class Calls:
             await asyncio.sleep(delay)
 
     async def _stream(
-        self, method: str, how: dict[str, Any], request: Any, metadata: Iterable[tuple[str, str | bytes]] = ()
+        self, method: str, how: Any, request: Any, metadata: Iterable[tuple[str, str | bytes]] = (), **options: Any
     ) -> AsyncIterator[Any]:
         """Reads one stream to its end, and does not open another one."""
         link = await self.link()
-        carried = [*self.metadata(self.session_id), *metadata]
+        options["metadata"] = [*self.metadata(self.session_id), *metadata]
         try:
-            async for frame in link.unary_stream(method, **how)(self._complete(request, ""), metadata=carried):
+            async for frame in link.unary_stream(method, **how)(self._complete(request, ""), **options):
                 yield frame
         except grpc.aio.AioRpcError as failure:
             raise self.judge(failure, link) from None
@@ -282,6 +287,9 @@ class Calls:
             if tls.fingerprint and not tls.ca:
                 self._pinned = self._pinned or await _fetch_pinned(host, port, bytes.fromhex(tls.fingerprint[-64:]))
             root = _pem(tls.ca) or self._pinned or await asyncio.to_thread(_authorities)
+            if tls.ca:
+                # gRPC would not say what is wrong with it.
+                ssl.create_default_context(cadata=(root or b"").decode("ascii", "replace"))
             return grpc.ssl_channel_credentials(root, _pem(tls.key), _pem(tls.cert))
         except OSError as error:
             raise Error(f"TLS cannot be set up: {error}.", Code.INVALID_ARGUMENT) from None

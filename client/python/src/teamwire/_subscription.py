@@ -193,8 +193,7 @@ class AsyncSubscription:
             while frame := await within(silence, anext(frames, None)):
                 if frame.HasField("opened"):
                     silence = max(3 * frame.opened.heartbeat_interval_ms / 1000, 1.0)
-                    self._calls.session_id = frame.opened.session_id
-                    self._calls.settled.set()
+                    self._calls.opened(frame.opened.session_id)
                 elif frame.HasField("delivery"):
                     self._take(frame.delivery)
                 elif how := _ENDS.get(frame.closing.reason):

@@ -97,9 +97,9 @@ class Subscription:
 class Client:
     """The same as AsyncClient, for programs without asyncio. May be used by several threads at once."""
 
-    def __init__(self, aio: AsyncClient | None = None) -> None:
-        """Wraps what `connect` has made; by default for whom the environment or the context file names."""
-        self._aio = aio or connect()
+    def __init__(self, aio: AsyncClient | None = None, **options: Any) -> None:
+        """Wraps what `connect` has made, or has it make one with these options."""
+        self._aio = aio or connect(**options)
         channel = cast(grpc.Channel, _Channel(self._aio))
         self.history = history_pb2_grpc.HistoryServiceStub(channel)
         self.messages = message_pb2_grpc.MessageServiceStub(channel)

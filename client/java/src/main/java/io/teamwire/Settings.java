@@ -13,6 +13,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 
 /** Finds out who calls, where, and whom it trusts there. All of it has the name of its environment variable. */
 final class Settings {
@@ -50,7 +51,7 @@ final class Settings {
 
     /**
      * Puts together what the program says, then the environment, then the context file where nobody gives a credential.
-     * What is empty is not set, and hides what comes after it.
+     * What is empty is not set.
      */
     static Map<String, String> find(Map<String, String> said, Map<String, String> environment) {
         var all = new HashMap<>(environment);
@@ -91,12 +92,7 @@ final class Settings {
 
     /** Chooses among the identities of the context file. Never a guess. */
     private static Kept choose(Map<String, String> all) {
-        var configuration = Optional.ofNullable(all.get("XDG_CONFIG_HOME")).map(Path::of);
-        var path = Optional.ofNullable(all.get("TEAMWIRE_CONTEXT"))
-                .map(Path::of)
-                .orElseGet(() -> configuration
-                        .orElseGet(() -> Path.of(System.getProperty("user.home"), ".config"))
-                        .resolve("teamwire/context.json"));
+        var path = contextFile(all);
         var context = read(path);
         var team = all.get(TEAM);
         var who = all.get("TEAMWIRE_AS");
@@ -108,18 +104,20 @@ final class Settings {
         var named =
                 ofTeam.stream().filter(kept -> name != null && kept.is(name)).toList();
         var possible = named.isEmpty() && who == null ? ofTeam : named;
-        // Those with one name are at several coordinators: the latest stands first.
-        if (possible.stream()
-                        .map(kept -> kept.name().toLowerCase(Locale.ROOT))
-                        .distinct()
-                        .count()
-                != 1) {
-            throw refuse(
-                    ("It is not clear who you are. Join a team with `teamwire join`, set TEAMWIRE_CREDENTIAL, or set"
-                                    + " TEAMWIRE_AS to an identity of %s, which holds: %s.")
-                            .formatted(path, known.stream().map(Kept::name).toList()));
+        var names = possible.stream().map(kept -> kept.name().toLowerCase(Locale.ROOT));
+        if (names.distinct().count() != 1) {
+            throw refuse("It is not clear who you are. Join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL, or"
+                    + " TEAMWIRE_AS to an identity of " + path + ", which holds: "
+                    + known.stream().map(Kept::name).collect(Collectors.joining(", ")));
         }
+        // Those of one name are at several coordinators: the latest stands first.
         return possible.get(0);
+    }
+
+    private static Path contextFile(Map<String, String> all) {
+        var home = all.getOrDefault("HOME", System.getProperty("user.home"));
+        var otherwise = Path.of(all.getOrDefault("XDG_CONFIG_HOME", home + "/.config"), "teamwire", "context.json");
+        return Path.of(all.getOrDefault("TEAMWIRE_CONTEXT", otherwise.toString()));
     }
 
     private static Context read(Path path) {

@@ -137,11 +137,13 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         return stream().iterator();
     }
 
-    /** Takes an acknowledgement, to be sent in the background, with others where there are. */
+    /** Takes an acknowledgement, to be sent in the background, with others where there are. After the close: in vain. */
     void ack(String messageId) {
         window.put(messageId, true);
         waiting.add(messageId);
-        acker.submit(this::sendAcks);
+        if (!acker.isShutdown()) {
+            acker.submit(this::sendAcks);
+        }
     }
 
     /**

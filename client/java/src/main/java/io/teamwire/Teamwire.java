@@ -53,8 +53,8 @@ import java.util.concurrent.TimeUnit;
  * <p>Every call of the protocol is there on the generated stubs: {@link #messages()}, {@link #teams()},
  * {@link #requests()}, {@link #tasks()}, {@link #history()}. A call blocks its thread, is tried again with the same
  * idempotency key until its outcome is known or 10 minutes are over (or what the stub's {@code withDeadlineAfter} says),
- * and throws a {@link TeamwireException}. What streams is tried once, and
- * throws gRPC's own exceptions, which {@link TeamwireException#of} reads.
+ * and throws a {@link TeamwireException}. What streams is tried once, and throws gRPC's own exceptions, which
+ * {@link TeamwireException#of} reads.
  *
  * <p>Safe for use by several threads. It connects when it is first used, and again whenever it must.
  */

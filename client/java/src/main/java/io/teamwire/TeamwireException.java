@@ -66,9 +66,9 @@ public final class TeamwireException extends RuntimeException {
             return already;
         }
         var status = Status.fromThrowable(thrown);
-        // Of a broken connection the description tells Netty's pipeline; what was wrong is said somewhere below, and
-        // whoever
-        // knows the most says the most.
+        // Of a broken connection the description tells Netty's pipeline. What was wrong is said by one of its causes:
+        // by
+        // the one that says the most.
         var said = Objects.requireNonNullElse(status.getDescription(), "")
                 .replaceFirst("\\s*Channel Pipeline: \\[.*]", "");
         var detail = causes(status.getCause())
