@@ -267,7 +267,7 @@ def example(cluster, render, stack):
     # Killed with its Pod: who comes in its place too early is told so, with a code that is not final.
     running[1].wait()
     early = start(worker(1, "acme-worker-1-again"))
-    if (code := early.wait()) != 64:
+    if (code := early.wait()) != 75:
         yield f"who came too early ended with {code}: {early.said()}"
     # Killed, and started again in its Pod: it is still who it was.
     running[1] = start(workers[1])

@@ -218,7 +218,7 @@ def teammates(objects):
             continue
         rules = thing["spec"].get("podFailurePolicy", {}).get("rules", [])
         fatal = [code for rule in rules if rule["action"] == "FailIndex" for code in rule["onExitCodes"]["values"]]
-        if fatal != [77] or spec["restartPolicy"] != "Never":
+        if fatal != [64, 77] or spec["restartPolicy"] != "Never":
             yield f"final are {fatal}"
         if not any(rule["action"] == "Ignore" and rule.get("onPodConditions") for rule in rules):
             yield "an eviction counts as a failure"
