@@ -1,0 +1,430 @@
+//! Breaks teamwire while it works, and says which promises were kept.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
+use teamwire_client::{Client, Error, Event, SubscribeOptions, v1};
+use teamwire_proof::{
+    check::{self, Counts, Promise, Violation},
+    faults::{FAULTS, Fault},
+    history::{self, Recorder, What},
+    stage::{Stage, Store},
+    worker,
+};
+use tokio::{task::JoinSet, time::sleep};
+
+/// How long everything may take to be done once nothing is broken any more.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The member that the supervisor acts as.
+const LEAD: &str = "lead";
+
+/// Break teamwire while it works, and say which promises were kept
+///
+/// Starts a store, coordinators and a team of members, which are processes that send, acknowledge, claim and plan at random;
+/// breaks things, one after the other; lets everything heal, has all members end, and checks what all of them have written
+/// down. Prints a table of faults and promises. Exits with 1 if one was not kept.
+#[derive(Parser, Debug)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Break things and check
+    Run(Run),
+    /// Check the histories of a directory again
+    Check {
+        /// Where they are
+        directory: PathBuf,
+    },
+    /// List the faults
+    List,
+    /// Work as a member; started by `run`
+    #[command(hide = true)]
+    Worker(WorkerArgs),
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    /// Which fault: a name of `list`, `mix` (another one each time), or `all` (each alone, one run after the other)
+    #[arg(long, default_value = "mix")]
+    fault: String,
+    /// How long things are broken in each run, in seconds
+    #[arg(long, default_value_t = 60, value_name = "N")]
+    seconds: u64,
+    /// Decides what is broken when, and what members do. Every run prints its own [default: a random one]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Which store
+    #[arg(long, value_enum, default_value = "all")]
+    store: StoreArg,
+    /// How many members there are
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    members: usize,
+    /// The program to test [default: the one beside this]
+    #[arg(long, value_name = "FILE")]
+    teamwire: Option<PathBuf>,
+    /// Keep histories and logs in this directory, that of failed runs included [default: only those of failed runs]
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StoreArg {
+    All,
+    Embedded,
+    Redis,
+}
+
+#[derive(Args, Debug)]
+struct WorkerArgs {
+    directory: PathBuf,
+    member: String,
+    process: u32,
+    seed: u64,
+    address: String,
+    others: Vec<String>,
+}
+
+/// What came of one run.
+struct Outcome {
+    fault: String,
+    store: Store,
+    seed: u64,
+    strikes: usize,
+    counts: Counts,
+    violations: Vec<Violation>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::List => {
+            for fault in FAULTS {
+                println!("{:26} {}", fault.name, fault.what);
+            }
+            ExitCode::SUCCESS
+        }
+        Command::Check { directory } => match history::read(&directory) {
+            Ok(events) => {
+                let violations = check::check(&events);
+                println!("{:?}", check::count(&events));
+                violations.iter().for_each(|violation| println!("{violation}"));
+                if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+            Err(error) => fail(&format!("the histories cannot be read: {error}")),
+        },
+        Command::Worker(worker) => work(worker).await,
+        Command::Run(run) => run.all().await,
+    }
+}
+
+fn fail(what: &str) -> ExitCode {
+    eprintln!("proof: {what}");
+    ExitCode::FAILURE
+}
+
+async fn work(worker: WorkerArgs) -> ExitCode {
+    let WorkerArgs { directory, member, process, seed, address, others } = worker;
+    let credential = env::var("TEAMWIRE_CREDENTIAL").unwrap_or_default();
+    let config = worker::Config { directory, member, process, seed, address, credential, others };
+    match worker::run(config).await {
+        Ok(code) => code.into(),
+        Err(error) => {
+            eprintln!("{error}");
+            worker::OTHERWISE.into()
+        }
+    }
+}
+
+impl Run {
+    async fn all(self) -> ExitCode {
+        let stores = match self.store {
+            StoreArg::All => vec![Store::Embedded, Store::Redis],
+            StoreArg::Embedded => vec![Store::Embedded],
+            StoreArg::Redis => vec![Store::Redis],
+        };
+        let mut outcomes = Vec::new();
+        for store in stores {
+            let possible: Vec<_> = FAULTS.into_iter().filter(|fault| fault.is_of(store)).collect();
+            let runs: Vec<(String, Vec<Fault>)> = match self.fault.as_str() {
+                "all" => possible.iter().map(|fault| (fault.name.to_owned(), vec![*fault])).collect(),
+                "mix" => vec![("mix".to_owned(), possible)],
+                name => match Fault::named(name) {
+                    Some(fault) if fault.is_of(store) => vec![(name.to_owned(), vec![fault])],
+                    Some(_) => continue,
+                    None => return fail(&format!("there is no fault \"{name}\"; `list` names them")),
+                },
+            };
+            for (name, faults) in runs {
+                match self.one(&name, &faults, store).await {
+                    Ok(outcome) => {
+                        outcome.print();
+                        outcomes.push(outcome);
+                    }
+                    Err(error) => return fail(&format!("{name} on {store:?} could not be run: {error}")),
+                }
+            }
+        }
+        print_table(&outcomes);
+        match outcomes.iter().all(|outcome| outcome.violations.is_empty()) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }
+    }
+
+    /// Runs one fault, or a mix of them, on one store.
+    async fn one(&self, name: &str, faults: &[Fault], store: Store) -> Result<Outcome, Error> {
+        let failed = |error: io::Error| Error::Context(error.to_string());
+        let seed = self.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
+        eprintln!("proof: {name} on {store:?}, --seed {seed}, {} s", self.seconds);
+        let place = tempfile::Builder::new().prefix("teamwire-proof-").tempdir().map_err(failed)?;
+        let beside = env::current_exe().map_err(failed)?.with_file_name("teamwire");
+        let teamwire = self.teamwire.clone().unwrap_or(beside);
+        let mut stage = Stage::set(place.path(), &teamwire, store, self.members, seed).await?;
+        let strikes = self.play(&mut stage, faults, seed).await?;
+        let events = history::read(&stage.history()).map_err(failed)?;
+        let violations = check::check(&events);
+        drop(stage);
+        let keeps = self.keep.is_some() || !violations.is_empty();
+        if keeps {
+            let kept = place.keep();
+            let shown = match &self.keep {
+                Some(directory) => {
+                    let to = directory.join(format!("{name}-{store:?}-{seed}").to_lowercase());
+                    copy(&kept, &to).map_err(failed)?;
+                    fs::remove_dir_all(kept).map_err(failed)?;
+                    to
+                }
+                None => kept,
+            };
+            eprintln!("proof: histories and logs are in {}", shown.display());
+        }
+        Ok(Outcome { fault: name.to_owned(), store, seed, strikes, counts: check::count(&events), violations })
+    }
+
+    async fn play(&self, stage: &mut Stage, faults: &[Fault], seed: u64) -> Result<usize, Error> {
+        let failed = |error: io::Error| Error::Context(error.to_string());
+        let mut random = StdRng::seed_from_u64(seed);
+        let history = stage.history();
+        let mut office = JoinSet::new();
+        let lead = stage.lead.with_credential(&stage.lead_credential)?;
+        office.spawn(read_all(lead));
+        office.spawn(give_work(stage.lead.clone(), history.clone()));
+        for (process, approve) in [(1, true), (2, false)] {
+            let recorder = Recorder::open(&history, LEAD, process).map_err(failed)?;
+            office.spawn(decide(stage.lead.clone(), Arc::new(recorder), history.clone(), approve));
+        }
+        stage.look_after(true).map_err(failed)?;
+        let (began, mut strikes) = (Instant::now(), 0);
+        while began.elapsed() < Duration::from_secs(self.seconds) {
+            sleep(Duration::from_millis(random.random_range(200..3_000))).await;
+            let Some(fault) = faults.choose(&mut random) else { break };
+            fault.strike(stage, &mut random).await.map_err(failed)?;
+            strikes += 1;
+            stage.look_after(true).map_err(failed)?;
+        }
+        // From here on nothing is broken: what is under way comes to its end.
+        fs::write(history.join(worker::QUIET), "").map_err(failed)?;
+        let note = Recorder::open(&history, LEAD, 3).map_err(failed)?;
+        let names: Vec<_> = stage.members.keys().cloned().collect();
+        settle(stage, &note).await?;
+        for name in &names {
+            stage.lead.request_shutdown(name, "That is all.").await?;
+        }
+        let began = Instant::now();
+        while stage.members.values().any(|member| !member.processes.is_empty()) && began.elapsed() < PATIENCE {
+            stage.look_after(false).map_err(failed)?;
+            sleep(Duration::from_millis(50)).await;
+        }
+        for (name, member) in &stage.members {
+            for process in member.processes.keys() {
+                let detail = format!("process {process} does not end");
+                Recorder::open(&history, name, *process).map_err(failed)?.note(What::Stuck { detail });
+            }
+        }
+        office.shutdown().await;
+        take_stock(&stage.lead, &note).await?;
+        Ok(strikes)
+    }
+}
+
+/// Waits until nothing is left in the members' inboxes.
+async fn settle(stage: &mut Stage, note: &Recorder) -> Result<(), Error> {
+    let began = Instant::now();
+    loop {
+        // Whoever was killed or replaced last has its successor by now.
+        stage.look_after(true).map_err(|error| Error::Context(error.to_string()))?;
+        let members = stage.lead.list_members(v1::ListMembersRequest::default()).await?.members;
+        let left: Vec<_> = members.iter().filter(|m| m.name != LEAD && (m.inbox_depth > 0 || !m.connected)).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if began.elapsed() > PATIENCE {
+            for member in left {
+                let detail = format!("{} has {} messages left", member.name, member.inbox_depth);
+                note.note(What::Stuck { detail });
+            }
+            return Ok(());
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Reads what the lead is sent, so that its inbox never fills up.
+async fn read_all(lead: Client) {
+    let mut inbox = lead.subscribe(SubscribeOptions::default());
+    while let Some(Ok(event)) = inbox.next().await {
+        if let Event::Delivery(delivery) = event {
+            delivery.ack();
+        }
+    }
+}
+
+/// Puts tasks on the board.
+async fn give_work(lead: Client, history: PathBuf) {
+    while !worker::is_quiet(&history) {
+        let task = v1::CreateTaskRequest { subject: "Break it".to_owned(), ..Default::default() };
+        // One that could not be made is one less to be done.
+        let _ = lead.create_task(task).await;
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Answers every plan in one way, while somebody else answers it in the other.
+async fn decide(lead: Client, recorder: Arc<Recorder>, history: PathBuf, approve: bool) {
+    let mut op = 0;
+    while !worker::is_quiet(&history) {
+        sleep(Duration::from_millis(100)).await;
+        let pending = v1::ListRequestsRequest {
+            kind: v1::RequestKind::PlanApproval.into(),
+            state: v1::RequestState::Pending.into(),
+            ..Default::default()
+        };
+        let Ok(pending) = lead.list_requests(pending).await else { continue };
+        for request in pending.requests {
+            op += 1;
+            recorder.note(What::Deciding { op, request_id: request.id.clone(), approve });
+            match lead.answer_plan(&request.member, &request.id, approve, "so").await {
+                Ok(reply) => recorder.note(What::Decided { op, replayed: reply.replayed }),
+                Err(Error::Refused(refusal)) => {
+                    recorder.note(What::DecideRefused { op, reason: refusal.reason.to_string() });
+                }
+                Err(error) => recorder.note(What::Unknown { op, detail: error.to_string() }),
+            }
+        }
+    }
+}
+
+/// Writes down what is there in the end.
+async fn take_stock(lead: &Client, note: &Recorder) -> Result<(), Error> {
+    let word = |name: &str, prefix: &str| name.trim_start_matches(prefix).to_ascii_lowercase();
+    let mut request = v1::ListHistoryRequest {
+        filter: Some(v1::HistoryFilter { include_receipts: true, ..Default::default() }),
+        limit: 1_000,
+        ..Default::default()
+    };
+    loop {
+        let page = lead.list_history(request.clone()).await?;
+        for entry in page.entries {
+            match entry.event {
+                Some(v1::history_entry::Event::Message(message)) => {
+                    use v1::message::Body::{Broadcast, Message};
+                    let content = match message.body {
+                        Some(Message(text)) => text.content,
+                        Some(Broadcast(text)) => text.content,
+                        _ => continue,
+                    };
+                    let state = |it: &v1::Receipt| word(it.state().as_str_name(), "RECEIPT_STATE_");
+                    let receipts = entry.receipts.iter().map(|it| (it.recipient.clone(), state(it))).collect();
+                    let from = message.sender.unwrap_or_default().name;
+                    note.note(What::FinalMessage { message_id: message.id, from, content, receipts });
+                }
+                Some(v1::history_entry::Event::Decision(request)) => {
+                    let state = word(request.state().as_str_name(), "REQUEST_STATE_");
+                    note.note(What::FinalRequest { request_id: request.id, state });
+                }
+                _ => {}
+            }
+        }
+        if !page.more {
+            break;
+        }
+        request.after_sequence = page.next_after_sequence;
+    }
+    let mut request = v1::ListTasksRequest { limit: 1_000, ..Default::default() };
+    loop {
+        let page = lead.list_tasks(request.clone()).await?;
+        for task in page.tasks {
+            let is_completed = task.status() == v1::TaskStatus::Completed;
+            note.note(What::FinalTask { task_id: task.id, is_completed });
+        }
+        if !page.more {
+            return Ok(());
+        }
+        request.after_id = page.next_after_id;
+    }
+}
+
+impl Outcome {
+    fn print(&self) {
+        let Counts { sent, unknown, delivered, redelivered, claimed, decided, sessions, processes } = self.counts;
+        eprintln!(
+            "proof: {} strikes; {sent} sent, {unknown} of unknown outcome, {delivered} handed out, {redelivered} of them marked \
+             as again, {claimed} claims, {decided} decisions, {sessions} sessions, {processes} processes",
+            self.strikes
+        );
+        for violation in self.violations.iter().take(20) {
+            eprintln!("proof: NOT KEPT: {violation}");
+        }
+        if self.violations.len() > 20 {
+            eprintln!("proof: and {} more", self.violations.len() - 20);
+        }
+        // In which nothing has happened nothing is proven.
+        if sent == 0 || delivered == 0 || claimed == 0 || decided == 0 {
+            eprintln!("proof: this run says little: too little has happened");
+        }
+    }
+}
+
+/// Prints, for each run, how often each promise was not kept.
+fn print_table(outcomes: &[Outcome]) {
+    print!("| fault | store | seed | strikes | sent | handed out | again | claims | decisions |");
+    for promise in Promise::ALL {
+        print!(" {promise:?} |");
+    }
+    println!("\n|---|---|---|---|---|---|---|---|---|{}", "---|".repeat(Promise::ALL.len()));
+    for Outcome { fault, store, seed, strikes, counts, violations } in outcomes {
+        let Counts { sent, delivered, redelivered, claimed, decided, .. } = counts;
+        print!("| {fault} | {store:?} | {seed} | {strikes} | {sent} | {delivered} | {redelivered} | {claimed} | {decided} |");
+        for promise in Promise::ALL {
+            let times = violations.iter().filter(|violation| violation.promise == promise).count();
+            print!(" {} |", if times == 0 { "kept".to_owned() } else { format!("**{times}**") });
+        }
+        println!();
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
