@@ -135,13 +135,8 @@ pub fn count(events: &[Event]) -> Counts {
 
 impl<'e> History<'e> {
     fn of(events: &'e [Event]) -> Self {
-        let mut history = Self {
-            events,
-            ends: HashMap::new(),
-            sends: HashMap::new(),
-            finals: HashMap::new(),
-            ids: HashMap::new(),
-        };
+        let mut history =
+            Self { events, ends: HashMap::new(), sends: HashMap::new(), finals: HashMap::new(), ids: HashMap::new() };
         for event in events {
             let process = (event.member.as_str(), event.process);
             match &event.what {
@@ -256,7 +251,7 @@ fn nothing_doubled(history: &History<'_>) -> Vec<String> {
         }
     }
     let mut first: HashMap<(Process<'_>, u64), &str> = HashMap::new();
-    let mut handed: HashMap<(&str, &str), Vec<u32>> = HashMap::new();
+    let mut handed: HashMap<(&str, &str), Vec<(u32, bool)>> = HashMap::new();
     for event in history.events {
         let process = (event.member.as_str(), event.process);
         match &event.what {
@@ -269,12 +264,14 @@ fn nothing_doubled(history: &History<'_>) -> Vec<String> {
             }
             What::Delivered { message_id, delivery_count, .. } => {
                 let processes = handed.entry((&event.member, message_id)).or_default();
-                if processes.contains(&event.process) {
+                let is_first = *delivery_count < 2;
+                if processes.iter().any(|(process, _)| *process == event.process) {
                     doubled.push(format!("{} was handed {message_id} twice in one process", event.member));
-                } else if !processes.is_empty() && *delivery_count < 2 {
+                } else if is_first && processes.iter().any(|(_, is_first)| *is_first) {
+                    // Whichever of two that run at the same time notes it first.
                     doubled.push(format!("{} was handed {message_id} again, and was not told so", event.member));
                 }
-                processes.push(event.process);
+                processes.push((event.process, is_first));
             }
             _ => {}
         }
@@ -287,7 +284,8 @@ fn nothing_doubled(history: &History<'_>) -> Vec<String> {
     for event in history.events {
         let What::Delivered { message_id, .. } = &event.what else { continue };
         // What was handed out at about that time may have been on its way.
-        if done.get(&(event.member.as_str(), message_id.as_str())).is_some_and(|at_us| at_us + 5_000_000 < event.at_us) {
+        if done.get(&(event.member.as_str(), message_id.as_str())).is_some_and(|at_us| at_us + 5_000_000 < event.at_us)
+        {
             doubled.push(format!("{} was handed {message_id} after it was proven to be processed", event.member));
         }
     }
@@ -541,7 +539,12 @@ mod tests {
         assert_eq!(and(("bob", 1, delivered(3, 1, 1))), [Promise::NothingInvented]);
         assert_eq!(and(("eve", 1, delivered(1, 1, 1))), [Promise::NothingInvented]);
         let twice = |process, count| {
-            with(&[ends[0].clone(), ends[1].clone(), ("bob", 1, delivered(1, 1, 1)), ("bob", process, delivered(1, 1, count))])
+            with(&[
+                ends[0].clone(),
+                ends[1].clone(),
+                ("bob", 1, delivered(1, 1, 1)),
+                ("bob", process, delivered(1, 1, count)),
+            ])
         };
         assert_eq!(twice(1, 2), [Promise::NothingDoubled]);
         assert_eq!(twice(2, 1), [Promise::NothingDoubled]);
@@ -572,7 +575,10 @@ mod tests {
             ("ann", 1, What::Completed { op: 1 }),
         ];
         assert_eq!(broken(&stale), [Promise::Claims]);
-        assert_eq!(broken(&[&stale[1..2], &[("bob", 1, complete(2)), ("bob", 1, What::Completed { op: 2 })]].concat()), []);
+        assert_eq!(
+            broken(&[&stale[1..2], &[("bob", 1, complete(2)), ("bob", 1, What::Completed { op: 2 })]].concat()),
+            []
+        );
     }
 
     #[test]

@@ -51,13 +51,21 @@ const fn fault(name: &'static str, what: &'static str, kind: Kind) -> Fault {
 /// All faults.
 pub const FAULTS: [Fault; 12] = [
     fault("none", "nothing is broken", Kind::None),
-    fault("coordinator-killed", "kill -9 of a coordinator, which starts again after up to 1 s", Kind::CoordinatorKilled),
+    fault(
+        "coordinator-killed",
+        "kill -9 of a coordinator, which starts again after up to 1 s",
+        Kind::CoordinatorKilled,
+    ),
     fault("coordinator-paused", "a coordinator stands still for up to 8 s", Kind::CoordinatorPaused),
     fault("coordinator-rolled", "a coordinator is asked to end, and starts again", Kind::CoordinatorRolled),
     fault("member-killed", "kill -9 of a member's process; another one takes its place", Kind::MemberKilled),
     fault("member-paused", "a member's process stands still for up to 8 s", Kind::MemberPaused),
     fault("member-twice", "a second process of a member starts beside the first", Kind::MemberTwice),
-    fault("redis-killed", "kill -9 of Redis (appendfsync always), which starts again after up to 1 s", Kind::RedisKilled),
+    fault(
+        "redis-killed",
+        "kill -9 of Redis (appendfsync always), which starts again after up to 1 s",
+        Kind::RedisKilled,
+    ),
     fault("redis-paused", "Redis stands still for up to 8 s", Kind::RedisPaused),
     fault("redis-full", "Redis has no memory for 2 s", Kind::RedisFull),
     fault("redis-connections-killed", "Redis breaks all connections, several times", Kind::RedisConnectionsKilled),

@@ -4,7 +4,7 @@
 //! a process that was killed the last thing may be without an end: whether it was done is not known.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, Write as _},
     path::Path,
@@ -120,14 +120,37 @@ pub fn read(directory: &Path) -> io::Result<Vec<Event>> {
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let text = fs::read_to_string(&path)?;
             for line in text.lines() {
-                events.push(serde_json::from_str(line).map_err(|error| {
-                    io::Error::other(format!("{}: {error}: {line}", path.display()))
-                })?);
+                events.push(
+                    serde_json::from_str(line)
+                        .map_err(|error| io::Error::other(format!("{}: {error}: {line}", path.display())))?,
+                );
             }
         }
     }
     events.sort_by_key(|event: &Event| event.at_us);
     Ok(events)
+}
+
+/// Counts the sends, claims … that have begun in processes that still run, and have not ended.
+pub fn under_way(events: &[Event]) -> usize {
+    let mut begun = BTreeSet::new();
+    for Event { member, process, what, .. } in events {
+        match what {
+            What::Sending { op, .. } | What::Completing { op, .. } => {
+                begun.insert((member, process, op));
+            }
+            What::Sent { op, .. }
+            | What::SendRefused { op, .. }
+            | What::Completed { op }
+            | What::CompleteRefused { op, .. }
+            | What::Unknown { op, .. } => {
+                begun.remove(&(member, process, op));
+            }
+            What::Killed | What::Exited { .. } => begun.retain(|(of, number, _)| (*of, *number) != (member, process)),
+            _ => {}
+        }
+    }
+    begun.len()
 }
 
 fn now_us() -> u64 {

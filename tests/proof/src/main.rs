@@ -267,7 +267,8 @@ async fn settle(stage: &mut Stage, note: &Recorder) -> Result<(), Error> {
         stage.look_after(true).map_err(|error| Error::Context(error.to_string()))?;
         let members = stage.lead.list_members(v1::ListMembersRequest::default()).await?.members;
         let left: Vec<_> = members.iter().filter(|m| m.name != LEAD && (m.inbox_depth > 0 || !m.connected)).collect();
-        if left.is_empty() {
+        let events = history::read(&stage.history()).map_err(|error| Error::Context(error.to_string()))?;
+        if left.is_empty() && history::under_way(&events) == 0 {
             return Ok(());
         }
         if began.elapsed() > PATIENCE {
@@ -406,7 +407,9 @@ fn print_table(outcomes: &[Outcome]) {
     println!("\n|---|---|---|---|---|---|---|---|---|{}", "---|".repeat(Promise::ALL.len()));
     for Outcome { fault, store, seed, strikes, counts, violations } in outcomes {
         let Counts { sent, delivered, redelivered, claimed, decided, .. } = counts;
-        print!("| {fault} | {store:?} | {seed} | {strikes} | {sent} | {delivered} | {redelivered} | {claimed} | {decided} |");
+        print!(
+            "| {fault} | {store:?} | {seed} | {strikes} | {sent} | {delivered} | {redelivered} | {claimed} | {decided} |"
+        );
         for promise in Promise::ALL {
             let times = violations.iter().filter(|violation| violation.promise == promise).count();
             print!(" {} |", if times == 0 { "kept".to_owned() } else { format!("**{times}**") });

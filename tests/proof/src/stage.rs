@@ -173,7 +173,13 @@ pub struct Stage {
 
 impl Stage {
     /// Sets everything up in a directory: a store, coordinators, a team with so many members, which do not work yet.
-    pub async fn set(directory: &Path, teamwire: &Path, store: Store, members: usize, seed: u64) -> Result<Self, Error> {
+    pub async fn set(
+        directory: &Path,
+        teamwire: &Path,
+        store: Store,
+        members: usize,
+        seed: u64,
+    ) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Context(format!("the stage cannot be set: {error}"));
         fs::create_dir_all(directory.join("history")).map_err(failed)?;
         fs::write(directory.join("operator"), OPERATOR).map_err(failed)?;

@@ -102,6 +102,7 @@ pub async fn run(config: Config) -> Result<u8, Error> {
             }
             Event::ShutdownApproved { .. } => {
                 worker.note(What::Ended { how: "shutdown_approved".to_owned() });
+                inbox.flush_acks().await?;
                 let exit = v1::ExitReport { code: Some(0), ..Default::default() };
                 worker.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
                 return Ok(0);
@@ -132,14 +133,15 @@ impl Worker {
         StdRng::seed_from_u64(self.config.seed ^ (u64::from(self.config.process) << 32) ^ part)
     }
 
-    fn is_quiet(&self) -> bool {
-        is_quiet(&self.config.directory)
+    /// Waits for some milliseconds. Returns whether something may be begun then.
+    async fn goes_on(&self, pause_ms: u64) -> bool {
+        sleep(Duration::from_millis(pause_ms)).await;
+        !is_quiet(&self.config.directory)
     }
 
     async fn send(self: Arc<Self>) {
         let mut random = self.random(1);
-        while !self.is_quiet() {
-            sleep(Duration::from_millis(random.random_range(10..80))).await;
+        while self.goes_on(random.random_range(10..80)).await {
             let to = match random.random_bool(0.02) {
                 true => String::new(),
                 false => self.config.others.choose(&mut random).cloned().unwrap_or_default(),
@@ -172,8 +174,7 @@ impl Worker {
 
     async fn claim(self: Arc<Self>) {
         let mut random = self.random(2);
-        while !self.is_quiet() {
-            sleep(Duration::from_millis(random.random_range(50..200))).await;
+        while self.goes_on(random.random_range(50..200)).await {
             let op = self.begin(|op| What::Claiming { op });
             let (task_id, token) = match self.client.claim_next_task(Duration::ZERO).await {
                 Ok(Some(claim)) => (claim.task.map(|task| task.id).unwrap_or_default(), claim.token),
@@ -200,8 +201,7 @@ impl Worker {
     /// Submits plans, which two minds of the lead answer.
     async fn plan(self: Arc<Self>) {
         let mut random = self.random(3);
-        while !self.is_quiet() {
-            sleep(Duration::from_millis(random.random_range(500..2_000))).await;
+        while self.goes_on(random.random_range(500..2_000)).await {
             // A plan that cannot be submitted is one less to be decided.
             let _ = self.client.submit_plan("1. Break it. 2. Look.", "proof").await;
         }
