@@ -255,11 +255,13 @@ fn nothing_doubled(history: &History<'_>) -> Vec<String> {
     for event in history.events {
         let process = (event.member.as_str(), event.process);
         match &event.what {
-            What::Sent { op, message_id, .. } => {
+            What::Sent { op, message_id, again, replayed, .. } => {
                 if let Some(earlier) = first.insert((process, *op), message_id)
                     && earlier != message_id
                 {
                     doubled.push(format!("a repeated send became {message_id} as well as {earlier}"));
+                } else if *again && !replayed {
+                    doubled.push(format!("the send of {message_id} was repeated, and carried out once more"));
                 }
             }
             What::Delivered { message_id, delivery_count, .. } => {
@@ -491,7 +493,13 @@ mod tests {
     }
 
     fn sent(op: u64) -> What {
-        What::Sent { op, message_id: format!("m{op}"), recipients: vec!["bob".to_owned()], again: false }
+        What::Sent {
+            op,
+            message_id: format!("m{op}"),
+            recipients: vec!["bob".to_owned()],
+            again: false,
+            replayed: false,
+        }
     }
 
     fn delivered(op: u64, sequence: u64, delivery_count: u32) -> What {

@@ -34,8 +34,8 @@ pub struct Event {
 pub enum What {
     /// A send begins; `to` empty: to everybody. The content is like no other's.
     Sending { op: u64, to: String, content: String },
-    /// It was answered with OK. `again`: the same send, repeated under its key.
-    Sent { op: u64, message_id: String, recipients: Vec<String>, again: bool },
+    /// It was answered with OK. `again`: the same send, repeated under its key. `replayed`: as the answer says.
+    Sent { op: u64, message_id: String, recipients: Vec<String>, again: bool, replayed: bool },
     /// It was refused.
     SendRefused { op: u64, reason: String },
     /// A session was opened.

@@ -11,4 +11,5 @@ pub mod check;
 pub mod faults;
 pub mod history;
 pub mod stage;
+pub mod stock;
 pub mod worker;
