@@ -6,6 +6,7 @@
 //! Architecture invariant: nothing but the standard library, so that the first command in a fresh clone starts at once.
 
 mod buf;
+mod containers;
 mod network;
 mod redis;
 mod step;
@@ -17,13 +18,16 @@ use step::{Failure, Step};
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
-  test   Run every test, those against a real Redis and a real Valkey included. The servers are those that
-         TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in PATH, or what apt-get
-         installs when this runs as root. Root also tests over networks of its own, made with ip (iproute2), which is
-         installed likewise.
-  lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
-  ci     Run lint, then test with CI=true: what every change must pass.
-  help   Show this.
+  test         Run every test but those in containers, those against a real Redis and a real Valkey included. The servers
+               are those that TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in
+               PATH, or what apt-get installs when this runs as root. Root also tests over networks of its own, made with
+               ip (iproute2), which is installed likewise.
+  lint         Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
+  ci           Run lint, then test with CI=true: what every change must pass.
+  containers   Build the images and test them, and deploy/compose.yaml, in real containers. On the Docker daemon that is
+               there; where none is, root on Debian installs one and starts it for this command only. Takes some ten
+               minutes.
+  help         Show this.
 ";
 
 fn main() -> ExitCode {
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["test"] => test(false),
         ["lint"] => lint(),
+        ["containers"] => containers::test(),
         ["ci"] => lint().and_then(|()| test(true)),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
