@@ -19,7 +19,7 @@ use std::{
 use serde_json::Value;
 
 /// How long a test waits for what must come. Never reached unless something is wrong.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What any container of teamwire must do with.
 const CONFINED: [&str; 6] =
@@ -31,16 +31,17 @@ const FILES: [&str; 3] = ["LICENSE", "etc/ssl/certs/ca-certificates.crt", "teamw
 /// More than the binary has, and less than anything else would add.
 const BYTES_MAX: u64 = 50_000_000;
 
-/// Acknowledges every message and puts its content into the container's log; approves its shutdown.
+/// Acknowledges every message, once its content stands in a file; approves its shutdown.
 const RECORDER: &str = r#"
 import json, sys
+took = open("/var/lib/teamwire/took", "a", buffering=1)
 for line in sys.stdin:
     said = json.loads(line)
     if said["type"] == "shutdown_request":
         print(json.dumps({"type": "shutdown_response", "request_id": said["request_id"], "approve": True}), flush=True)
         continue
     if said["type"] == "message":
-        print("took", said["content"], file=sys.stderr, flush=True)
+        print(said["content"], file=took)
     if "id" in said:
         print(json.dumps({"ack": said["id"]}), flush=True)
 "#;
@@ -130,8 +131,14 @@ fn a_teammate_that_is_stopped_ends_in_order_and_its_tasks_are_back() {
     assert_eq!(member["state"], "MEMBER_STATE_EXITED", "{member}");
     let task = stage.task(1);
     assert!(task["status"] == "TASK_STATUS_PENDING" && task["owner"].as_str().unwrap_or("").is_empty(), "{task}");
+}
 
-    // What it is lies in its volume: the join string is spent, and it comes back all the same.
+#[test]
+fn a_teammate_that_was_killed_comes_back_in_a_new_life() {
+    let Some(stage) = Stage::serving() else { return };
+    stage.join("backend", &["python3", "-c", RECORDER]);
+    docker(&["kill", &stage.name("backend")]);
+    // Its join string is spent; what it is lies in its volume.
     docker(&["start", &stage.name("backend")]);
     stage.await_member("backend", "it is there again", |member| {
         member["connected"] == true && member["incarnation"] == 2
@@ -256,13 +263,13 @@ impl Stage {
         stage.start("redis", &store, &stage.redis_image, &[&server[..], &["--protected-mode", "no"]].concat());
 
         let state = format!("{}:/var/lib/teamwire", stage.volume("lead"));
-        let certs = ["certs", "--dir=/var/lib/teamwire/certs", "--host=coordinator-1", "--host=coordinator-2"];
+        let certs = ["certs", "--dir=/var/lib/teamwire/certs", "--host=coordinator"];
         let made = [&["run", "--rm", "-v", &state], &CONFINED[..], &[&stage.image]].concat();
         docker(&[&made[..], &certs].concat());
         stage.serve("coordinator-1");
 
         let environment = [
-            "--env=TEAMWIRE_ADDRESS=https://coordinator-1:7420,https://coordinator-2:7420",
+            "--env=TEAMWIRE_ADDRESS=https://coordinator:7420",
             "--env=TEAMWIRE_CA=/var/lib/teamwire/certs/ca.crt",
             "--env=TEAMWIRE_STATE_DIR=/var/lib/teamwire",
             "--env=TEAMWIRE_TIMEOUT=120",
@@ -284,10 +291,10 @@ impl Stage {
             "--store=redis://redis:6379",
             "--tls-cert=/var/lib/teamwire/certs/server.crt",
             "--tls-key=/var/lib/teamwire/certs/server.key",
-            "--advertise=https://coordinator-1:7420,https://coordinator-2:7420",
+            "--advertise=https://coordinator:7420",
         ];
         self.start(name, &[&CONFINED[..], &at].concat(), &self.image, &serve);
-        docker(&["network", "connect", "--alias", name, &self.name("team"), &self.name(name)]);
+        docker(&["network", "connect", "--alias=coordinator", &self.name("team"), &self.name(name)]);
         self.await_health(name, "healthy");
     }
 
@@ -386,8 +393,9 @@ impl Stage {
     }
 
     fn numbers(&self) -> Vec<u64> {
-        let log = self.log("recorder");
-        log.lines().filter_map(|line| line.strip_prefix("took ")?.parse().ok()).collect()
+        // Until the first comes, there is no file.
+        let took = self.exec("recorder", &["sh", "-c", "cat /var/lib/teamwire/took || true"]);
+        took.stdout.lines().map(|line| line.parse().unwrap()).collect()
     }
 
     /// Waits until some more numbers have been sent than at this moment, and the last of these was taken.

@@ -42,7 +42,7 @@ const IMAGES: [(&str, &str); 2] =
 pub(crate) fn test() -> Result<(), Failure> {
     let own = if Step::new("docker", &["info"]).succeeds() { None } else { Some(Daemon::start()?) };
     let mut environment: Vec<(&str, String)> = IMAGES.map(|(variable, image)| (variable, image.to_owned())).into();
-    let mut build = vec!["compose", "--file", "deploy/compose.yaml", "build"];
+    let mut build = vec!["compose", "--file", "deploy/compose.yaml", "build", "coordinator", "setup"];
     if let Some(daemon) = &own {
         environment.extend(daemon.environment());
         daemon.make_bases()?;
@@ -96,13 +96,25 @@ impl Daemon {
         fs::create_dir_all(&state).map_err(|error| failed(&state, error))?;
 
         let log = File::create(kept.join("dockerd.log")).map_err(|error| failed(&kept, error))?;
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", DAEMON, "sh"]);
+        // It dies with this process, in whatever way that ends, and dockerd dies with it.
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--net",
+            "--mount",
+            "--pid",
+            "--mount-proc",
+            "--fork",
+            "--kill-child",
+        ]);
+        command.args(["sh", "-c", DAEMON, "sh"]);
         command.arg(format!("--host=unix://{}", state.join("socket").display()));
         command.arg(format!("--data-root={}", state.join("data").display()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         eprintln!("xtask: dockerd in namespaces of its own; its log is {}", kept.join("dockerd.log").display());
-        let process = command.spawn().map_err(|error| failed(Path::new("unshare"), error))?;
+        let process = command.spawn().map_err(|error| failed(Path::new("setpriv"), error))?;
         let mut daemon = Self { process, state, kept, _lock: lock };
         daemon.await_start()?;
         daemon.provide_compose()?;
@@ -152,7 +164,7 @@ impl Daemon {
 
     /// Makes the images that ours are built from, and the one that Redis runs in.
     fn make_bases(&self) -> Result<(), Failure> {
-        let debian = self.debootstrap("debian", "ca-certificates,python3-minimal,redis-server")?;
+        let debian = self.debootstrap("debian", "ca-certificates,python3,redis-server")?;
         run("chroot", &[&debian, "install", "-d", "-o", "redis", "-g", "redis", "/data"])?;
         self.import(&debian, "base-debian", &[])?;
 
@@ -197,7 +209,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // The kernel kills dockerd with it, and everything in its namespaces with that.
+        // dockerd dies with it, and everything in its namespaces with dockerd.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let began = Instant::now();
