@@ -47,12 +47,14 @@ for line in sys.stdin:
 "#;
 
 /// Sends one number after the other until there is a file `/tmp/stop`, each once the one before was stored. Says the last.
+/// Slow enough that an inbox holds what comes until a cut is noticed.
 const SENDER: &str = r#"
 number=0
 until [ -e /tmp/stop ]; do
     number=$((number + 1))
     teamwire send recorder "$number" -s "a number" >/dev/null || exit
     echo "$number" >/tmp/sent
+    sleep 0.1
 done
 echo "$number"
 "#;
