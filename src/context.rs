@@ -13,8 +13,9 @@ use std::{
 };
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
-use teamwire_client::{ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, Pem, Retry, TlsOptions};
+use teamwire_client::{
+    ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, ContextFile, KeptIdentity, Pem, Retry, TlsOptions,
+};
 use teamwire_proto::{credential::Credential, join_string::JoinString};
 
 use crate::failure::Failure;
@@ -89,22 +90,6 @@ pub struct ContextArgs {
     timeout: u64,
 }
 
-/// Who one is in one team.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    /// The team.
-    pub team: String,
-    /// The member.
-    pub member: String,
-    /// Where the coordinator is.
-    pub address: String,
-    /// The credential of the member's present life.
-    pub credential: String,
-    /// Whom to trust there, and what to show.
-    #[serde(default, skip_serializing_if = "TlsOptions::is_empty")]
-    pub tls: TlsOptions,
-}
-
 /// What is known of where a credential is good.
 #[derive(Clone, Copy, Debug)]
 pub enum Known<'a> {
@@ -113,39 +98,18 @@ pub enum Known<'a> {
     /// What a join string says. Goes before the environment, which may be that of another member.
     Joining(&'a JoinString),
     /// What was kept. The environment goes before it.
-    Kept(&'a Identity),
+    Kept(&'a KeptIdentity),
 }
 
-impl Identity {
-    /// Makes the identity out of what a member was given, and of what the client has learned of the coordinator.
-    pub fn new(team: &str, member: &str, credential: &str, client: &Client) -> Self {
-        Self {
-            team: team.to_owned(),
-            member: member.to_owned(),
-            address: client.address().to_owned(),
-            credential: credential.to_owned(),
-            tls: client.tls(),
-        }
+/// Makes the identity to keep out of what a member was given, and of what the client has learned of the coordinator.
+pub fn identity(team: &str, member: &str, credential: &str, client: &Client) -> KeptIdentity {
+    KeptIdentity {
+        team: team.to_owned(),
+        member: member.to_owned(),
+        address: client.address().to_owned(),
+        credential: credential.to_owned(),
+        tls: client.tls(),
     }
-
-    fn is(&self, member: &str, team: Option<&str>) -> bool {
-        self.member.eq_ignore_ascii_case(member) && team.is_none_or(|team| self.team.eq_ignore_ascii_case(team))
-    }
-
-    fn name(&self) -> String {
-        format!("{}@{}", self.member, self.team)
-    }
-}
-
-/// The context file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ContextFile {
-    /// The identity that is used when none is named, as `NAME@TEAM`.
-    #[serde(default)]
-    pub current: Option<String>,
-    /// All identities, the latest first.
-    #[serde(default)]
-    pub identities: Vec<Identity>,
 }
 
 /// A caller, ready to call.
@@ -187,7 +151,7 @@ impl ContextArgs {
         if self.who.as_deref() == Some("operator") {
             return self.operator();
         }
-        if let Some(identity) = self.choose(&file)? {
+        if let Some(identity) = file.choose(self.who.as_deref(), self.team.as_deref())? {
             return self.caller_with(identity.credential.clone(), Known::Kept(identity));
         }
         match (self.operator(), file.identities.as_slice()) {
@@ -197,7 +161,7 @@ impl ContextArgs {
             (Err(_), [only]) => self.caller_with(only.credential.clone(), Known::Kept(only)),
             (Err(_), _) => Err(Failure::usage(format!(
                 "Choose who you are: --as WHO, or `teamwire use WHO`. There are: {}.",
-                known(&file)
+                file.names()
             ))),
         }
     }
@@ -294,45 +258,9 @@ impl ContextArgs {
         Ok((left.trim().to_owned(), tls))
     }
 
-    /// Returns the identity that was named, or is current, or is the only one of the team that was named. Never a guess:
-    /// without any of these the caller is the operator, or nobody.
-    fn choose<'f>(&self, file: &'f ContextFile) -> Result<Option<&'f Identity>, Failure> {
-        let team = self.team.as_deref();
-        if let Some(named) = self.who.as_deref() {
-            let (member, of_team) = split(named);
-            if let (Some(of_team), Some(team)) = (of_team, team)
-                && !of_team.eq_ignore_ascii_case(team)
-            {
-                return Err(Failure::usage(format!(
-                    "{named} is not of team {team}. Leave out --team, or name another identity."
-                )));
-            }
-            let found = file.identities.iter().find(|identity| identity.is(member, of_team.or(team)));
-            return found.map(Some).ok_or_else(|| {
-                Failure::usage(format!(
-                    "There is no identity \"{named}\" in the context file. There are: {}.",
-                    known(file)
-                ))
-            });
-        }
-        let current = file.current.as_deref().map(split);
-        let current = current.and_then(|(member, of)| file.identities.iter().find(|identity| identity.is(member, of)));
-        let Some(team) = team else { return Ok(current) };
-        let of_team: Vec<_> = file.identities.iter().filter(|i| i.team.eq_ignore_ascii_case(team)).collect();
-        match (current.filter(|current| current.team.eq_ignore_ascii_case(team)), of_team.as_slice()) {
-            (Some(current), _) => Ok(Some(current)),
-            (None, []) => Ok(None),
-            (None, [only]) => Ok(Some(only)),
-            (None, _) => Err(Failure::usage(format!(
-                "You are several members of team {team}. Choose one with --as: {}.",
-                known(file)
-            ))),
-        }
-    }
-
     /// Returns the identity that the file keeps of a member.
-    pub fn kept(&self, member: &str, team: Option<&str>) -> Result<Option<Identity>, Failure> {
-        Ok(self.load()?.identities.into_iter().find(|identity| identity.is(member, team)))
+    pub fn kept(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
+        Ok(self.load()?.find(member, team).cloned())
     }
 
     /// Returns the team that was named, if one was.
@@ -351,18 +279,11 @@ impl ContextArgs {
 
     /// Reads the context file; none is an empty one.
     pub fn load(&self) -> Result<ContextFile, Failure> {
-        let path = self.path()?;
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                Failure::local(&format!("{} is no context file; mend it or move it away", path.display()), error)
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ContextFile::default()),
-            Err(error) => Err(Failure::local(&format!("{} cannot be read", path.display()), error)),
-        }
+        Ok(ContextFile::load(&self.path()?)?)
     }
 
     /// Keeps an identity. `make_current`: it is the one to use from now on.
-    pub fn keep(&self, identity: Identity, make_current: bool) -> Result<(), Failure> {
+    pub fn keep(&self, identity: KeptIdentity, make_current: bool) -> Result<(), Failure> {
         self.change(|file| {
             let name = identity.name();
             // The same name at another coordinator is another member.
@@ -424,17 +345,6 @@ fn absolute(pem: Pem) -> Pem {
     }
 }
 
-/// Takes `NAME` or `NAME@TEAM` apart.
-fn split(named: &str) -> (&str, Option<&str>) {
-    named.split_once('@').map_or((named, None), |(member, team)| (member, Some(team)))
-}
-
-/// Names the identities of the file.
-pub fn known(file: &ContextFile) -> String {
-    let names: Vec<_> = file.identities.iter().map(Identity::name).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
 fn home(variable: &str, otherwise: &str) -> Result<PathBuf, Failure> {
     let base = env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = base.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(otherwise)));
@@ -485,25 +395,6 @@ mod tests {
         }
     }
 
-    fn file(current: Option<&str>) -> ContextFile {
-        let identity = |member: &str, team: &str| Identity {
-            team: team.to_owned(),
-            member: member.to_owned(),
-            address: "http://127.0.0.1:1".to_owned(),
-            credential: String::new(),
-            tls: TlsOptions::default(),
-        };
-        let identities =
-            vec![identity("lead", "b"), identity("Bob", "A"), identity("lead", "A"), identity("solo", "c")];
-        ContextFile { current: current.map(str::to_owned), identities }
-    }
-
-    fn chosen(who: Option<&str>, team: Option<&str>, current: Option<&str>) -> Result<Option<String>, u8> {
-        let file = file(current);
-        let chosen = arguments(who, team).choose(&file);
-        chosen.map(|identity| identity.map(Identity::name)).map_err(|failure| failure.code())
-    }
-
     #[test]
     fn what_is_typed_goes_before_the_join_string_and_that_before_what_was_kept() {
         let text = format!("twj:a:x1:0123456789abcdef@https://joined:1+sha256:{}", "0a".repeat(32));
@@ -517,36 +408,17 @@ mod tests {
         assert_eq!(address, "https://typed:1");
         assert!(matches!(tls.ca, Some(Pem::File(path)) if path.is_absolute()));
 
-        let kept = Identity {
+        let kept = KeptIdentity {
+            team: "b".to_owned(),
+            member: "lead".to_owned(),
+            address: "http://127.0.0.1:1".to_owned(),
+            credential: String::new(),
             tls: TlsOptions { ca: Some(Pem::Text("kept".into())), ..TlsOptions::default() },
-            ..file(None).identities.remove(0)
         };
         let (address, tls) = arguments(None, None).place(Known::Kept(&kept)).unwrap();
         assert_eq!((address, tls), (kept.address.clone(), kept.tls.clone()));
-        let old: Identity =
+        let old: KeptIdentity =
             serde_json::from_str(r#"{"team":"a","member":"b","address":"c","credential":"d"}"#).unwrap();
         assert!(old.tls.is_empty() && !serde_json::to_string(&old).unwrap().contains("tls"));
-    }
-
-    #[test]
-    fn nobody_is_chosen_by_guess() {
-        assert_eq!(chosen(None, None, None), Ok(None));
-        assert_eq!(chosen(None, Some("A"), None), Err(crate::failure::USAGE));
-        assert_eq!(chosen(None, Some("nope"), Some("Bob@A")), Ok(None));
-    }
-
-    #[test]
-    fn the_current_identity_is_used_unless_another_is_named() {
-        assert_eq!(chosen(None, None, Some("Bob@A")), Ok(Some("Bob@A".to_owned())));
-        assert_eq!(chosen(None, Some("a"), Some("Bob@A")), Ok(Some("Bob@A".to_owned())));
-        assert_eq!(chosen(None, Some("c"), Some("Bob@A")), Ok(Some("solo@c".to_owned())));
-        assert_eq!(chosen(Some("lead"), Some("a"), Some("Bob@A")), Ok(Some("lead@A".to_owned())));
-        assert_eq!(chosen(Some("bob@a"), None, None), Ok(Some("Bob@A".to_owned())));
-    }
-
-    #[test]
-    fn what_contradicts_itself_or_is_not_there_is_wrong_usage() {
-        assert_eq!(chosen(Some("bob@a"), Some("b"), None), Err(crate::failure::USAGE));
-        assert_eq!(chosen(Some("eve"), None, Some("Bob@A")), Err(crate::failure::USAGE));
     }
 }

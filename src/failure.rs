@@ -59,7 +59,7 @@ impl Failure {
             },
             Self::Call(Error::Unreachable { .. } | Error::Insecure { .. } | Error::Unexpected { .. }) => UNREACHABLE,
             Self::Call(Error::OutcomeUnknown { .. }) => OUTCOME_UNKNOWN,
-            Self::Call(Error::Address { .. } | Error::TlsOptions(_)) => USAGE,
+            Self::Call(Error::Address { .. } | Error::TlsOptions(_) | Error::Context(_)) => USAGE,
             Self::Call(_) => REFUSED,
         }
     }

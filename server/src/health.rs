@@ -3,6 +3,8 @@
 //! It is SERVING while the store answers. A store that answers but takes no writes does not change that: reading and
 //! acknowledging, which makes room, go on, and no other coordinator on that store could do more. It is NOT_SERVING when
 //! the store was silent for [`SILENCE_MAX`], until it answers again, and as soon as the coordinator drains.
+//!
+//! [`probes`] say the same on a listener of their own, for those who speak no TLS.
 
 use std::{
     sync::Arc,
@@ -10,11 +12,17 @@ use std::{
 };
 
 use tokio::{
+    net::TcpListener,
     task::JoinHandle,
     time::{sleep, timeout},
 };
+use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
-use tonic_health::{ServingStatus, server::HealthReporter};
+use tonic::transport::Server;
+use tonic_health::{
+    ServingStatus,
+    server::{HealthReporter, health_reporter},
+};
 
 use crate::{
     store::{Store, StoreError},
@@ -30,26 +38,56 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the store may be silent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// Keeps the health of some services up to date until the coordinator drains.
+/// What is asked whether the process runs at all: SERVING for as long as it does. Whoever restarts what does not answer
+/// asks for this one; a coordinator whose store is away needs no restart.
+pub const LIVE: &str = "live";
+
+/// How many probes may be open on a connection, and how long one may take. Who probes asks one thing at a time.
+const PROBES_MAX: u32 = 8;
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Answers health checks, and nothing else, on a listener without TLS until cancelled. Returns what sets its answers.
+pub fn probes(listener: TcpListener, stop: CancellationToken) -> (HealthReporter, impl Future<Output = ()>) {
+    let (reporter, service) = health_reporter();
+    let live = reporter.clone();
+    let serve = async move {
+        live.set_service_status(LIVE, ServingStatus::Serving).await;
+        let server = Server::builder()
+            .max_concurrent_streams(PROBES_MAX)
+            .timeout(PROBE_TIMEOUT)
+            .http2_keepalive_interval(Some(PROBE_TIMEOUT))
+            .add_service(service)
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        if let Some(Err(error)) = stop.run_until_cancelled(server).await {
+            tracing::error!(%error, "health checks are not answered any more");
+        }
+    };
+    (reporter, serve)
+}
+
+/// Keeps the health of some services up to date until the coordinator drains. The first of the reporters is that of the
+/// coordinator's own listener, which ends with the drain.
 pub async fn run(
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
-    mut reporter: HealthReporter,
+    mut reporters: Vec<HealthReporter>,
     services: &[&str],
     draining: CancellationToken,
 ) {
     metrics.store_up.set(1);
-    report(&reporter, services, ServingStatus::Serving).await;
-    draining.run_until_cancelled(follow(&store, &metrics, &reporter, services)).await;
-    report(&reporter, services, ServingStatus::NotServing).await;
+    report(&reporters, services, ServingStatus::Serving).await;
+    draining.run_until_cancelled(follow(&store, &metrics, &reporters, services)).await;
+    report(&reporters, services, ServingStatus::NotServing).await;
     // Whoever watches is told, and then let go: an open stream would keep the coordinator from ending.
-    for service in services {
-        reporter.clear_service_status(service).await;
+    if let Some(reporter) = reporters.first_mut() {
+        for service in services {
+            reporter.clear_service_status(service).await;
+        }
     }
 }
 
 /// Asks the store again and again.
-async fn follow(store: &Arc<dyn Store>, metrics: &Metrics, reporter: &HealthReporter, services: &[&str]) {
+async fn follow(store: &Arc<dyn Store>, metrics: &Metrics, reporters: &[HealthReporter], services: &[&str]) {
     // Summed up, so that a pause of this coordinator itself counts for one round at the most.
     let mut silence = Duration::ZERO;
     let mut looked = Instant::now();
@@ -76,18 +114,20 @@ async fn follow(store: &Arc<dyn Store>, metrics: &Metrics, reporter: &HealthRepo
             metrics.store_up.set(is_up.into());
             if is_up {
                 tracing::info!("the store answers again");
-                report(reporter, services, ServingStatus::Serving).await;
+                report(reporters, services, ServingStatus::Serving).await;
             } else {
                 tracing::warn!("the store does not answer");
-                report(reporter, services, ServingStatus::NotServing).await;
+                report(reporters, services, ServingStatus::NotServing).await;
             }
         }
         sleep(EVERY).await;
     }
 }
 
-async fn report(reporter: &HealthReporter, services: &[&str], status: ServingStatus) {
-    for service in services {
-        reporter.set_service_status(service, status).await;
+async fn report(reporters: &[HealthReporter], services: &[&str], status: ServingStatus) {
+    for reporter in reporters {
+        for service in services {
+            reporter.set_service_status(service, status).await;
+        }
     }
 }

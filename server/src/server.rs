@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_stream::StreamExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::body::Body;
+use tower::util::MapResponseLayer;
 
 use crate::{
     coordinator::Coordinator,
@@ -37,6 +39,8 @@ pub struct Config {
     pub tls_reload_interval: Duration,
     /// What others are told of where this coordinator is.
     pub advertised: Advertised,
+    /// The origins of pages whose browsers may call by gRPC-web; see [`grpc::web::is_origin`]. Empty: none.
+    pub web_origins: Vec<String>,
     /// How long open calls may go on after the shutdown was asked for. 25 s.
     pub drain_grace: Duration,
     /// How long after the shutdown was asked for everything is dropped, done or not. 30 s.
@@ -57,11 +61,21 @@ impl Config {
             tls: None,
             tls_reload_interval: Duration::from_secs(5),
             advertised: Advertised::default(),
+            web_origins: Vec::new(),
             drain_grace: Duration::from_secs(25),
             hard_stop: Duration::from_secs(30),
             metrics: Arc::default(),
         }
     }
+}
+
+/// Where a coordinator is reached.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For the protocol.
+    pub protocol: TcpListener,
+    /// For health checks alone, without TLS. None: they are answered with the protocol only.
+    pub health: Option<TcpListener>,
 }
 
 /// Why a coordinator could not run.
@@ -78,12 +92,12 @@ pub enum RunError {
     Reflection(String),
 }
 
-/// Serves a coordinator on a listener until `shutdown` is cancelled, and then until its calls have ended or the grace is
+/// Serves a coordinator on its listeners until `shutdown` is cancelled, and then until its calls have ended or the grace is
 /// over.
 pub async fn run(
     config: Config,
     store: Arc<dyn Store>,
-    listener: TcpListener,
+    listeners: Listeners,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let metrics = config.metrics;
@@ -107,7 +121,13 @@ pub async fn run(
     Services::new(Arc::clone(&coordinator), Arc::clone(&signs), advertised, draining, pace, rates, request_bytes_max)
         .register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
-    tasks.spawn(health::run(store, Arc::clone(&metrics), health, Services::HEALTH_NAMES, shutdown.clone()));
+    let mut reporters = vec![health];
+    if let Some(listener) = listeners.health {
+        let (reporter, probes) = health::probes(listener, stop.clone());
+        reporters.push(reporter);
+        tasks.spawn(probes);
+    }
+    tasks.spawn(health::run(store, Arc::clone(&metrics), reporters, Services::HEALTH_NAMES, shutdown.clone()));
     routes.add_service(health_service);
     let reflection = |error: tonic_reflection::server::Error| RunError::Reflection(error.to_string());
     let describe = || {
@@ -121,12 +141,16 @@ pub async fn run(
     if let Some(tls) = &config.tls {
         tasks.spawn(Arc::clone(tls).keep_current(config.tls_reload_interval, stop.clone()));
     }
-    let incoming = Acceptor::new(listener, config.tls, config.edge.clone()).incoming();
+    let incoming = Acceptor::new(listeners.protocol, config.tls, config.edge.clone()).incoming();
     let counting = Arc::clone(&metrics);
     let incoming = incoming.map(move |accepted| accepted.map(|connection| Counted::new(connection, &counting)));
     let served = config
         .edge
         .server()
+        // Without TLS browsers speak nothing newer.
+        .accept_http1(!config.web_origins.is_empty())
+        .layer(grpc::web::layer(&config.web_origins))
+        .layer(MapResponseLayer::new(|response: http::Response<_>| response.map(Body::new)))
         .layer(Watch::new(metrics))
         .layer(visitor::Watch)
         .layer(grpc::too_large::layer(request_bytes_max))

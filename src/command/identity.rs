@@ -3,11 +3,7 @@
 use clap::Args;
 
 use super::Output;
-use crate::{
-    context::{ContextArgs, known},
-    failure::Failure,
-    show,
-};
+use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Show who you are
 #[derive(Args, Debug)]
@@ -49,7 +45,7 @@ impl Use {
             return Err(Failure::usage(format!(
                 "There is no identity \"{}\" in the context file. There are: {}.",
                 self.who,
-                known(&context.load()?)
+                context.load()?.names()
             )));
         };
         let name = format!("{}@{}", identity.member, identity.team);

@@ -5,7 +5,7 @@ use teamwire_client::v1;
 
 use super::Output;
 use crate::{
-    context::{ContextArgs, Identity},
+    context::{ContextArgs, identity},
     failure::Failure,
     show,
 };
@@ -79,7 +79,7 @@ impl Join {
         context.prepare_to_keep()?;
         let reply = joining.client.join(request).await?;
         let (team, member) = reply.team.zip(reply.member).ok_or_else(show::incomplete)?;
-        let identity = Identity::new(&team.name, &member.name, &reply.credential, &joining.client);
+        let identity = identity(&team.name, &member.name, &reply.credential, &joining.client);
         context.keep(identity, true)?;
         if self.output.json {
             show::line(&serde_json::json!({

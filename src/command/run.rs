@@ -11,7 +11,7 @@ use teamwire_client::{
 
 use super::join::Attributes;
 use crate::{
-    context::{Caller, ContextArgs, Identity, Known},
+    context::{Caller, ContextArgs, Known, identity},
     failure::Failure,
     show,
 };
@@ -199,7 +199,7 @@ impl Run {
 
 fn keep(context: &ContextArgs, reply: &v1::JoinResponse, client: &Client) {
     let (Some(team), Some(member)) = (&reply.team, &reply.member) else { return };
-    let identity = Identity::new(&team.name, &member.name, &reply.credential, client);
+    let identity = identity(&team.name, &member.name, &reply.credential, client);
     if let Err(failure) = context.keep(identity, false) {
         failure.print(false);
     }

@@ -13,7 +13,8 @@ use teamwire_proto::credential::Credential;
 use teamwire_server::{
     edge::tls::{Tls, TlsFiles},
     grpc::Advertised,
-    server, store,
+    server::{self, Listeners},
+    store,
     telemetry::exposition,
 };
 use tokio::{net::TcpListener, signal::unix::SignalKind};
@@ -71,6 +72,9 @@ pub struct Serve {
     /// Listen beyond this machine without TLS: whoever can see the network can read everything and act as anybody
     #[arg(long)]
     insecure_no_tls: bool,
+    /// Answer health checks here as well, without TLS, and nothing else; for Kubernetes and others who probe
+    #[arg(long, value_name = "HOST:PORT")]
+    health: Option<String>,
     /// Serve numbers for Prometheus at http://HOST:PORT/metrics; they hold no contents, names or credentials, so other
     /// machines may be let see them
     #[arg(long, value_name = "HOST:PORT")]
@@ -106,20 +110,14 @@ impl Serve {
         let tls = certificates(&settings)?;
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
-        let secret = operator_secret(&state_dir)?;
+        let secret = operator_secret(&state_dir, settings.operator_credential.as_deref())?;
         // Bound first, so that a taken port is found before the store is touched.
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             Failure::local(&format!("{listen} cannot be listened on; is another coordinator running?"), error)
         })?;
         let address = reachable(listener.local_addr()?);
-        let numbers = match settings.metrics()? {
-            Some(at) => Some(
-                TcpListener::bind(at)
-                    .await
-                    .map_err(|error| Failure::local(&format!("{at} cannot be listened on for metrics"), error))?,
-            ),
-            None => None,
-        };
+        let numbers = bind(settings.metrics()?, "metrics").await?;
+        let health = bind(settings.health()?, "health checks").await?;
         let url = match settings.store.as_str() {
             "" => format!("embedded:{}", state_dir.join(STORE_FILE).display()),
             url => url.to_owned(),
@@ -144,6 +142,7 @@ impl Serve {
             tls,
             tls_reload_interval: settings.tls_reload_interval,
             advertised,
+            web_origins: settings.web_origins,
             drain_grace: settings.drain_grace,
             hard_stop: settings.hard_stop,
             ..server::Config::new(&secret)
@@ -158,7 +157,11 @@ impl Serve {
         if settings.log_format == "text" && std::io::stderr().is_terminal() {
             say_what_next(&address, &state_dir);
         }
-        let served = server::run(config, store, listener, shutdown).await;
+        if let Some(health) = &health {
+            tracing::info!(address = %health.local_addr()?, "health checks are answered");
+        }
+        let listeners = Listeners { protocol: listener, health };
+        let served = server::run(config, store, listeners, shutdown).await;
         served.map_err(|error| Failure::local("the coordinator ended", error))?;
         tracing::info!("ended");
         Ok(())
@@ -173,6 +176,7 @@ impl Serve {
             ("tls.key", &self.tls_key),
             ("tls.client_ca", &self.client_ca),
             ("advertise", &self.advertise),
+            ("health", &self.health),
             ("metrics", &self.metrics),
             ("log_format", &self.log_format),
             ("log", &self.log),
@@ -180,6 +184,13 @@ impl Serve {
         let given = given.into_iter().filter_map(|(key, flag)| Some((key, flag.clone()?)));
         given.chain(self.insecure_no_tls.then(|| ("insecure_no_tls", true.to_string()))).collect()
     }
+}
+
+/// Listens at an address, if there is to be one.
+async fn bind(at: Option<SocketAddr>, what: &str) -> Result<Option<TcpListener>, Failure> {
+    let Some(at) = at else { return Ok(None) };
+    let listener = TcpListener::bind(at).await;
+    listener.map(Some).map_err(|error| Failure::local(&format!("{at} cannot be listened on for {what}"), error))
 }
 
 fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
@@ -248,17 +259,34 @@ fn kind_of(url: &str) -> &str {
     }
 }
 
-/// Returns the operator's secret; makes it on the first start.
-fn operator_secret(state_dir: &Path) -> Result<String, Failure> {
+/// Returns the operator's secret: that of the file that was given, which is left in the state directory as well, or that of
+/// the state directory; makes it on the first start.
+fn operator_secret(state_dir: &Path, given: Option<&Path>) -> Result<String, Failure> {
     let path = state_dir.join(OPERATOR_FILE);
+    let secret_in = |text: &str| match Credential::parse(text.trim()) {
+        Ok(Credential::Operator { secret }) => Some(secret),
+        _ => None,
+    };
+    if let Some(given) = given {
+        let text = fs::read_to_string(given).map_err(|error| {
+            Failure::usage(format!("The operator's credential {} cannot be read: {error}.", given.display()))
+        })?;
+        let secret = secret_in(&text).ok_or_else(|| {
+            Failure::usage(format!(
+                "{} holds no operator's credential, which is \"two:\" and 16 to 128 letters and digits.",
+                given.display()
+            ))
+        })?;
+        write_private(&path, format!("{}\n", text.trim()).as_bytes())?;
+        return Ok(secret);
+    }
     if let Ok(text) = fs::read_to_string(&path) {
-        return match Credential::parse(text.trim()) {
-            Ok(Credential::Operator { secret }) => Ok(secret),
-            _ => Err(Failure::usage(format!(
+        return secret_in(&text).ok_or_else(|| {
+            Failure::usage(format!(
                 "{} holds no operator's credential. Mend it, or move it away to have a new one made.",
                 path.display()
-            ))),
-        };
+            ))
+        });
     }
     let random: [u8; 20] = rand::random();
     let secret: String = random.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -5,7 +5,7 @@ use teamwire_client::v1;
 
 use super::Output;
 use crate::{
-    context::{ContextArgs, Identity},
+    context::{ContextArgs, identity},
     failure::Failure,
     show,
 };
@@ -94,7 +94,7 @@ impl Create {
         context.prepare_to_keep()?;
         let reply = operator.client.create_team(request).await?;
         let team = reply.team.ok_or_else(show::incomplete)?;
-        let identity = Identity::new(&team.name, &team.lead, &reply.credential, &operator.client);
+        let identity = identity(&team.name, &team.lead, &reply.credential, &operator.client);
         context.keep(identity, true)?;
         if self.output.json {
             let mut value = serde_json::json!({ "team": show::json("Team", &team) });

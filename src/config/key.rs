@@ -99,6 +99,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "store": Text => store;
     "advertise": List => advertise;
     "insecure_no_tls": Flag => insecure_no_tls;
+    "operator_credential": File => operator_credential;
+    "health": Text => health;
     "metrics": Text => metrics;
     "log": Text => log;
     "log_format": Choice(&["text", "json"]) => log_format;
@@ -106,6 +108,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "tls.key": File => tls_key;
     "tls.client_ca": File => tls_client_ca;
     "tls.reload_interval": Millis(100..=86_400_000) => tls_reload_interval;
+    "web.origins": List => web_origins;
     "network.connections_max": Number(1..=100_000) => edge.connections_max;
     "network.handshake_timeout": Millis(10..=600_000) => edge.handshake_timeout;
     "network.authentication_timeout": Millis(10..=600_000) => edge.authentication_timeout;

@@ -17,7 +17,7 @@ use std::{
 };
 
 use teamwire_proto::address::Address;
-use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, rate::Rates};
+use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
 use toml_edit::{Document, DocumentMut};
 
 use crate::failure::Failure;
@@ -36,6 +36,10 @@ pub struct Settings {
     pub store: String,
     pub advertise: Vec<String>,
     pub insecure_no_tls: bool,
+    /// None: the one in the state directory.
+    pub operator_credential: Option<PathBuf>,
+    /// Empty: nowhere but with the protocol.
+    pub health: String,
     /// Empty: none are served.
     pub metrics: String,
     pub log: String,
@@ -44,6 +48,7 @@ pub struct Settings {
     pub tls_key: Option<PathBuf>,
     pub tls_client_ca: Option<PathBuf>,
     pub tls_reload_interval: Duration,
+    pub web_origins: Vec<String>,
     pub edge: Bounds,
     pub rates: Rates,
     pub pace: Pace,
@@ -60,6 +65,8 @@ impl Default for Settings {
             store: String::new(),
             advertise: server.advertised.addresses,
             insecure_no_tls: false,
+            operator_credential: None,
+            health: String::new(),
             metrics: String::new(),
             log: "info".to_owned(),
             log_format: "text".to_owned(),
@@ -67,6 +74,7 @@ impl Default for Settings {
             tls_key: None,
             tls_client_ca: None,
             tls_reload_interval: server.tls_reload_interval,
+            web_origins: server.web_origins,
             edge: server.edge,
             rates: server.rates,
             pace: server.pace,
@@ -183,6 +191,12 @@ impl Settings {
                  be taken for lost.",
             );
         }
+        if let Some(other) = self.web_origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(Failure::usage(format!(
+                "web.origins has \"{other}\"; an origin is what stands before the path in a browser's address line, in lower \
+                 case and without a slash at its end, as https://HOST:PORT, or \"*\" for all."
+            )));
+        }
         if let Some(without) = self.advertise.iter().find(|address| !address.contains("://")) {
             return Err(Failure::usage(format!(
                 "advertise has \"{without}\"; an address is http://HOST:PORT or https://HOST:PORT."
@@ -201,10 +215,19 @@ impl Settings {
         socket_address("listen", &self.listen)
     }
 
+    /// Returns where to answer health checks besides, if anywhere.
+    pub fn health(&self) -> Result<Option<SocketAddr>, Failure> {
+        optional_address("health", &self.health)
+    }
+
     /// Returns where to serve metrics, if anywhere.
     pub fn metrics(&self) -> Result<Option<SocketAddr>, Failure> {
-        Some(&self.metrics).filter(|at| !at.is_empty()).map(|at| socket_address("metrics", at)).transpose()
+        optional_address("metrics", &self.metrics)
     }
+}
+
+fn optional_address(key: &str, text: &str) -> Result<Option<SocketAddr>, Failure> {
+    Some(text).filter(|text| !text.is_empty()).map(|text| socket_address(key, text)).transpose()
 }
 
 fn socket_address(key: &str, text: &str) -> Result<SocketAddr, Failure> {

@@ -40,6 +40,8 @@ fn mistakes_are_named_with_their_place_and_what_was_likely_meant() {
             "\n\n[network]\nhandshake_timeout = \"0s\"\n",
             "wrong.toml:4: network.handshake_timeout is \"0s\"; it must be \"10ms\" to",
         ),
+        ("operator_credential = \"wrong.toml\"\n", "wrong.toml holds no operator's credential"),
+        ("listen = \"127.0.0.1:0\"\nhealth = \"here\"\n", "health is \"here\""),
         ("[tls]\ncert = \"c.pem\"\n", "tls.key"),
         ("[tls]\ncert = \"none.pem\"\nkey = \"none.pem\"\n", "none.pem cannot be read"),
         ("listen = \"0.0.0.0:0\"\n", "--tls-cert"),
@@ -52,6 +54,19 @@ fn mistakes_are_named_with_their_place_and_what_was_likely_meant() {
     // Said to be wanted, it goes on until the store.
     let insecure = ["serve", "--listen", "0.0.0.0:0", "--insecure-no-tls", "--store", "redis://127.0.0.1:1"];
     world.cli(LEAD, &insecure).exits(UNREACHABLE).complains_of("The store cannot be opened");
+}
+
+#[test]
+fn an_operator_whose_credential_is_given_is_the_operator() {
+    let given = tempfile::NamedTempFile::new().unwrap();
+    fs::write(given.path(), "two:given0123456789abcdef\n").unwrap();
+    let world = World::configured(&format!("operator_credential = \"{}\"\n", given.path().display()));
+    assert_eq!(world.operator(), "two:given0123456789abcdef", "left for the command line here");
+    world.create_team("acme");
+    let address = world.coordinator.address();
+    let list = ["team", "list", "--address", &address, "--credential"];
+    world.cli("ann", &[&list[..], &["two:given0123456789abcdef"]].concat()).succeeds();
+    world.cli("ann", &[&list[..], &["two:other0123456789abcdef"]].concat()).exits(77);
 }
 
 #[test]

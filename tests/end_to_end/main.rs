@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 
 mod agents;
+mod clients;
 mod crowd;
 mod raw;
 mod world;
@@ -69,3 +70,4 @@ mod takers;
 mod tasks;
 mod tls;
 mod traces;
+mod web;

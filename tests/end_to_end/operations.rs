@@ -20,6 +20,7 @@ scenarios! {
 
 redis_scenarios! {
     health_follows_a_redis_that_hangs,
+    a_process_is_live_while_its_store_is_away,
     health_follows_a_redis_that_is_gone,
 }
 
@@ -110,8 +111,7 @@ fn every_number_is_documented_and_every_documented_one_is_there(world: World) {
 }
 
 fn the_log_holds_no_secret_and_no_content(mut world: World) {
-    world.coordinator.restart_with("TEAMWIRE_LOG", "trace");
-    world.coordinator.restart_with("TEAMWIRE_LOG_FORMAT", "json");
+    world.coordinator.restart_with(&[("TEAMWIRE_LOG", "trace"), ("TEAMWIRE_LOG_FORMAT", "json")]);
     world.create_team("acme");
     let token = world.invite("ann");
     let ann = world.run("ann", &[], agents::WILLING).ready();
@@ -216,6 +216,23 @@ fn health_follows_a_redis_that_hangs(world: World) {
     world.with_redis(|redis| redis.signal(Signal::SIGCONT));
     await_health(&world, 0);
     assert_eq!(world.coordinator.metric("teamwire_store_up"), 1.0);
+}
+
+fn a_process_is_live_while_its_store_is_away(mut world: World) {
+    world.coordinator.restart_with(&[("TEAMWIRE_HEALTH", "127.0.0.1:0")]);
+    let address = format!("http://{}", world.coordinator.health_address());
+    let probe = |service: &str| world.cli("prober", &["health", "--address", &address, "--service", service]).code;
+    let await_probe = |code: i32| eventually("the probe is answered", || (probe("") == code).then_some(()));
+    await_probe(0);
+    assert_eq!(probe("teamwire.v1.MessageService"), 0);
+    world.with_redis(|redis| redis.signal(Signal::SIGSTOP));
+    await_probe(1);
+    assert_eq!((probe("live"), probe("teamwire.v1.MessageService")), (0, 1));
+    world.with_redis(|redis| redis.signal(Signal::SIGCONT));
+    await_probe(0);
+    assert_eq!(probe("live"), 0);
+    // Nothing else is served there.
+    world.cli(LEAD, &["team", "list", "--address", &address]).exits(69);
 }
 
 fn health_follows_a_redis_that_is_gone(world: World) {

@@ -142,6 +142,19 @@ fn who_does_not_finish_the_handshake_in_time_is_cut_off() {
 }
 
 #[test]
+fn who_probes_needs_no_certificate() {
+    let ca = Ca::new("the coordinators' CA");
+    let files = Files::of(&ca);
+    fs::write(files.path("clients.pem"), Ca::new("the clients' CA").pem()).unwrap();
+    let client_ca = format!("client_ca = \"{}\"\n", files.path("clients.pem").display());
+    let world = World::configured(&format!("health = \"127.0.0.1:0\"\n{}", files.configuration(&client_ca)));
+    let address = format!("http://{}", world.coordinator.health_address());
+    world.cli("prober", &["health", "--address", &address]).succeeds();
+    world.cli("prober", &["health", "--address", &address, "--service", "live"]).succeeds();
+    world.cli(LEAD, &["health"]).exits(69);
+}
+
+#[test]
 fn with_a_client_ca_only_those_get_through_who_have_its_certificate() {
     let _inside = runtime().enter();
     let (ca, clients, other) = (Ca::new("a CA"), Ca::new("the clients' CA"), Ca::new("another CA"));

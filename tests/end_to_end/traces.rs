@@ -22,8 +22,9 @@ fn hex(id: &[u8]) -> String {
 
 fn a_message_is_one_trace_from_its_sender_to_its_acknowledgement(mut world: World) {
     let collector = Collector::start();
-    world.coordinator.restart_with("OTEL_BSP_SCHEDULE_DELAY", "100");
-    world.coordinator.restart_with("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address());
+    world
+        .coordinator
+        .restart_with(&[("OTEL_BSP_SCHEDULE_DELAY", "100"), ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address())]);
     world.environment.borrow_mut().push(("OTEL_BSP_SCHEDULE_DELAY".into(), "100".into()));
     world.environment.borrow_mut().push(("OTEL_EXPORTER_OTLP_ENDPOINT".into(), collector.address().into()));
     world.create_team("acme");
@@ -95,7 +96,7 @@ fn without_a_collector_nothing_is_recorded(world: World) {
 fn a_collector_that_is_not_there_is_no_hindrance(mut world: World) {
     // The port is reserved: a free one might be taken by another test meanwhile.
     let gone = "http://127.0.0.1:9".to_owned();
-    world.coordinator.restart_with("OTEL_EXPORTER_OTLP_ENDPOINT", &gone);
+    world.coordinator.restart_with(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &gone)]);
     world.environment.borrow_mut().push(("OTEL_EXPORTER_OTLP_ENDPOINT".into(), gone));
     world.create_team("acme");
     world.join("ann");

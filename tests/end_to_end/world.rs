@@ -84,6 +84,16 @@ impl World {
         Self::start(None, None, configuration)
     }
 
+    /// Starts a coordinator on the embedded store that speaks TLS, with a certificate of an authority of its own.
+    pub fn with_tls() -> Self {
+        let mut world = Self::embedded();
+        world.cli(LEAD, &["certs"]).succeeds();
+        let file = |name: &str| world.home(LEAD).join("certs").join(name).display().to_string();
+        let (cert, key) = (file("server.crt"), file("server.key"));
+        world.coordinator.restart_with(&[("TEAMWIRE_TLS_CERT", &cert), ("TEAMWIRE_TLS_KEY", &key)]);
+        world
+    }
+
     /// Starts a coordinator on a Redis of its own, which flushes every write before it answers. `None`, with a notice,
     /// where none is installed.
     pub fn redis() -> Option<Self> {
@@ -246,14 +256,23 @@ impl World {
         members.iter().find(|member| member["name"] == name).cloned().unwrap_or(Value::Null)
     }
 
-    /// Returns a command that somebody is about to run: nothing of the tests' own environment that teamwire reads, a
-    /// directory and a context file of its own. Only [`LEAD`] works on the coordinator's machine.
+    /// Returns a program that somebody is about to run, which is none of teamwire's own.
+    pub fn program(&self, identity: &str, program: &Path) -> Command {
+        self.dressed(identity, bare(Command::new(program)))
+    }
+
     fn command(&self, identity: &str) -> Command {
-        let home = self.home(identity);
-        let mut command = match self.machines.borrow().get(identity) {
+        let command = match self.machines.borrow().get(identity) {
             Some(machine) => bare(machine.command(TEAMWIRE)),
             None => bare_command(),
         };
+        self.dressed(identity, command)
+    }
+
+    /// Dresses a command that somebody is about to run: nothing of the tests' own environment that teamwire reads, a
+    /// directory and a context file of its own. Only [`LEAD`] works on the coordinator's machine.
+    fn dressed(&self, identity: &str, mut command: Command) -> Command {
+        let home = self.home(identity);
         command.envs(self.environment.borrow().iter().cloned());
         command.env("HOME", &home).env("TEAMWIRE_CONTEXT", home.join("context.json")).env("TEAMWIRE_TIMEOUT", "60");
         let state = if identity == LEAD { self.coordinator.state_directory() } else { home.join("state") };

@@ -1,26 +1,34 @@
 //! Checks the protocol's files with buf, in the version that `package-lock.json` pins.
 
-use std::{fs, path::Path, time::SystemTime};
+use std::path::PathBuf;
 
-use crate::step::{Failure, Step, root};
+use crate::{
+    generate,
+    step::{Failure, Step, root},
+};
 
-/// Checks what the files say and how they are formatted.
+/// Returns the path of buf. Installs it where it is not there.
+pub(crate) fn install() -> Result<PathBuf, Failure> {
+    generate::npm("xtask")?;
+    Ok(root().join("xtask/node_modules/.bin/buf"))
+}
+
+/// The protocol as it was released last.
+const RELEASED: &str = "proto/released.binpb";
+
+/// Checks what the files say, how they are formatted, and that nothing of what was released is broken.
 pub(crate) fn lint() -> Result<(), Failure> {
-    let xtask = root().join("xtask");
-    let modules = xtask.join("node_modules");
-    // npm writes the second file when it is done.
-    if changed(&xtask.join("package-lock.json")) > changed(&modules.join(".package-lock.json")) {
-        Step::new("npm", &["ci", "--prefix", "xtask", "--ignore-scripts", "--no-audit", "--no-fund"])
-            .advice("npm comes with Node.js 18 or newer (Debian and Ubuntu: `sudo apt-get install npm`)")
-            .run()?;
-    }
-    let buf = modules.join(".bin/buf");
+    let buf = install()?;
     Step::new(&buf, &["lint"]).advice("put right what it names; buf.yaml says what is checked").run()?;
     Step::new(&buf, &["format", "--diff", "--exit-code"])
         .advice("`xtask/node_modules/.bin/buf format --write` puts it right")
+        .run()?;
+    Step::new(&buf, &["breaking", "--against", RELEASED])
+        .advice("docs/stability.md says what may change; bring back what was there, and add beside it")
         .run()
 }
 
-fn changed(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+/// Keeps the protocol as it is now as what was released.
+pub(crate) fn keep_as_released() -> Result<(), Failure> {
+    Step::new(install()?, &["build", "--output", RELEASED]).run()
 }

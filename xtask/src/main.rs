@@ -6,7 +6,9 @@
 //! Architecture invariant: nothing but the standard library, so that the first command in a fresh clone starts at once.
 
 mod buf;
+mod clients;
 mod containers;
+mod generate;
 mod network;
 mod redis;
 mod step;
@@ -18,16 +20,24 @@ use step::{Failure, Step};
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
-  test         Run every test but those in containers, those against a real Redis and a real Valkey included. The servers
-               are those that TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in
-               PATH, or what apt-get installs when this runs as root. Root also tests over networks of its own, made with
-               ip (iproute2), which is installed likewise.
-  lint         Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
-  ci           Run lint, then test with CI=true: what every change must pass.
-  containers   Build the images and test them, and deploy/compose.yaml, in real containers. On the Docker daemon that is
-               there; where none is, root on Debian installs one and starts it for this command only. Takes some ten
-               minutes.
-  help         Show this.
+  test   Run every test but those in containers, those against a real Redis and a real Valkey included. The servers are those that
+         TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in PATH, or what apt-get
+         installs when this runs as root. Root also tests over networks of its own, made with ip (iproute2), which is
+         installed likewise. The clients of languages that are there are tested, too: python3, node with npm, go, javac
+         with mvn.
+  generate
+         Make the code of the clients in other languages anew, out of proto/. Needs Go, Node.js, Python and Maven.
+  released
+         Keep the protocol as it is now as the state that it must stay compatible with: when a version is released.
+  clients
+         Check that the clients' generated code is that of proto/, then build, check and test the clients of all
+         languages.
+  lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
+  ci     Run lint, check the generated code, then test with CI=true: what every change must pass.
+  containers
+         Build the images and test them, and deploy/compose.yaml, in real containers: on the Docker daemon that is there;
+         where none is, root on Debian installs one and starts it for this command only. Takes some ten minutes.
+  help   Show this.
 ";
 
 fn main() -> ExitCode {
@@ -35,9 +45,12 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
         ["test"] => test(false),
+        ["generate"] => generate::run(),
+        ["released"] => buf::keep_as_released(),
+        ["clients"] => clients(),
         ["lint"] => lint(),
         ["containers"] => containers::test(),
-        ["ci"] => lint().and_then(|()| test(true)),
+        ["ci"] => lint().and_then(|()| generate::check()).and_then(|()| test(true)),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -65,9 +78,11 @@ fn test(ci: bool) -> Result<(), Failure> {
         servers.push((server.variable, path));
     }
     network::prepare()?;
+    let ready = clients::prepare(ci)?;
     let run = |arguments: &[&str]| {
         let step = Step::cargo(arguments).advice("`cargo test --package PACKAGE NAME` runs one test again");
         let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
+        let step = step.env(clients::READY, &ready);
         if ci { step.env("CI", "true") } else { step }.run()
     };
     // First, so that the last line of all is that of tests that were run. Nextest would leave them out, too.
@@ -77,6 +92,14 @@ fn test(ci: bool) -> Result<(), Failure> {
     } else {
         run(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests"])
     }
+}
+
+/// Checks and tests the clients in other languages, all of them.
+fn clients() -> Result<(), Failure> {
+    generate::check()?;
+    let ready = clients::prepare(true)?;
+    Step::cargo(&["build", "--locked", "--package", "teamwire-actor"]).run()?;
+    Step::cargo(&["test", "--locked", "--test", "end_to_end", "--", "clients::"]).env(clients::READY, ready).run()
 }
 
 /// Checks all that a program can check about how things are written, the quickest first.

@@ -3,9 +3,10 @@
 use std::{
     env,
     ffi::OsStr,
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::SystemTime,
 };
 
 /// A program that is about to run in the root of the repository, without input.
@@ -95,4 +96,9 @@ impl fmt::Display for Failure {
 pub(crate) fn root() -> PathBuf {
     let xtask = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     xtask.parent().map_or(xtask.clone(), Path::to_path_buf)
+}
+
+/// Returns when a file was last written; `None` where there is none.
+pub(crate) fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }

@@ -6,6 +6,7 @@ use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal, SESSION_METADATA_KEY,
     address::Address,
+    join_string::JoinString,
     trace_parent,
     v1::{
         self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
@@ -121,6 +122,27 @@ impl Client {
             client = client.with_credential(credential)?;
         }
         Ok(client.with_team(identity.team.clone().unwrap_or_default()))
+    }
+
+    /// Becomes a member by what `teamwire invite` has printed, and returns a client with the credential of that life.
+    ///
+    /// `text`: a join string, which says where and whom to trust there, or a bare join token for the coordinator that the
+    /// environment names. `name`: the name to bear; empty when the token is bound to one. The reply carries the credential,
+    /// and [`Client::tls`] what to trust, for whoever wants to keep them.
+    pub async fn join_by(text: &str, name: &str) -> Result<(Self, v1::JoinResponse), Error> {
+        let joining = JoinString::parse(text)?;
+        let mut identity = crate::Identity::from_env();
+        if !joining.addresses.is_empty() {
+            identity.address = joining.address();
+        }
+        if joining.fingerprint.is_some() {
+            identity.tls = TlsOptions { ca: None, fingerprint: joining.fingerprint, ..identity.tls };
+        }
+        let stranger = Self::connect_with(&identity.address, identity.tls)?;
+        let request = v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() };
+        let joined = stranger.with_credential(&joining.token().reveal())?.join(request).await?;
+        let team = joined.team.clone().unwrap_or_default().name;
+        Ok((stranger.with_credential(&joined.credential)?.with_team(team), joined))
     }
 
     /// Returns a client on the same connection that presents this credential, outside of any session.

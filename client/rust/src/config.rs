@@ -4,7 +4,7 @@ use std::{env, fmt};
 
 use teamwire_proto::credential::Credential;
 
-use crate::TlsOptions;
+use crate::{AS_VARIABLE, ContextFile, Error, KeptIdentity, TlsOptions};
 
 /// Where a coordinator is, unless something else is said: the one on this machine.
 pub const ADDRESS_DEFAULT: &str = "http://127.0.0.1:7420";
@@ -66,6 +66,51 @@ impl Identity {
         Self::from_variables(|name| env::var(name).ok())
     }
 
+    /// Finds the identity: that of the environment, or without a credential there the one of the context file that
+    /// [`AS_VARIABLE`] names, or is current, or is the only one. What the environment says of the coordinator and of TLS
+    /// goes before what that says.
+    ///
+    /// Fails with [`Error::Context`] when the file cannot be used, or there is none to choose.
+    pub fn find() -> Result<Self, Error> {
+        let identity = Self::from_env();
+        if identity.credential.is_some() {
+            return Ok(identity);
+        }
+        let file = ContextFile::path().map(|path| ContextFile::load(&path)).transpose()?.unwrap_or_default();
+        identity.or_kept(&file, |name| env::var(name).ok())
+    }
+
+    fn or_kept(self, file: &ContextFile, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let given = |name| variable(name).filter(|value| !value.is_empty());
+        let chosen = match (file.choose(given(AS_VARIABLE).as_deref(), self.team.as_deref())?, &*file.identities) {
+            (Some(chosen), _) => chosen,
+            (None, [only]) if self.team.is_none() => only,
+            _ => {
+                return Err(Error::Context(format!(
+                    "There is no identity to call with: set {CREDENTIAL_VARIABLE}, or join with `teamwire join`, or choose one \
+                     of the context file with {AS_VARIABLE}. There are: {}.",
+                    file.names()
+                )));
+            }
+        };
+        let KeptIdentity { team, member, address, credential, tls } = chosen.clone();
+        let (ca, fingerprint) = match self.tls.ca {
+            None => (tls.ca, tls.fingerprint),
+            ca => (ca, None),
+        };
+        let (cert, key) = match (self.tls.cert, self.tls.key) {
+            (None, None) => (tls.cert, tls.key),
+            shown => shown,
+        };
+        Ok(Self {
+            address: given(ADDRESS_VARIABLE).unwrap_or(address),
+            tls: TlsOptions { ca, fingerprint, cert, key },
+            team: Some(team),
+            member: Some(member),
+            credential: Some(credential),
+        })
+    }
+
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let given = |name| variable(name).filter(|value| !value.is_empty());
         let credential = given(CREDENTIAL_VARIABLE);
@@ -122,6 +167,30 @@ mod tests {
         assert_eq!(identity.tls.cert, Some(crate::Pem::File("/etc/me.crt".into())));
         assert_eq!(identity.tls.key, None);
         assert!(!format!("{identity:?}").contains("AA=="));
+    }
+
+    #[test]
+    fn what_the_environment_does_not_say_is_said_by_the_context_file() {
+        let file: ContextFile = serde_json::from_str(
+            r#"{"identities": [{"team": "acme", "member": "Bob", "address": "https://kept:1", "credential": "twm:acme:Bob:x",
+                "tls": {"ca": "/kept.crt"}}]}"#,
+        )
+        .expect("a context file");
+        let kept = |pairs: &[(&str, &str)]| {
+            let variable = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, v)| (*v).to_owned());
+            from(pairs).or_kept(&file, variable)
+        };
+        let identity = kept(&[]).expect("the only one");
+        assert_eq!((identity.address.as_str(), identity.member.as_deref()), ("https://kept:1", Some("Bob")));
+        assert_eq!(identity.tls.ca, Some(crate::Pem::File("/kept.crt".into())));
+        let identity =
+            kept(&[("TEAMWIRE_ADDRESS", "https://set:1"), ("TEAMWIRE_CA", "/set.crt")]).expect("the only one");
+        assert_eq!(
+            (identity.address.as_str(), identity.tls.ca),
+            ("https://set:1", Some(crate::Pem::File("/set.crt".into())))
+        );
+        assert!(matches!(kept(&[("TEAMWIRE_TEAM", "other")]), Err(Error::Context(_))));
+        assert!(matches!(kept(&[("TEAMWIRE_AS", "eve")]), Err(Error::Context(_))));
     }
 
     #[test]

@@ -61,6 +61,10 @@ pub enum Error {
         detail: String,
     },
 
+    /// The context file cannot be used, or does not tell who calls.
+    #[error("{0}")]
+    Context(String),
+
     /// The credential cannot be sent as it is.
     #[error("The credential has characters that no credential has. Use it as it was given.")]
     Credential,
@@ -95,6 +99,7 @@ impl Error {
             | Self::Credential
             | Self::Insecure { .. }
             | Self::TlsOptions(_)
+            | Self::Context(_)
             | Self::Unexpected { .. } => false,
         }
     }

@@ -36,12 +36,13 @@
 //! - [`message`]: the six kinds of messages; on [`Client`] the answers and what waits for them.
 //! - [`HistoryFollower`]: the history as it is written. [`TaskFollower`]: the task board as it changes.
 //! - [`runner`]: owns a process and makes it a member of a team.
-//! - [`Identity`]: where the coordinator is and who we are, out of the environment.
+//! - [`Identity`]: where the coordinator is and who we are, out of the environment or the [`ContextFile`].
 //! - [`ConnectOptions`], [`TlsOptions`]: whom to trust, what to show, how names are resolved.
 
 mod answer;
 mod client;
 mod config;
+mod context;
 mod error;
 mod follow;
 mod health;
@@ -58,6 +59,7 @@ pub use config::{
     ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, KEY_VARIABLE,
     MEMBER_VARIABLE, TEAM_VARIABLE,
 };
+pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
 pub use error::Error;
 pub use history::HistoryFollower;
 pub use retry::Retry;

@@ -11,6 +11,7 @@ mod team;
 pub mod too_large;
 pub mod too_slow;
 pub mod unreadable;
+pub mod web;
 
 use std::sync::Arc;
 

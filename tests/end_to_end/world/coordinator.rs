@@ -116,26 +116,35 @@ impl Coordinator {
         self.await_serving();
     }
 
-    /// Ends it and starts it again with a variable in its environment.
-    pub fn restart_with(&mut self, name: &str, value: &str) {
-        self.environment.push((name.to_owned(), value.to_owned()));
+    /// Ends it and starts it again with more in its environment.
+    pub fn restart_with(&mut self, variables: &[(&str, &str)]) {
+        self.environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         self.end();
         self.restart();
     }
 
     /// Returns the numbers that it shows, as OpenMetrics text.
     pub fn metrics(&self) -> String {
-        let log = self.log();
-        let line = log.lines().rev().find(|line| line.contains("metrics are served")).unwrap();
-        let address = line.split("address").nth(1).unwrap();
-        let address = address.trim_matches(|c: char| !c.is_ascii_digit()).split('"').next().unwrap();
-        let mut stream = TcpStream::connect(address).unwrap();
+        let address = self.logged_address("metrics are served");
+        let mut stream = TcpStream::connect(&address).unwrap();
         write!(stream, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
         body.to_owned()
+    }
+
+    /// Returns where it answers health checks besides, as HOST:PORT.
+    pub fn health_address(&self) -> String {
+        self.logged_address("health checks are answered")
+    }
+
+    fn logged_address(&self, what: &str) -> String {
+        let log = self.log();
+        let line = log.lines().rev().find(|line| line.contains(what)).unwrap();
+        let address = line.split("address").nth(1).unwrap();
+        address.trim_matches(|c: char| !c.is_ascii_digit()).split('"').next().unwrap().to_owned()
     }
 
     /// Returns one of these numbers, named with its labels as it stands in the text. 0 if it is not there.

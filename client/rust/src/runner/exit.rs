@@ -150,7 +150,7 @@ pub(super) fn not_joined(error: &Error) -> RunnerExit {
         Error::Refused(refusal) if refusal.field.is_some() => USAGE,
         Error::Refused(_) => NOT_PERMITTED,
         Error::OutcomeUnknown { .. } => OUTCOME_UNKNOWN,
-        Error::Address { .. } | Error::Credential | Error::TlsOptions(_) => USAGE,
+        Error::Address { .. } | Error::Credential | Error::TlsOptions(_) | Error::Context(_) => USAGE,
         Error::Unreachable { .. } | Error::Insecure { .. } | Error::Unexpected { .. } | Error::Closed(_) => UNREACHABLE,
     };
     RunnerExit { code, detail: error.to_string() }

@@ -1,0 +1,176 @@
+package teamwire
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
+)
+
+const (
+	// attemptTimeout is how long one attempt of a call may take, and how long a session may take to open.
+	attemptTimeout = 10 * time.Second
+	// delayMin and delayMax bound the first delay and every delay between attempts.
+	delayMin, delayMax = 100 * time.Millisecond, 5 * time.Second
+)
+
+// once are the calls that may not be repeated while their outcome is not known.
+var once = map[string]bool{v1.TeamService_DeleteTeam_FullMethodName: true, v1.TeamService_SetLead_FullMethodName: true}
+
+// session is one that a subscription has opened, and to which calls belong.
+type session struct {
+	id   string
+	over context.Context // done when it is no longer the subscription's
+	end  context.CancelFunc
+}
+
+// Invoke makes a call for the generated stubs, and tries it again until its outcome is known. With it and NewStream a
+// Client is a [grpc.ClientConnInterface].
+func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	request := c.complete(args.(proto.Message))
+	for n := 0; ; n++ {
+		session, place := c.session.Load(), c.place.Load()
+		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(request))
+		var at peer.Peer // stays empty where nothing was sent
+		err := c.conns[place].Invoke(attempt, method, request, reply, append(opts[:len(opts):len(opts)], grpc.Peer(&at))...)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		failure := c.failure(ctx, err, place)
+		if failure.Reason == "SESSION_SUPERSEDED" && c.hasReopened(ctx, session) {
+			continue
+		}
+		isKnown := at.Addr == nil || failure.Reason == "DRAINING" || failure.Reason == "RATE_LIMITED"
+		if !failure.isPassing() || once[method] && !isKnown {
+			return failure
+		}
+		if failure.cause = c.pause(ctx, max(delay(n), failure.RetryAfter)); failure.cause != nil {
+			return failure
+		}
+	}
+}
+
+// NewStream opens a stream for the generated stubs. It is not opened again when it breaks.
+func (c *Client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	place := c.place.Load()
+	opened, err := c.conns[place].NewStream(c.sign(ctx, c.session.Load(), method), desc, method, opts...)
+	if err != nil {
+		return nil, c.failure(ctx, err, place)
+	}
+	return &stream{ClientStream: opened, client: c, place: place}, nil
+}
+
+// stream completes the requests of a stream, and makes errors out of what ends it.
+type stream struct {
+	grpc.ClientStream
+	client *Client
+	place  int32
+}
+
+func (s *stream) SendMsg(message any) error {
+	return s.ClientStream.SendMsg(s.client.complete(message.(proto.Message)))
+}
+
+func (s *stream) RecvMsg(message any) error {
+	err := s.ClientStream.RecvMsg(message)
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return s.client.failure(s.Context(), err, s.place)
+}
+
+// complete returns a copy of a request with the team and the idempotency key that it lacks.
+func (c *Client) complete(request proto.Message) proto.Message {
+	request = proto.Clone(request)
+	message := request.ProtoReflect()
+	set := func(name protoreflect.Name, value string) {
+		if field := message.Descriptor().Fields().ByName(name); field != nil && !message.Has(field) {
+			message.Set(field, protoreflect.ValueOfString(value))
+		}
+	}
+	set("team", c.Team)
+	switch request.(type) {
+	case *v1.JoinRequest, *v1.CreateTeamRequest: // who guesses it is given the credential
+		set("idempotency_key", uuid.NewString())
+	default: // sorts by time, which is the cheapest for a coordinator
+		set("idempotency_key", uuid.Must(uuid.NewV7()).String())
+	}
+	return request
+}
+
+// waits returns how long a coordinator is asked to wait before it answers.
+func waits(request proto.Message) time.Duration {
+	asked := time.Duration(0)
+	switch request := request.(type) {
+	case *v1.ClaimNextTaskRequest:
+		asked = request.Wait.AsDuration()
+	case *v1.WaitForDecisionRequest:
+		if asked = 30 * time.Second; request.Timeout != nil {
+			asked = request.Timeout.AsDuration()
+		}
+	}
+	return max(0, min(asked, time.Minute))
+}
+
+// sign adds who calls, and in which session. One that opens a session is outside of the one before.
+func (c *Client) sign(ctx context.Context, session *session, method string) context.Context {
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", c.bearer())
+	if session.id != "" && method != v1.MessageService_Stream_FullMethodName {
+		ctx = metadata.AppendToOutgoingContext(ctx, "teamwire-session", session.id)
+	}
+	return ctx
+}
+
+// failure makes an error of what an attempt met with, and leaves a coordinator that is gone or about to go.
+func (c *Client) failure(ctx context.Context, err error, place int32) *Error {
+	failure := newError(err, cmp.Or(ctx.Err(), c.ctx.Err()))
+	if failure.cause == nil && failure.isPassing() && (failure.Reason == "" || failure.Reason == "DRAINING") {
+		c.leave(place)
+	}
+	return failure
+}
+
+// leave sends everything new to the next address. Of many calls that fail at once, the first does.
+func (c *Client) leave(place int32) { c.place.CompareAndSwap(place, (place+1)%int32(len(c.conns))) }
+
+// hasReopened waits until a subscription has opened another session than the refused one, or has ended.
+func (c *Client) hasReopened(ctx context.Context, refused *session) bool {
+	if refused.id == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	select {
+	case <-refused.over.Done():
+	case <-ctx.Done():
+	}
+	return c.session.Load() != refused
+}
+
+// delay returns how long to wait before an attempt, the first repetition being number 0.
+func delay(n int) time.Duration {
+	return rand.N(min(delayMin<<min(n, 10), delayMax))
+}
+
+// pause waits, and returns why it was cut short, if it was.
+func (c *Client) pause(ctx context.Context, long time.Duration) error {
+	select {
+	case <-time.After(long):
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+	}
+	return cmp.Or(ctx.Err(), c.ctx.Err())
+}

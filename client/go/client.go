@@ -1,0 +1,190 @@
+// Package teamwire is the Go client of teamwire: send, subscribe, answer, and be a member of a team.
+//
+// A [Client] holds the generated stubs, which make every call of the protocol, and beside them helpers for what is asked
+// most. Each call is tried again with the same idempotency key until its outcome is known; one that is refused returns
+// an [*Error] with its reason. [Client.Subscribe] hands out the messages of one's own inbox, each once, through
+// reconnects. Contexts are respected everywhere, and [Client.Close] leaves nothing behind.
+package teamwire
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
+)
+
+// replyBytesMax is the largest reply that is read: 1,000 messages of 64 KiB each, and room.
+const replyBytesMax = 80 << 20
+
+// Client is a connection to a coordinator, or to one of several that share a store. It connects when it is first used,
+// and again whenever it must. It is safe for concurrent use.
+type Client struct {
+	Messages v1.MessageServiceClient
+	Teams    v1.TeamServiceClient
+	Requests v1.RequestServiceClient
+	Tasks    v1.TaskServiceClient
+	History  v1.HistoryServiceClient
+
+	// Member and Team are who the client is. Member is empty where the credential is no member's.
+	Member, Team string
+
+	bearer   func() string // a function, so that nobody prints it
+	patience time.Duration
+	conns    []*grpc.ClientConn
+	place    atomic.Int32 // which of them new calls take
+	session  atomic.Pointer[session]
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// Connect makes a client, and asks the coordinator for its team, so that a wrong address or credential shows here.
+func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
+	o := with(options)
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	c, err := open(o)
+	if err != nil || c.Team == "" { // an operator that has named none
+		return c, err
+	}
+	if _, err = c.Teams.GetTeam(ctx, &v1.GetTeamRequest{}); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Join makes a new member out of a join string, as `teamwire invite` prints it, or of a bare join token, and returns its
+// client. name may be empty where the token is for one name only.
+func Join(ctx context.Context, joinString, name string, options ...func(*Options)) (*Client, error) {
+	o := with(options)
+	token, place, _ := strings.Cut(strings.TrimSpace(joinString), "@")
+	addresses, fingerprint, isPinned := strings.Cut(place, "+")
+	if isPinned && (fingerprint == "" || !strings.HasPrefix(strings.ToLower(addresses), "https:")) {
+		return nil, errors.New("teamwire: the join string is malformed: paste it from its first to its last character")
+	}
+	o.Credential, o.Address = token, cmp.Or(o.Address, addresses)
+	o.fill(TLS{Fingerprint: fingerprint})
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	c, err := open(o)
+	if err != nil {
+		return nil, err
+	}
+	joined, err := c.Teams.Join(ctx, &v1.JoinRequest{Name: name})
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.bearer = func() string { return "Bearer " + joined.Credential }
+	c.Member, c.Team = joined.GetMember().GetName(), joined.GetTeam().GetName()
+	return c, nil
+}
+
+// open makes a client of options that are complete. Nothing is sent yet.
+func open(o Options) (*Client, error) {
+	addresses, isTLS, err := parseAddresses(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{patience: o.Patience, Team: o.Team, bearer: func() string { return "Bearer " + o.Credential }}
+	// A member's credential says whose it is: twm:TEAM:MEMBER:SECRET.
+	if parts := strings.Split(o.Credential, ":"); len(parts) == 4 && parts[0] == "twm" {
+		c.Team, c.Member = cmp.Or(c.Team, parts[1]), parts[2]
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.session.Store(&session{})
+	for _, address := range addresses {
+		creds := insecure.NewCredentials()
+		if isTLS {
+			host, _, _ := net.SplitHostPort(address)
+			config, err := o.config(host)
+			if err != nil {
+				c.Close()
+				return nil, err
+			}
+			creds = credentials.NewTLS(config)
+		}
+		conn, err := grpc.NewClient("dns:///"+address, append([]grpc.DialOption{
+			grpc.WithTransportCredentials(creds),
+			grpc.WithNoProxy(),
+			// A name's records are tried one after the other, in random order.
+			grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`),
+			grpc.WithDisableServiceConfig(),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: delayMin, Multiplier: 2, Jitter: 0.5, MaxDelay: time.Second},
+				MinConnectTimeout: 5 * time.Second,
+			}),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{
+				Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
+			}),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(replyBytesMax)),
+		}, o.DialOptions...)...)
+		if err != nil {
+			c.Close()
+			return nil, fmt.Errorf("teamwire: %w", err)
+		}
+		c.conns = append(c.conns, conn)
+	}
+	c.place.Store(rand.Int32N(int32(len(c.conns))))
+	c.Messages, c.Teams, c.Requests = v1.NewMessageServiceClient(c), v1.NewTeamServiceClient(c), v1.NewRequestServiceClient(c)
+	c.Tasks, c.History = v1.NewTaskServiceClient(c), v1.NewHistoryServiceClient(c)
+	return c, nil
+}
+
+// Close ends what is under way, subscriptions included, and all connections. Acknowledgements that are not flushed are
+// lost, and their messages come again.
+func (c *Client) Close() {
+	c.cancel()
+	c.running.Wait()
+	for _, conn := range c.conns {
+		_ = conn.Close() // it says no more than that it was closed before
+	}
+}
+
+var addressForm = regexp.MustCompile(`^(?:(https?)://)?([a-z0-9._-]{1,253}|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?/?$`)
+
+// parseAddresses returns each address as HOST:PORT, and whether TLS is spoken there. One alone is returned twice, so that
+// there is a new connection to leave the present one for. Errors do not repeat the text: it may be a join string.
+func parseAddresses(text string) (addresses []string, isTLS bool, err error) {
+	parts := strings.Split(strings.ToLower(text), ",")
+	for n, part := range parts {
+		found := addressForm.FindStringSubmatch(strings.TrimSpace(part))
+		if found == nil || len(parts) > 16 {
+			return nil, false, fmt.Errorf("teamwire: address %d is none: write http://HOST:PORT or https://HOST:PORT, up to "+
+				"16 with commas between them", n+1)
+		}
+		scheme, host, port := cmp.Or(found[1], "http"), strings.Trim(found[2], "[]"), found[3]
+		if n > 0 && isTLS != (scheme == "https") {
+			return nil, false, errors.New("teamwire: the addresses mix http and https")
+		}
+		isTLS = scheme == "https"
+		port = cmp.Or(port, map[string]string{"http": "80", "https": "443"}[scheme])
+		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+			return nil, false, fmt.Errorf("teamwire: the port of address %d must be 1 to 65535", n+1)
+		}
+		addresses = append(addresses, net.JoinHostPort(host, port))
+	}
+	if len(addresses) == 1 {
+		addresses = append(addresses, addresses[0])
+	}
+	return addresses, isTLS, nil
+}

@@ -1,0 +1,113 @@
+package teamwire
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Options say who a client is and where its coordinator is. What the program leaves empty is taken from the environment,
+// and where that has no credential either, from the context file that `teamwire join` writes.
+type Options struct {
+	// Address is http://HOST:PORT or https://HOST:PORT, or up to 16 with commas between them, of coordinators that share
+	// a store. TEAMWIRE_ADDRESS; http://127.0.0.1:7420 where nothing else is said.
+	Address string
+	// Credential is what the client shows. TEAMWIRE_CREDENTIAL.
+	Credential string
+	// Team goes into requests that name none, for an operator. TEAMWIRE_TEAM.
+	Team string
+	// TLS is for https. TEAMWIRE_CA, TEAMWIRE_CERT, TEAMWIRE_KEY.
+	TLS
+	// Patience is how long a call is tried in all. Zero: 10 minutes. A call's context may end it sooner.
+	Patience time.Duration
+	// DialOptions are handed on to gRPC, such as a stats handler that records traces.
+	DialOptions []grpc.DialOption
+}
+
+func with(options []func(*Options)) (o Options) {
+	for _, set := range options {
+		set(&o)
+	}
+	return o
+}
+
+var credentialForm = regexp.MustCompile(`^[!-~]+$`)
+
+// complete adds what the environment and the context file say.
+func (o *Options) complete() error {
+	o.Credential = cmp.Or(o.Credential, os.Getenv("TEAMWIRE_CREDENTIAL"))
+	o.Address = cmp.Or(o.Address, os.Getenv("TEAMWIRE_ADDRESS"))
+	o.Team = cmp.Or(o.Team, os.Getenv("TEAMWIRE_TEAM"))
+	o.fill(TLS{CA: os.Getenv("TEAMWIRE_CA"), Cert: os.Getenv("TEAMWIRE_CERT"), Key: os.Getenv("TEAMWIRE_KEY")})
+	if o.Credential == "" {
+		identity, err := readIdentity(o.Team)
+		if err != nil {
+			return err
+		}
+		o.Credential, o.Address = identity.Credential, cmp.Or(o.Address, identity.Address)
+		o.fill(identity.TLS)
+	}
+	if !credentialForm.MatchString(o.Credential) {
+		return errors.New("teamwire: the credential has characters that no credential has; use it as it was given")
+	}
+	o.Address = cmp.Or(o.Address, "http://127.0.0.1:7420")
+	o.Patience = cmp.Or(o.Patience, 10*time.Minute)
+	return nil
+}
+
+// contextFile holds who the user of this machine is, in one team or more.
+type contextFile struct {
+	Current    string
+	Identities []identity
+}
+
+type identity struct {
+	Team, Member, Address, Credential string
+	TLS                               TLS
+}
+
+func readIdentity(team string) (identity, error) {
+	home, _ := os.UserHomeDir()
+	directory := cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(home, ".config"))
+	path := cmp.Or(os.Getenv("TEAMWIRE_CONTEXT"), filepath.Join(directory, "teamwire", "context.json"))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return identity{}, fmt.Errorf("teamwire: set TEAMWIRE_CREDENTIAL, or `teamwire join` a team: %w", err)
+	}
+	var file contextFile
+	if err := json.Unmarshal(text, &file); err != nil {
+		return identity{}, fmt.Errorf("teamwire: %s cannot be read: %w", path, err)
+	}
+	return file.choose(os.Getenv("TEAMWIRE_AS"), team)
+}
+
+// choose returns the identity that is named, else the current one, else the only one; of this team, unless it is empty.
+func (f contextFile) choose(as, team string) (identity, error) {
+	matching := func(who string) (found []identity) {
+		member, of, _ := strings.Cut(who, "@")
+		for _, i := range f.Identities {
+			fits := func(wanted, is string) bool { return wanted == "" || strings.EqualFold(wanted, is) }
+			if fits(member, i.Member) && fits(of, i.Team) && fits(team, i.Team) {
+				found = append(found, i)
+			}
+		}
+		return found
+	}
+	found := matching(as)
+	if current := matching(f.Current); as == "" && len(current) == 1 {
+		found = current
+	}
+	if len(found) != 1 {
+		return identity{}, fmt.Errorf("teamwire: %d identities of the context file fit: set TEAMWIRE_AS to the NAME or "+
+			"NAME@TEAM of one, and TEAMWIRE_TEAM to its team or nothing", len(found))
+	}
+	return found[0], nil
+}

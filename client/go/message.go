@@ -1,0 +1,74 @@
+package teamwire
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
+)
+
+// Send sends a text to one member, `team-lead` being one. summary is a line that is shown as a preview.
+func (c *Client) Send(ctx context.Context, recipient, summary, content string) (*v1.SendResponse, error) {
+	text := &v1.DirectMessage{Recipient: recipient, Summary: summary, Content: content}
+	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_Message{Message: text}})
+}
+
+// Reply sends a text to whoever has sent a message.
+func (c *Client) Reply(ctx context.Context, to *Message, summary, content string) (*v1.SendResponse, error) {
+	text := &v1.DirectMessage{Recipient: to.GetSender().GetName(), Summary: summary, Content: content}
+	return c.Messages.Send(ctx, &v1.SendRequest{InReplyTo: to.GetId(), Body: &v1.SendRequest_Message{Message: text}})
+}
+
+// Broadcast sends a text to every other member.
+func (c *Client) Broadcast(ctx context.Context, summary, content string) (*v1.SendResponse, error) {
+	text := &v1.Broadcast{Summary: summary, Content: content}
+	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_Broadcast{Broadcast: text}})
+}
+
+// ApproveShutdown approves the shutdown that the caller was asked for. When it returns, that is recorded, and the
+// subscription is about to end.
+func (c *Client) ApproveShutdown(ctx context.Context, requestID string) (*v1.SendResponse, error) {
+	return c.answerShutdown(ctx, &v1.ShutdownResponse{RequestId: requestID, Approve: proto.Bool(true)})
+}
+
+// RejectShutdown refuses the shutdown that the caller was asked for.
+func (c *Client) RejectShutdown(ctx context.Context, requestID, reason string) (*v1.SendResponse, error) {
+	return c.answerShutdown(ctx, &v1.ShutdownResponse{RequestId: requestID, Approve: proto.Bool(false), Reason: reason})
+}
+
+func (c *Client) answerShutdown(ctx context.Context, answer *v1.ShutdownResponse) (*v1.SendResponse, error) {
+	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_ShutdownResponse{ShutdownResponse: answer}})
+}
+
+// SubmitPlan asks the lead to approve a plan. The reply's request id is for WaitDecision.
+func (c *Client) SubmitPlan(ctx context.Context, plan, summary string) (*v1.SendResponse, error) {
+	request := &v1.PlanApprovalRequest{Plan: plan, Summary: summary}
+	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PlanApprovalRequest{PlanApprovalRequest: request}})
+}
+
+// AnswerPlan approves or rejects the plan of a member.
+func (c *Client) AnswerPlan(ctx context.Context, author, requestID string, approve bool, feedback string) (*v1.SendResponse, error) {
+	answer := &v1.PlanApprovalResponse{Recipient: author, RequestId: requestID, Approve: &approve, Feedback: feedback}
+	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PlanApprovalResponse{PlanApprovalResponse: answer}})
+}
+
+// WaitDecision waits until a request is decided. When the time is over, it returns it as it is: still pending.
+func (c *Client) WaitDecision(ctx context.Context, requestID string, patience time.Duration) (*v1.Request, error) {
+	for until := time.Now().Add(patience); ; {
+		wait := durationpb.New(max(0, min(time.Until(until), time.Minute)))
+		reply, err := c.Requests.WaitForDecision(ctx, &v1.WaitForDecisionRequest{RequestId: requestID, Timeout: wait})
+		if err != nil || reply.GetRequest().GetState() != v1.RequestState_REQUEST_STATE_PENDING || time.Now().After(until) {
+			return reply.GetRequest(), err
+		}
+		_ = c.pause(ctx, delay(0)) // a coordinator that is about to go may answer early; the next call says what is wrong
+	}
+}
+
+// Leave ends the caller's life as a member, with its process' exit code: the last thing that a program does.
+func (c *Client) Leave(ctx context.Context, code int32) error {
+	_, err := c.Teams.Leave(ctx, &v1.LeaveRequest{Exit: &v1.ExitReport{Code: &code}})
+	return err
+}

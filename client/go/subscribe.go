@@ -1,0 +1,330 @@
+package teamwire
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
+)
+
+const (
+	// queued is how many messages or acknowledgements wait at most, and remembered how many messages' ids are known.
+	queued, remembered = 4096, 4096
+	// acksInCall is how many messages one call acknowledges: the protocol's own bound.
+	acksInCall = 1000
+	// settled is how long a session must have held for its loss to be no sign of a coordinator in trouble.
+	settled = 10 * time.Second
+)
+
+// Why a subscription has ended.
+const (
+	ShutdownApproved = v1.CloseReason_CLOSE_REASON_SHUTDOWN_APPROVED
+	Superseded       = v1.CloseReason_CLOSE_REASON_SUPERSEDED // another process holds the inbox
+	TeamDeleted      = v1.CloseReason_CLOSE_REASON_TEAM_DELETED
+	MemberStopped    = v1.CloseReason_CLOSE_REASON_MEMBER_STOPPED
+)
+
+// refusals are the endings that come as a reason.
+var refusals = map[string]v1.CloseReason{
+	"SESSION_SUPERSEDED": Superseded, "TEAM_NOT_FOUND": TeamDeleted, "MEMBER_STOPPED": MemberStopped,
+}
+
+// Ending says how a subscription has ended.
+type Ending struct {
+	// Reason is one of the four above. Zero: it has not ended, or by an error.
+	Reason v1.CloseReason
+	// RequestID is, with ShutdownApproved, the request that was approved.
+	RequestID string
+}
+
+// Message is one message of the inbox.
+type Message struct {
+	*v1.Message
+	// DeliveryCount is, when it is over 1, a sign that an earlier process may have seen the message.
+	DeliveryCount uint32
+	inbox         *Inbox
+}
+
+// Ack says that the message is processed, and returns at once. See [Inbox.Flush].
+func (m *Message) Ack() { m.inbox.Ack(m.GetId()) }
+
+// Inbox is a subscription to one's own inbox. It is safe for concurrent use.
+type Inbox struct {
+	client          *Client
+	ctx             context.Context
+	request         *v1.StreamRequest
+	urgent, waiting chan *Message
+	acks            chan ack
+
+	ended  chan struct{} // closed when the two below are set
+	ending Ending
+	err    error
+
+	stopped chan struct{} // closed when nothing is acknowledged any more, because of ackErr
+	ackErr  error
+
+	mu   sync.Mutex
+	seen window
+}
+
+// ack is the id of a message that is processed, or somebody who waits until those before are confirmed.
+type ack struct {
+	id        string
+	confirmed chan struct{}
+}
+
+// window remembers the latest messages, and whether they are acknowledged.
+type window struct {
+	acked map[string]bool
+	order []string
+}
+
+func (w *window) put(id string, isAcked bool) {
+	if _, isKnown := w.acked[id]; !isKnown {
+		w.order = append(w.order, id)
+	}
+	if w.acked[id] = isAcked; len(w.order) > remembered {
+		delete(w.acked, w.order[0])
+		w.order = w.order[1:]
+	}
+}
+
+// Subscribe subscribes to the caller's own inbox until ctx is done; an older subscription of the same member ends. From
+// now on the client's calls belong to its session: they are refused once another process has taken over. options may
+// change what is asked for, such as how many messages may be unacknowledged.
+func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamRequest)) *Inbox {
+	i := &Inbox{
+		client: c, request: &v1.StreamRequest{InstanceId: uuid.NewString()},
+		urgent: make(chan *Message, queued), waiting: make(chan *Message, queued), acks: make(chan ack, queued),
+		ended: make(chan struct{}), stopped: make(chan struct{}), seen: window{acked: map[string]bool{}},
+	}
+	for _, set := range options {
+		set(i.request)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	i.ctx = ctx
+	stop := context.AfterFunc(c.ctx, cancel)
+	c.running.Add(2)
+	go func() {
+		defer c.running.Done()
+		defer close(i.ended)
+		i.read()
+	}()
+	go func() {
+		defer c.running.Done()
+		defer stop()
+		defer close(i.stopped)
+		i.ackErr = i.acknowledge()
+	}()
+	return i
+}
+
+// Messages yields the messages until the subscription ends: shutdown requests first, the others as they came. Leaving
+// the loop does not end the subscription.
+func (i *Inbox) Messages() iter.Seq[*Message] {
+	return func(yield func(*Message) bool) {
+		for {
+			message, err := i.Next(context.Background())
+			if err != nil || !yield(message) {
+				return
+			}
+		}
+	}
+}
+
+// Next returns the next message; io.EOF when the subscription has ended, as Ending says, or the error that has ended it.
+func (i *Inbox) Next(ctx context.Context) (*Message, error) {
+	select { // the end comes before everything that waits
+	case <-i.ended:
+		return nil, cmp.Or(i.err, io.EOF)
+	default:
+	}
+	select {
+	case message := <-i.urgent:
+		return message, nil
+	default:
+	}
+	select {
+	case <-i.ended:
+		return nil, cmp.Or(i.err, io.EOF)
+	case message := <-i.urgent:
+		return message, nil
+	case message := <-i.waiting:
+		return message, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Ending waits until the subscription has ended, and returns how. The zero Ending: by an error.
+func (i *Inbox) Ending() Ending {
+	<-i.ended
+	return i.ending
+}
+
+// Err waits until the subscription has ended, and returns the error by which it has. Nil: it has ended as Ending says.
+func (i *Inbox) Err() error {
+	<-i.ended
+	return i.err
+}
+
+// Ack says that a message is processed, and returns at once. What is no message's id is ignored.
+func (i *Inbox) Ack(id string) {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return // the coordinator would refuse all those that it is sent with
+	}
+	id = parsed.String()
+	i.mu.Lock()
+	i.seen.put(id, true)
+	i.mu.Unlock()
+	select {
+	case i.acks <- ack{id: id}:
+	default: // far more than a coordinator hands out; the message comes again
+	}
+}
+
+// Flush waits until the coordinator has confirmed every acknowledgement so far.
+func (i *Inbox) Flush(ctx context.Context) error {
+	flush := ack{confirmed: make(chan struct{})}
+	select {
+	case i.acks <- flush:
+	case <-i.stopped:
+	case <-ctx.Done():
+	}
+	select {
+	case <-flush.confirmed:
+		return nil
+	case <-i.stopped:
+		return i.ackErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// read holds one session after the other, until one ends for good.
+func (i *Inbox) read() {
+	for n := 0; ; n++ {
+		began := time.Now()
+		err := i.hold()
+		if i.ending.Reason != 0 {
+			return
+		}
+		if failure, ok := err.(*Error); ok && failure.isFinal() {
+			if i.ending.Reason = refusals[failure.Reason]; i.ending.Reason == 0 {
+				i.err = err
+			}
+			return
+		}
+		if time.Since(began) >= settled {
+			n = 0
+		}
+		if i.err = i.client.pause(i.ctx, delay(n)); i.err != nil {
+			return
+		}
+	}
+}
+
+// hold opens a session, and reads it to its end.
+func (i *Inbox) hold() error {
+	ctx, cancel := context.WithCancel(i.ctx)
+	defer cancel()
+	place, patience := i.client.place.Load(), attemptTimeout
+	silence := time.AfterFunc(patience, func() {
+		i.client.leave(place)
+		cancel()
+	})
+	defer silence.Stop()
+	stream, err := i.client.Messages.Stream(ctx, i.request)
+	if err != nil {
+		return err
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		silence.Stop() // whoever takes the messages may take its time
+		switch frame := response.Frame.(type) {
+		case *v1.StreamResponse_Opened:
+			patience = max(3*time.Duration(frame.Opened.HeartbeatIntervalMs)*time.Millisecond, time.Second)
+			opened := &session{id: frame.Opened.SessionId}
+			opened.over, opened.end = context.WithCancel(context.Background())
+			defer opened.end()
+			i.client.session.Store(opened)
+		case *v1.StreamResponse_Delivery:
+			i.deliver(frame.Delivery)
+		case *v1.StreamResponse_Closing:
+			if frame.Closing.Reason == v1.CloseReason_CLOSE_REASON_DRAINING {
+				i.client.leave(place)
+			} else {
+				i.ending = Ending{frame.Closing.Reason, frame.Closing.RequestId}
+			}
+			return nil
+		}
+		silence.Reset(patience)
+	}
+}
+
+// deliver hands a message out, unless it was handed out before.
+func (i *Inbox) deliver(delivery *v1.Delivery) {
+	id := delivery.GetMessage().GetId()
+	i.mu.Lock()
+	isAcked, isKnown := i.seen.acked[id]
+	i.seen.put(id, isAcked)
+	i.mu.Unlock()
+	queue := i.waiting
+	if delivery.GetMessage().GetShutdownRequest() != nil {
+		queue = i.urgent
+	}
+	switch {
+	case isAcked: // the coordinator does not know that yet
+		i.Ack(id)
+	case !isKnown:
+		select {
+		case queue <- &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}:
+		case <-i.ctx.Done():
+		}
+	}
+}
+
+// acknowledge sends acknowledgements, many at a time, until they are refused for good.
+func (i *Inbox) acknowledge() error {
+	for {
+		var ids []string
+		var waiting []chan struct{}
+		for next := true; next; next = len(i.acks) > 0 && len(ids) < acksInCall {
+			select {
+			case taken := <-i.acks:
+				if taken.confirmed != nil {
+					waiting = append(waiting, taken.confirmed)
+				} else {
+					ids = append(ids, taken.id)
+				}
+			case <-i.ctx.Done():
+				return i.ctx.Err()
+			}
+		}
+		for n := 0; len(ids) > 0; n++ {
+			_, err := i.client.Messages.Ack(i.ctx, &v1.AckRequest{MessageIds: ids})
+			if err == nil {
+				break
+			}
+			if failure, ok := err.(*Error); ok && failure.isFinal() {
+				return err
+			}
+			if err := i.client.pause(i.ctx, delay(n)); err != nil {
+				return err
+			}
+		}
+		for _, flush := range waiting {
+			close(flush)
+		}
+	}
+}

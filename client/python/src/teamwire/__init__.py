@@ -1,0 +1,35 @@
+"""The Python client of teamwire: send, subscribe, answer, as a member of a team of AI agents.
+
+async with teamwire.connect() as me:
+    inbox = me.subscribe()
+    async for message in inbox:
+        if message.type == "shutdown_request":
+            await me.approve_shutdown(message.request_id)
+        elif message.type == "message":
+            await me.reply(message, f"You said: {message.content}")
+        message.ack()
+    if inbox.end and inbox.end.how == "shutdown_approved":
+        await me.leave()
+
+`Client` is the same without asyncio. `teamwire.v1` has the messages of the protocol.
+"""
+
+from ._client import AsyncClient, connect, join
+from ._errors import Error
+from ._identity import Identity, Tls
+from ._subscription import AsyncSubscription, End, Message
+from ._sync import Client, Subscription
+
+__all__ = [
+    "AsyncClient",
+    "AsyncSubscription",
+    "Client",
+    "End",
+    "Error",
+    "Identity",
+    "Message",
+    "Subscription",
+    "Tls",
+    "connect",
+    "join",
+]

@@ -1,0 +1,168 @@
+"""Who calls, and where: join strings, addresses, the environment and the context file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from teamwire._identity import Identity, Tls, from_environment, from_join_string, parse_addresses
+
+SECRET = "0123456789abcdef"
+TOKEN = f"twj:acme:x1:{SECRET}"
+PIN = "sha256:" + "0a" * 32
+PEM = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("http://127.0.0.1:7420", "http://127.0.0.1:7420"),
+        ("localhost:7420", "http://localhost:7420"),
+        ("HTTPS://Coord.Example/", "https://coord.example:443"),
+        ("https://[0:0::1]", "https://[::1]:443"),
+        ("a_b, c:1", "http://a_b:80,http://c:1"),
+    ],
+)
+def test_addresses_are_read(text: str, written: str) -> None:
+    assert ",".join(map(str, parse_addresses(text))) == written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "http://",
+        "ftp://x",
+        "a b",
+        "a\nb",
+        "http://a/b",
+        "http://u@a",
+        "a:0",
+        "a:65536",
+        "a:+1",
+        "a:١",
+        "[::1",
+        "[::1]x",
+    ]
+    + ["[fe80::1%25eth0]", "[1]", "::1", "a:1:2", "a?b", "http://a,https://b", "a,", ",".join("a" * 17), f"{SECRET}@a"],
+)
+def test_what_is_no_address_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(ValueError, match=r"address") as refused:
+        parse_addresses(text)
+    assert SECRET not in str(refused.value)
+
+
+def test_a_join_string_goes_before_the_environment() -> None:
+    elsewhere = {"TEAMWIRE_ADDRESS": "http://elsewhere", "TEAMWIRE_CA": "elsewhere.crt", "TEAMWIRE_TEAM": "elsewhere"}
+    joining = from_join_string(f" {TOKEN}@https://a:1,https://[::1]:2+{PIN}\n", None, elsewhere)
+    assert joining.address == "https://a:1,https://[::1]:2"
+    assert (joining.credential, joining.team, joining.tls) == (TOKEN, "", Tls(fingerprint=PIN))
+    assert joining.tls.digest == b"\x0a" * 32
+
+
+def test_a_bare_token_is_for_the_address_of_the_environment() -> None:
+    assert from_join_string(TOKEN, None, {"TEAMWIRE_ADDRESS": "http://here:1"}).address == "http://here:1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        SECRET,
+        f"two:{SECRET} x",
+        f"{TOKEN}@",
+        f"{TOKEN}@ftp://a",
+        f"{TOKEN}@https://a+sha256:00",
+        f"{TOKEN}@https://a+",
+    ]
+    + [
+        f"{TOKEN}@https://a+md5:00",
+        f"{TOKEN}@http://a+{PIN}",
+        f"{TOKEN}@https://a@https://b",
+        f"{TOKEN}@" + "a" * 9000,
+    ],
+)
+def test_what_is_no_join_string_is_refused_with_a_remedy(text: str) -> None:
+    with pytest.raises(ValueError, match="teamwire invite") as refused:
+        from_join_string(text, None, {})
+    assert SECRET not in str(refused.value)
+
+
+def test_the_program_goes_before_the_environment_and_that_before_the_context(tmp_path: Path) -> None:
+    tls = {"ca": PEM, "cert": "kept.crt", "key": "kept.key", "fingerprint": PIN}
+    kept = {"team": "acme", "member": "bob", "address": "https://kept:1", "credential": f"twm:acme:bob:{SECRET}"}
+    path = tmp_path / "context.json"
+    path.write_text(json.dumps({"identities": [kept | {"tls": tls}]}))
+    variables = {"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_ADDRESS": "", "TEAMWIRE_CA": ""}
+    found = from_environment(variables=variables)
+    assert (found.address, found.member, found.tls) == ("https://kept:1", "bob", Tls(**tls))
+    variables |= {"TEAMWIRE_ADDRESS": "https://env:1", "TEAMWIRE_CA": "env.crt"}
+    found = from_environment(variables=variables)
+    assert (found.address, found.tls) == ("https://env:1", Tls("env.crt", "kept.crt", "kept.key"))
+    found = from_environment("https://typed:1", tls=Tls(ca="typed.crt"), variables=variables)
+    assert (found.address, found.tls.ca) == ("https://typed:1", "typed.crt")
+    # With a credential of its own the context file is none of its business.
+    found = from_environment(variables={"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_CREDENTIAL": TOKEN})
+    assert (found.address, found.tls, found.member) == ("http://127.0.0.1:7420", Tls(), "")
+
+
+@pytest.mark.parametrize(
+    ("current", "named", "team", "chosen"),
+    [
+        ("Bob@A", "", "", "Bob@A"),
+        ("Bob@A", "", "a", "Bob@A"),
+        ("Bob@A", "", "c", "solo@c"),
+        ("Bob@A", "lead", "a", "lead@A"),
+        ("", "bob@a", "", "Bob@A"),
+        ("", "SOLO", "", "solo@c"),
+        ("", "", "", None),
+        ("", "", "A", None),
+        ("", "lead", "", None),
+        ("Bob@A", "bob@a", "b", None),
+        ("Bob@A", "eve", "", None),
+        ("Bob@A", "b.b", "", None),
+        ("Bob@A", "", "nope", None),
+    ],
+)
+def test_the_identity_is_chosen_and_never_guessed(
+    tmp_path: Path, current: str, named: str, team: str, chosen: str | None
+) -> None:
+    names = [name.split("@") for name in ("lead@b", "Bob@A", "lead@A", "solo@c")]
+    known = [{"team": team, "member": name, "credential": f"twm:{team}:{name}:{SECRET}"} for name, team in names]
+    path = tmp_path / "teamwire" / "context.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"current": current or None, "identities": known}))
+    variables = {"XDG_CONFIG_HOME": str(tmp_path), "TEAMWIRE_AS": named, "TEAMWIRE_TEAM": team}
+    if chosen:
+        name, of = chosen.split("@")
+        assert from_environment(variables=variables).credential == f"twm:{of}:{name}:{SECRET}"
+    else:
+        with pytest.raises(ValueError, match=r"TEAMWIRE_AS.*lead@b, Bob@A, lead@A, solo@c"):
+            from_environment(variables=variables)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"identities": 1}', '{"identities": [1]}', '{"identities": [{"member": 1}]}', "\xff"]
+    + [f'{{"identities": [{{"member": "a", "team": "b", "credential": {{"{SECRET}": 1}}}}]}}'],
+)
+def test_a_malformed_context_file_is_named_and_not_repeated(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "context.json"
+    path.write_text(text, "latin-1")
+    with pytest.raises(ValueError, match="malformed") as refused:
+        from_environment(variables={"TEAMWIRE_CONTEXT": str(path)})
+    assert SECRET not in str(refused.value)
+
+
+def test_without_anything_it_says_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="TEAMWIRE_CREDENTIAL"):
+        from_environment(variables={"HOME": str(tmp_path)})
+
+
+def test_secrets_are_not_shown() -> None:
+    identity = Identity(parse_addresses("https://a"), TOKEN, "", Tls(cert=PEM, key=f"-----BEGIN{SECRET}"))
+    assert SECRET not in repr(identity)
+    for credential in ("", f"{SECRET}\n", f"{SECRET} x", f"{SECRET}é"):
+        with pytest.raises(ValueError, match="credential") as refused:
+            Identity(parse_addresses("a"), credential)
+        assert SECRET not in str(refused.value)

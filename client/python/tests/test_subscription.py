@@ -1,0 +1,152 @@
+"""A subscription, against a coordinator that does what a test tells it."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import grpc
+import pytest
+
+import teamwire
+from teamwire._subscription import Window
+from teamwire.v1 import message_pb2
+from teamwire.v1.message_pb2_grpc import add_MessageServiceServicer_to_server
+
+IDS = [str(uuid.UUID(int=n)) for n in range(4)]
+OPENED = message_pb2.StreamResponse(opened=message_pb2.SessionOpened(session_id="s", heartbeat_interval_ms=100))
+SHUTDOWN = message_pb2.ShutdownRequest(reason="done")
+APPROVED = message_pb2.StreamResponse(
+    closing=message_pb2.SessionClosing(reason=message_pb2.CLOSE_REASON_SHUTDOWN_APPROVED, request_id="r")
+)
+
+
+def delivery(n: int, **body: Any) -> message_pb2.StreamResponse:
+    message = message_pb2.Message(id=IDS[n], **(body or {"message": message_pb2.DirectMessage(content=str(n))}))
+    return message_pb2.StreamResponse(delivery=message_pb2.Delivery(message=message, delivery_count=1))
+
+
+class Coordinator:
+    """Gives each session the frames that are for it; with None it falls silent, with an error it aborts."""
+
+    Send = GetMessage = ListInbox = None
+
+    def __init__(self, *sessions: list[Any]) -> None:
+        self.sessions = iter(sessions)
+        self.acks: list[list[str]] = []
+        self.acks_lost = 0
+        self.instances: list[str] = []
+
+    async def Stream(self, request: message_pb2.StreamRequest, context: Any) -> AsyncIterator[Any]:
+        self.instances.append(request.instance_id)
+        for frame in next(self.sessions):
+            if frame is None:
+                await asyncio.sleep(60)
+            elif isinstance(frame, grpc.StatusCode):
+                await context.abort(frame, "as told")
+            else:
+                yield frame
+
+    async def Ack(self, request: message_pb2.AckRequest, context: Any) -> message_pb2.AckResponse:
+        self.acks.append(list(request.message_ids))
+        if self.acks_lost:
+            self.acks_lost -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+        return message_pb2.AckResponse()
+
+
+def run(coordinator: Coordinator, test: Callable[[teamwire.AsyncClient], Any]) -> Any:
+    async def main() -> Any:
+        server = grpc.aio.server()
+        add_MessageServiceServicer_to_server(cast(Any, coordinator), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with teamwire.connect(f"http://127.0.0.1:{port}", "twm:t:a:0123456789abcdef") as me:
+            result = await test(me)
+        await server.stop(None)
+        return result
+
+    return asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_each_message_is_handed_out_once_shutdowns_first_and_acks_are_repeated() -> None:
+    broken = [OPENED, delivery(0), delivery(1), delivery(2, shutdown_request=SHUTDOWN), grpc.StatusCode.UNAVAILABLE]
+    coordinator = Coordinator(broken, [OPENED, delivery(1), delivery(0), delivery(3), None])
+    coordinator.acks_lost = 1
+
+    async def test(me: teamwire.AsyncClient) -> list[str]:
+        inbox = me.subscribe()
+        await asyncio.sleep(0.3)
+        messages = [await inbox.next(), await inbox.next()]
+        assert messages[1]
+        messages[1].ack()
+        messages += [await inbox.next(), await inbox.next()]
+        await inbox.flush()
+        with pytest.raises(asyncio.TimeoutError):
+            await inbox.next(timeout=0.1)
+        return [message.id for message in messages if message]
+
+    assert run(coordinator, test) == [IDS[2], IDS[0], IDS[1], IDS[3]]
+    assert all(ids == [IDS[0]] for ids in coordinator.acks)
+    assert len(coordinator.acks) >= 2
+    assert len(coordinator.instances) == 2
+    assert len(set(coordinator.instances)) == 1
+
+
+def test_the_end_is_a_value_and_iteration_stops() -> None:
+    async def test(me: teamwire.AsyncClient) -> list[Any]:
+        inbox = me.subscribe()
+        ids = [message.id async for message in inbox]
+        return [ids, inbox.end, await inbox.next()]
+
+    # What is not taken by then stays in the coordinator's inbox.
+    ids, end, after = run(Coordinator([OPENED, APPROVED]), test)
+    assert (ids, end, after) == ([], teamwire.End("shutdown_approved", "r"), None)
+
+
+def test_what_is_refused_for_good_is_raised_once() -> None:
+    async def test(me: teamwire.AsyncClient) -> None:
+        inbox = me.subscribe()
+        with pytest.raises(teamwire.Error, match="PERMISSION_DENIED"):
+            await inbox.next()
+        assert (await inbox.next(), inbox.end) == (None, None)
+        inbox.ack(IDS[0])
+        with pytest.raises(teamwire.Error, match="acknowledgements are lost"):
+            await inbox.flush()
+
+    run(Coordinator([OPENED, grpc.StatusCode.PERMISSION_DENIED]), test)
+
+
+def test_silence_is_noticed() -> None:
+    async def test(me: teamwire.AsyncClient) -> None:
+        inbox = me.subscribe()
+        assert [message.id async for message in inbox] == []
+
+    coordinator = Coordinator([OPENED, None], [OPENED, APPROVED])
+    run(coordinator, test)
+    assert len(coordinator.instances) == 2
+
+
+def test_what_is_no_message_id_is_not_acknowledged() -> None:
+    async def test(me: teamwire.AsyncClient) -> None:
+        inbox = me.subscribe()
+        inbox.ack("nonsense")
+        inbox.ack(IDS[1].upper())
+        await inbox.flush()
+
+    coordinator = Coordinator([OPENED, None])
+    run(coordinator, test)
+    assert coordinator.acks == [[IDS[1]]]
+
+
+def test_a_message_is_new_once() -> None:
+    window = Window()
+    assert [window.deliver("a"), window.deliver("a")] == [None, False]
+    window.ack("a")
+    assert window.deliver("a") is True
+
+
+def test_the_oldest_is_forgotten_when_the_window_is_full() -> None:
+    window = Window(2)
+    assert [window.deliver(message_id) for message_id in "abc"] == [None, None, None]
+    assert [window.deliver(message_id) for message_id in "ca"] == [False, None]

@@ -1,0 +1,170 @@
+//! The context file: the identities that `teamwire team create`, `join` and `run` were given, and which of them is current.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, TlsOptions};
+
+/// The environment variable that names the context file.
+pub const CONTEXT_VARIABLE: &str = "TEAMWIRE_CONTEXT";
+
+/// The environment variable that chooses an identity of the context file: `NAME` or `NAME@TEAM`.
+pub const AS_VARIABLE: &str = "TEAMWIRE_AS";
+
+/// Who one is in one team.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptIdentity {
+    /// The team.
+    pub team: String,
+    /// The member.
+    pub member: String,
+    /// Where the coordinator is.
+    pub address: String,
+    /// The credential of the member's present life.
+    pub credential: String,
+    /// Whom to trust there, and what to show.
+    #[serde(default, skip_serializing_if = "TlsOptions::is_empty")]
+    pub tls: TlsOptions,
+}
+
+impl KeptIdentity {
+    /// Returns whether it is this member's, of that team if one is named.
+    pub fn is(&self, member: &str, team: Option<&str>) -> bool {
+        self.member.eq_ignore_ascii_case(member) && team.is_none_or(|team| self.team.eq_ignore_ascii_case(team))
+    }
+
+    /// Returns it as `NAME@TEAM`.
+    pub fn name(&self) -> String {
+        format!("{}@{}", self.member, self.team)
+    }
+}
+
+/// The context file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ContextFile {
+    /// The identity that is used when none is named, as `NAME@TEAM`.
+    #[serde(default)]
+    pub current: Option<String>,
+    /// All identities, the latest first.
+    #[serde(default)]
+    pub identities: Vec<KeptIdentity>,
+}
+
+impl ContextFile {
+    /// Returns where it is, unless something else is said: what [`CONTEXT_VARIABLE`] names, or `teamwire/context.json` in
+    /// the user's directory of configurations. `None`: nothing tells where that is.
+    pub fn path() -> Option<PathBuf> {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let configurations =
+            || variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")));
+        variable(CONTEXT_VARIABLE).or_else(|| configurations().map(|directory| directory.join("teamwire/context.json")))
+    }
+
+    /// Reads it; none is an empty one.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        match fs::read(path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                Error::Context(format!("{} is no context file; mend it or move it away: {error}.", path.display()))
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Error::Context(format!("{} cannot be read: {error}.", path.display()))),
+        }
+    }
+
+    /// Returns the identity that is named, or is current, or is the only one of the team that is named. Never a guess.
+    pub fn choose(&self, named: Option<&str>, team: Option<&str>) -> Result<Option<&KeptIdentity>, Error> {
+        let wrong = |text: String| Err(Error::Context(text));
+        if let Some(named) = named {
+            let (member, of_team) = split(named);
+            if let (Some(of_team), Some(team)) = (of_team, team)
+                && !of_team.eq_ignore_ascii_case(team)
+            {
+                return wrong(format!("{named} is not of team {team}. Leave out the team, or name another identity."));
+            }
+            return match self.find(member, of_team.or(team)) {
+                Some(found) => Ok(Some(found)),
+                None => {
+                    wrong(format!("There is no identity \"{named}\" in the context file. There are: {}.", self.names()))
+                }
+            };
+        }
+        let current = self.current.as_deref().map(split).and_then(|(member, of)| self.find(member, of));
+        let Some(team) = team else { return Ok(current) };
+        let of_team: Vec<_> = self.identities.iter().filter(|kept| kept.team.eq_ignore_ascii_case(team)).collect();
+        match (current.filter(|current| current.team.eq_ignore_ascii_case(team)), of_team.as_slice()) {
+            (Some(current), _) => Ok(Some(current)),
+            (None, []) => Ok(None),
+            (None, [only]) => Ok(Some(only)),
+            (None, _) => wrong(format!(
+                "You are several members of team {team}. Choose one with {AS_VARIABLE}, or --as for the command line: {}.",
+                self.names()
+            )),
+        }
+    }
+
+    /// Returns the identity that is kept of a member, of that team if one is named.
+    pub fn find(&self, member: &str, team: Option<&str>) -> Option<&KeptIdentity> {
+        self.identities.iter().find(|kept| kept.is(member, team))
+    }
+
+    /// Names all identities.
+    pub fn names(&self) -> String {
+        let names: Vec<_> = self.identities.iter().map(KeptIdentity::name).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
+}
+
+/// Takes `NAME` or `NAME@TEAM` apart.
+fn split(named: &str) -> (&str, Option<&str>) {
+    named.split_once('@').map_or((named, None), |(member, team)| (member, Some(team)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(current: Option<&str>) -> ContextFile {
+        let identity = |member: &str, team: &str| KeptIdentity {
+            team: team.to_owned(),
+            member: member.to_owned(),
+            address: "http://127.0.0.1:1".to_owned(),
+            credential: String::new(),
+            tls: TlsOptions::default(),
+        };
+        let identities =
+            vec![identity("lead", "b"), identity("Bob", "A"), identity("lead", "A"), identity("solo", "c")];
+        ContextFile { current: current.map(str::to_owned), identities }
+    }
+
+    /// `None`: refused.
+    fn chosen(named: Option<&str>, team: Option<&str>, current: Option<&str>) -> Option<String> {
+        let file = file(current);
+        file.choose(named, team).ok().map(|kept| kept.map_or_else(|| "nobody".to_owned(), KeptIdentity::name))
+    }
+
+    #[test]
+    fn nobody_is_chosen_by_guess() {
+        assert_eq!(chosen(None, None, None).as_deref(), Some("nobody"));
+        assert_eq!(chosen(None, Some("A"), None), None);
+        assert_eq!(chosen(None, Some("nope"), Some("Bob@A")).as_deref(), Some("nobody"));
+    }
+
+    #[test]
+    fn the_current_identity_is_used_unless_another_is_named() {
+        assert_eq!(chosen(None, None, Some("Bob@A")).as_deref(), Some("Bob@A"));
+        assert_eq!(chosen(None, Some("a"), Some("Bob@A")).as_deref(), Some("Bob@A"));
+        assert_eq!(chosen(None, Some("c"), Some("Bob@A")).as_deref(), Some("solo@c"));
+        assert_eq!(chosen(Some("lead"), Some("a"), Some("Bob@A")).as_deref(), Some("lead@A"));
+        assert_eq!(chosen(Some("bob@a"), None, None).as_deref(), Some("Bob@A"));
+    }
+
+    #[test]
+    fn what_contradicts_itself_or_is_not_there_is_refused() {
+        assert_eq!(chosen(Some("bob@a"), Some("b"), None), None);
+        assert_eq!(chosen(Some("eve"), None, Some("Bob@A")), None);
+    }
+}

@@ -1,0 +1,198 @@
+/** What is done for every call: who calls, in which session, under which key, and again where that is harmless. */
+
+import { clone, type Message, toBinary } from "@bufbuild/protobuf";
+import { type Duration, durationMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import { v4, v7 } from "uuid";
+import { Changes } from "./changes.js";
+import { readError, TeamwireError } from "./error.js";
+import type { Settings } from "./settings.js";
+
+/** How long one attempt may take, in milliseconds, besides what the coordinator is asked to wait. */
+export const ATTEMPT_MS = 10_000;
+
+/** How long a call is tried, in milliseconds. */
+const PATIENCE_MS = 600_000;
+
+/** How long a coordinator waits before it answers, in milliseconds: at most, and where the request does not say. */
+const WAIT_MS_MAX = 60_000;
+const WAIT_MS: Readonly<Record<string, number>> = { WaitForDecision: 30_000 };
+
+/** Calls that may not be repeated as long as their outcome is unknown, and refusals of who has not begun. */
+const ONCE = ["DeleteTeam", "SetLead"];
+const NOT_BEGUN = ["DRAINING", "RATE_LIMITED"];
+
+/** Calls whose reply is a credential, also for whoever repeats them with the same key. */
+const SECRET = ["CreateTeam", "Join"];
+
+/** The fields of requests that are filled in or looked at here. */
+type Open = Message & {
+  team?: string;
+  idempotencyKey?: string;
+  sessionId?: string;
+  timeout?: Duration;
+  wait?: Duration;
+};
+
+type Next = Parameters<Interceptor>[0];
+type Call = Parameters<Next>[0];
+
+/** A series of delays with full jitter, in milliseconds. */
+export class Delays {
+  #bound = 100;
+
+  next(): number {
+    const bound = this.#bound;
+    this.#bound = Math.min(2 * bound, 5_000);
+    return Math.random() * bound;
+  }
+
+  /** Returns how long to wait after an error. A coordinator that goes away asks to be left, not to be waited for. */
+  after(error: TeamwireError): number {
+    return Math.max(this.next(), error.reason === "DRAINING" ? 0 : (error.retryAfterMs ?? 0));
+  }
+
+  reset(): void {
+    this.#bound = 100;
+  }
+}
+
+/** The session that calls belong to, as the subscription keeps it up. */
+export class Session {
+  /** Empty: there is none. */
+  id = "";
+  /** True while the subscription opens another one, which ends this. */
+  isReopening = true;
+}
+
+/** What the calls of a client have in common. */
+export class Calls {
+  credential: string;
+  session = new Session();
+  isClosed = false;
+  /** Rung when any of these changes, and for all that a subscription waits for. */
+  readonly changes = new Changes();
+  readonly #settings: Settings;
+  #hasAnswered = false;
+
+  constructor(settings: Settings) {
+    // The error of a header that cannot be would repeat it.
+    if (!/^[\x21-\x7e]+$/.test(settings.credential)) {
+      throw new Error("The credential is malformed. Use it as it was given, the whole of it.");
+    }
+    this.credential = settings.credential;
+    this.#settings = settings;
+  }
+
+  /** Makes a call in as many attempts as it takes. */
+  readonly intercept: Interceptor = (next) => async (call) => {
+    const { name } = call.method;
+    const given = call.stream ? (await call.message[Symbol.asyncIterator]().next()).value : call.message;
+    const request = this.#fill(call, given);
+    // The subscription opens its sessions itself, as often as it must, and each outside of the one before.
+    const isSession = name === "Stream";
+    const until = Date.now() + (isSession ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS));
+    const delays = new Delays();
+    for (;;) {
+      const { turn } = this;
+      const sessionId = isSession ? "" : this.session.id;
+      try {
+        const response = await attempt(next, call, request, this.#header(call, sessionId, request));
+        this.#hasAnswered = true;
+        return response.stream ? { ...response, message: this.#guarded(call, turn, response.message) } : response;
+      } catch (thrown) {
+        const error = this.#failed(call, turn, thrown);
+        if (this.isClosed || call.signal.aborted) throw error;
+        if (error.reason === "SESSION_SUPERSEDED" && sessionId && (await this.#isReplaced(sessionId))) continue;
+        const delay = delays.after(error);
+        const mayRepeat = error.isPassing && (!ONCE.includes(name) || NOT_BEGUN.includes(error.reason ?? ""));
+        if (!mayRepeat || Date.now() + delay >= until) throw error;
+        await this.changes.until(() => this.isClosed, delay, call.signal);
+      }
+    }
+  };
+
+  /** Which connection there is. */
+  get turn(): number {
+    return this.#settings.route.turn;
+  }
+
+  /** Gives a connection up, if it is still the present one: the next one goes to another address, where there is one. */
+  leave(turn: number): void {
+    if (this.turn === turn) this.#settings.route.turn++;
+  }
+
+  /** Copies a request, which the program may send again as another call, and fills in what it leaves open. */
+  #fill({ method }: Call, message: Message): Open {
+    const request: Open = clone(method.input, message);
+    if (request.team === "") request.team = this.#settings.team ?? "";
+    // Version 7 sorts by time, which is the cheapest for a coordinator to keep.
+    if (request.idempotencyKey === "") request.idempotencyKey = SECRET.includes(method.name) ? v4() : v7();
+    // What cannot be written is a fault of the program: it is thrown here, and not tried again.
+    toBinary(method.input, request);
+    return request;
+  }
+
+  #header(call: Call, sessionId: string, request: Open): Headers {
+    const header = new Headers(call.header);
+    header.set("authorization", `Bearer ${this.credential}`);
+    if (sessionId) header.set("teamwire-session", sessionId);
+    if (sessionId && request.sessionId !== undefined) request.sessionId = sessionId;
+    return header;
+  }
+
+  #failed(call: Call, turn: number, thrown: unknown): TeamwireError {
+    if (this.isClosed) return new TeamwireError("the client is closed", Code.Canceled, false);
+    const error = readError(thrown, this.#hasAnswered);
+    this.#hasAnswered ||= error.reason !== undefined;
+    const isCancelled = call.signal.aborted && error.code === Code.Canceled;
+    if (error.reason === "DRAINING" || (error.reason === undefined && !isCancelled)) this.leave(turn);
+    return error;
+  }
+
+  async *#guarded<T>(call: Call, turn: number, messages: AsyncIterable<T>): AsyncIterable<T> {
+    try {
+      yield* messages;
+    } catch (thrown) {
+      throw this.#failed(call, turn, thrown);
+    }
+  }
+
+  /** Returns whether another session of our own has taken the place of one that was refused. */
+  async #isReplaced(sessionId: string): Promise<boolean> {
+    await this.changes.until(() => this.session.id !== sessionId || !this.session.isReopening, ATTEMPT_MS);
+    return this.session.id !== sessionId;
+  }
+}
+
+/** Makes one attempt of a call, and gives it up in time. A stream that is open has all the time of the world. */
+async function attempt(next: Next, call: Call, message: Open, header: Headers): ReturnType<Next> {
+  const ms = ATTEMPT_MS + waitMs(call.method.name, message);
+  const controller = new AbortController();
+  const cancel = () => controller.abort(call.signal.reason);
+  call.signal.addEventListener("abort", cancel);
+  if (call.signal.aborted) cancel();
+  const late = new ConnectError(`no answer within ${ms} ms`, Code.DeadlineExceeded);
+  const timer = setTimeout(() => controller.abort(late), ms);
+  const { signal } = controller;
+  try {
+    if (call.stream) return await next({ ...call, header, signal, message: once(message) });
+    header.set("grpc-timeout", `${ms}m`);
+    return await next({ ...call, header, signal, message });
+  } catch (thrown) {
+    call.signal.removeEventListener("abort", cancel);
+    throw signal.aborted ? signal.reason : thrown;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Returns how long the coordinator is asked to wait before it answers. */
+function waitMs(name: string, { timeout, wait }: Open): number {
+  const asked = timeout ?? wait;
+  return Math.min(asked === undefined ? (WAIT_MS[name] ?? 0) : durationMs(asked), WAIT_MS_MAX);
+}
+
+async function* once<T>(message: T): AsyncIterable<T> {
+  yield message;
+}

@@ -1,0 +1,162 @@
+/** A client of a coordinator, for one member. */
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
+import { createClient, type Client as Stub } from "@connectrpc/connect";
+import { Calls, Delays } from "./calls.js";
+import { sleep } from "./changes.js";
+import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
+import {
+  type ExitReportSchema,
+  type Message,
+  MessageService,
+  type SendRequestSchema,
+  type SendResponse,
+  type StreamRequestSchema,
+} from "./gen/teamwire/v1/message_pb.js";
+import { type Request, RequestService, RequestState } from "./gen/teamwire/v1/request_pb.js";
+import { TaskService } from "./gen/teamwire/v1/task_pb.js";
+import { type JoinRequestSchema, TeamService } from "./gen/teamwire/v1/team_pb.js";
+import type { Route, Settings } from "./settings.js";
+import { Subscription } from "./subscription.js";
+
+/** How long one call waits for a decision, in milliseconds: the coordinator's own bound. */
+const WAIT_MS_MAX = 60_000;
+
+/** How long acknowledgements are waited for at the end, in milliseconds. */
+const FLUSH_MS = 2_000;
+
+type Body = NonNullable<MessageInitShape<typeof SendRequestSchema>["body"]>;
+
+/**
+ * Calls a coordinator. The stubs have every call of the protocol; all of them are tried again where that is harmless,
+ * carry the credential and the session, and throw TeamwireError.
+ */
+export class Client {
+  readonly messages: Stub<typeof MessageService>;
+  readonly teams: Stub<typeof TeamService>;
+  readonly requests: Stub<typeof RequestService>;
+  readonly tasks: Stub<typeof TaskService>;
+  readonly history: Stub<typeof HistoryService>;
+  readonly #calls: Calls;
+  readonly #route: Route;
+  #inbox: Subscription | undefined;
+
+  /** @internal */
+  constructor(settings: Settings) {
+    this.#calls = new Calls(settings);
+    this.#route = settings.route;
+    const transport = this.#route.transport([this.#calls.intercept]);
+    this.messages = createClient(MessageService, transport);
+    this.teams = createClient(TeamService, transport);
+    this.requests = createClient(RequestService, transport);
+    this.tasks = createClient(TaskService, transport);
+    this.history = createClient(HistoryService, transport);
+  }
+
+  /** What is presented to the coordinator. A secret. */
+  get credential(): string {
+    return this.#calls.credential;
+  }
+
+  /** The member's own name. Undefined: the credential is no member's. */
+  get member(): string | undefined {
+    const [kind, , member] = this.credential.split(":");
+    return kind === "twm" ? member : undefined;
+  }
+
+  /** @internal Begins a life of a member's name, and goes on with its credential. */
+  async join(request: MessageInitShape<typeof JoinRequestSchema>): Promise<void> {
+    this.#calls.credential = (await this.teams.join(request)).credential;
+  }
+
+  /**
+   * Subscribes to the caller's own inbox. An older subscription of the same member ends. From now on the calls of this
+   * client belong to the session: they are refused once another process has taken over.
+   */
+  subscribe(request: MessageInitShape<typeof StreamRequestSchema> = {}): Subscription {
+    this.#inbox = new Subscription(this.#calls, this.messages, request);
+    return this.#inbox;
+  }
+
+  /** Sends a text to one member; `team-lead` is the lead. `inReplyTo`: the id of the message that it answers. */
+  send(recipient: string, summary: string, content: string, inReplyTo = ""): Promise<SendResponse> {
+    return this.messages.send({ body: { case: "message", value: { recipient, summary, content } }, inReplyTo });
+  }
+
+  /** Sends a text to the sender of a message. */
+  reply(to: Message, summary: string, content: string): Promise<SendResponse> {
+    return this.send(to.sender?.name ?? "", summary, content, to.id);
+  }
+
+  /** Sends a text to every other member. */
+  broadcast(summary: string, content: string): Promise<SendResponse> {
+    return this.#send({ case: "broadcast", value: { summary, content } });
+  }
+
+  /** Approves the shutdown that the caller was asked for. The subscription is about to end when this returns. */
+  approveShutdown(requestId: string): Promise<SendResponse> {
+    return this.#send({ case: "shutdownResponse", value: { requestId, approve: true } });
+  }
+
+  /** Refuses the shutdown that the caller was asked for. */
+  rejectShutdown(requestId: string, reason: string): Promise<SendResponse> {
+    return this.#send({ case: "shutdownResponse", value: { requestId, approve: false, reason } });
+  }
+
+  /** Asks the lead to approve a plan. The reply has the request's id, for `waitDecision`. */
+  submitPlan(plan: string, summary = ""): Promise<SendResponse> {
+    return this.#send({ case: "planApprovalRequest", value: { plan, summary } });
+  }
+
+  /** Answers the plan of a member. */
+  answerPlan(author: string, requestId: string, approve: boolean, feedback = ""): Promise<SendResponse> {
+    return this.#send({ case: "planApprovalResponse", value: { recipient: author, requestId, approve, feedback } });
+  }
+
+  /** Waits until a request is decided. When the time in milliseconds is over, returns it as it is: still pending. */
+  async waitDecision(requestId: string, timeoutMs = Number.POSITIVE_INFINITY, signal?: AbortSignal): Promise<Request> {
+    const until = Date.now() + timeoutMs;
+    const delays = new Delays();
+    for (;;) {
+      const waitMs = Math.min(Math.max(until - Date.now(), 0), WAIT_MS_MAX);
+      const asked = { requestId, timeout: durationFromMs(waitMs) };
+      const { request } = await this.requests.waitForDecision(asked, signal && { signal });
+      if (request === undefined) throw new Error("The coordinator answered without the request.");
+      if (request.state !== RequestState.PENDING || Date.now() >= until) return request;
+      // A coordinator that is about to go away may answer early.
+      await sleep(delays.next(), signal);
+    }
+  }
+
+  /**
+   * Ends the caller's own life: the last thing that a process does. Says how it ends, with code 0 where not said. Waits
+   * a moment for acknowledgements that are under way.
+   */
+  async leave(exit: MessageInitShape<typeof ExitReportSchema> = { code: 0 }): Promise<void> {
+    await this.#flush();
+    await this.teams.leave({ exit });
+  }
+
+  /** Ends the subscription, all calls and the connection. Waits a moment for acknowledgements that are under way. */
+  async close(): Promise<void> {
+    await this.#flush();
+    this.#inbox?.close();
+    this.#calls.isClosed = true;
+    this.#calls.changes.ring();
+    this.#route.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #send(body: Body): Promise<SendResponse> {
+    return this.messages.send({ body });
+  }
+
+  async #flush(): Promise<void> {
+    // What is not confirmed comes again; that is no reason not to end.
+    await this.#inbox?.flush(AbortSignal.timeout(FLUSH_MS)).catch(() => {});
+  }
+}

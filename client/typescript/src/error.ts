@@ -1,0 +1,109 @@
+/** What a failed call tells, out of `google.rpc.ErrorInfo`, `BadRequest` and `RetryInfo`. */
+
+import { fromBinary } from "@bufbuild/protobuf";
+import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
+import { DurationSchema, durationMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
+
+/** The domain of every ErrorInfo of teamwire. */
+const DOMAIN = "teamwire";
+
+/** What passes by itself. INBOX_FULL is not among them: two that wait for each other would wait forever. */
+const PASSING_REASONS = ["STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED"];
+
+/** Without a reason: the outcome of the call is not known. */
+const UNKNOWN_OUTCOMES = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.Unknown];
+
+/** How Node's codes of TLS errors begin. None of them passes until somebody changes something. */
+const TLS_ERROR = /^(ERR_TLS|ERR_SSL|ERR_OSSL|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|INVALID_CA|EPROTO)/;
+
+/** What a coordinator says of a refusal. All of it is undefined in an error that comes from elsewhere. */
+interface Refusal {
+  /** Why, such as `AGENT_NOT_FOUND`. */
+  readonly reason?: string;
+  /** The field of the request that is at fault, where it is one. */
+  readonly field?: string;
+  /** Facts for a program, such as the id of a pending request. */
+  readonly facts?: Readonly<Record<string, string>>;
+  /** When to try again, in milliseconds from now. */
+  readonly retryAfterMs?: number;
+}
+
+/** A call that was refused, or that failed on its way. `rawMessage` says what to do, `code` is gRPC's. */
+export class TeamwireError extends ConnectError implements Refusal {
+  readonly reason: string | undefined;
+  readonly field: string | undefined;
+  readonly facts: Readonly<Record<string, string>> | undefined;
+  readonly retryAfterMs: number | undefined;
+  /** True: the same call may succeed later, without anybody doing anything. */
+  readonly isPassing: boolean;
+
+  constructor(message: string, code: Code, isPassing: boolean, refusal: Refusal = {}, cause?: unknown) {
+    super(message, code, undefined, undefined, cause);
+    this.isPassing = isPassing;
+    this.reason = refusal.reason;
+    this.field = refusal.field;
+    this.facts = refusal.facts;
+    this.retryAfterMs = refusal.retryAfterMs;
+  }
+
+  /** The class below answers for every error of its own. */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return value instanceof ConnectError && "isPassing" in value;
+  }
+}
+
+/** Reads what a call has thrown. `hasAnswered`: a coordinator has before, so that TLS may be put right again. */
+export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError {
+  if (thrown instanceof TeamwireError) return thrown;
+  const error = ConnectError.from(thrown);
+  const { rawMessage, code } = error;
+  const refusal = readRefusal(error);
+  if (refusal.reason) return new TeamwireError(rawMessage, code, PASSING_REASONS.includes(refusal.reason), refusal);
+  if (isOfTls(error) && !hasAnswered) return new TeamwireError(rawMessage, Code.FailedPrecondition, false, {}, error);
+  // What came over the wire has headers. What has none was made here, out of a broken connection.
+  const isMadeHere = [...error.metadata.keys()].length === 0;
+  return new TeamwireError(rawMessage, code, isMadeHere || UNKNOWN_OUTCOMES.includes(code), {}, error);
+}
+
+function isOfTls(error: unknown): boolean {
+  return error instanceof Error && (("code" in error && TLS_ERROR.test(`${error.code}`)) || isOfTls(error.cause));
+}
+
+function readRefusal({ details }: ConnectError): Refusal {
+  const detail = (type: string) => {
+    const found = details.find((detail) => "type" in detail && detail.type === `google.rpc.${type}`);
+    return found !== undefined && "type" in found ? found.value : new Uint8Array();
+  };
+  try {
+    const info = detail("ErrorInfo");
+    if (text(info, 2) !== DOMAIN) return {};
+    const violation = fields(detail("BadRequest"), 1)[0];
+    const delay = fields(detail("RetryInfo"), 1)[0];
+    return {
+      reason: text(info, 1),
+      facts: Object.fromEntries(fields(info, 3).map((entry) => [text(entry, 1), text(entry, 2)])),
+      ...(violation && { field: text(violation, 1) }),
+      ...(delay && { retryAfterMs: durationMs(fromBinary(DurationSchema, delay)) }),
+    };
+  } catch {
+    // Bytes that are no message: an error from elsewhere.
+    return {};
+  }
+}
+
+/** Returns the values of a field that is a text or a message. All that is read here is, so that it needs no schema. */
+function fields(message: Uint8Array, wanted: number): Uint8Array[] {
+  const reader = new BinaryReader(message);
+  const found: Uint8Array[] = [];
+  while (reader.pos < reader.len) {
+    const [number, type] = reader.tag();
+    if (number === wanted && type === WireType.LengthDelimited) found.push(reader.bytes());
+    else reader.skip(type, number);
+  }
+  return found;
+}
+
+function text(message: Uint8Array, field: number): string {
+  return new TextDecoder().decode(fields(message, field)[0]);
+}

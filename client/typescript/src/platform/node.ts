@@ -1,0 +1,91 @@
+/** What is different in Node: gRPC over HTTP/2, the environment and the context file, and TLS. */
+
+import type { ClientHttp2Stream } from "node:http2";
+import { Code, ConnectError, type Interceptor, type Transport } from "@connectrpc/connect";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { type Addresses, isTls, type Joining, parseAddresses } from "../address.js";
+import type { ClientOptions, Route, Settings } from "../settings.js";
+import { identify } from "./context.js";
+import { Tls } from "./tls.js";
+
+/** How long a connection may take to be there, or to prove that it still is, in milliseconds. */
+const CONNECT_MS = 5_000;
+
+/** Finds a coordinator that has vanished within 30 s. A connection that nobody uses is closed after a minute. */
+const KEEPALIVE = { pingIntervalMs: 20_000, pingTimeoutMs: 10_000, idleConnectionTimeoutMs: 60_000 };
+
+export async function settings(options: ClientOptions, joining?: Joining): Promise<Settings> {
+  const { address, tls: tlsOptions, ...who } = await identify(options, joining, process.env);
+  const addresses = parseAddresses(address);
+  const tls = isTls(addresses[0]) ? new Tls(tlsOptions) : undefined;
+  // Now, so that what cannot be read is told at once.
+  await tls?.read();
+  return { ...who, route: new Connections(addresses, tls) };
+}
+
+/** One connection after the other, to one address after the other. What is under way on one that was left may end there. */
+class Connections implements Route {
+  turn: number;
+  /** What requests are made for. Whom they go to says the connection. */
+  readonly authority: string;
+  readonly #addresses: Addresses;
+  readonly #tls: Tls | undefined;
+  readonly #managers = new Set<Http2SessionManager>();
+  #present: { readonly turn: number; readonly manager: Promise<Http2SessionManager> } | undefined;
+
+  constructor(addresses: Addresses, tls: Tls | undefined) {
+    this.#addresses = addresses;
+    this.#tls = tls;
+    this.authority = addresses[0];
+    // Many clients spread themselves.
+    this.turn = Math.floor(Math.random() * addresses.length);
+  }
+
+  transport(interceptors: Interceptor[]): Transport {
+    return createGrpcTransport({ baseUrl: this.authority, sessionManager: this, interceptors });
+  }
+
+  async request(...request: Parameters<Http2SessionManager["request"]>): Promise<ClientHttp2Stream> {
+    if (this.#present?.turn !== this.turn) this.#present = { turn: this.turn, manager: this.#dial() };
+    const manager = await this.#present.manager;
+    await connected(manager);
+    return manager.request(...request);
+  }
+
+  notifyResponseByteRead(stream: ClientHttp2Stream): void {
+    for (const manager of this.#managers) manager.notifyResponseByteRead(stream);
+  }
+
+  close(): void {
+    for (const manager of this.#managers) manager.abort();
+  }
+
+  async #dial(): Promise<Http2SessionManager> {
+    const origin = this.#addresses[this.turn % this.#addresses.length] ?? this.authority;
+    const secureContext = await this.#tls?.context(origin);
+    const manager = new Http2SessionManager(origin, KEEPALIVE, secureContext && { secureContext });
+    for (const earlier of this.#managers) {
+      if (earlier.state() === "closed" || earlier.state() === "error") this.#managers.delete(earlier);
+    }
+    this.#managers.add(manager);
+    return manager;
+  }
+}
+
+/** Waits until there is a connection. */
+function connected(manager: Http2SessionManager): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const late = new ConnectError(`no connection to ${manager.authority} within ${CONNECT_MS} ms`, Code.Unavailable);
+    const timer = setTimeout(() => {
+      manager.abort(late);
+      reject(late);
+    }, CONNECT_MS);
+    void manager.connect().then((state) => {
+      clearTimeout(timer);
+      const { rawMessage, code, cause } = ConnectError.from(manager.error() ?? late);
+      const error = new ConnectError(`${manager.authority}: ${rawMessage}`, code, undefined, undefined, cause);
+      if (state === "error") reject(error);
+      else resolve();
+    });
+  });
+}
