@@ -55,9 +55,7 @@ pub(crate) fn test() -> Result<(), Failure> {
 
     let tested = with(Step::new("docker", &build)).advice(ADVICE).run().and_then(|()| {
         let test = Step::cargo(&["test", "--locked", "--test", "containers"]).env("TEAMWIRE_TEST_CONTAINERS", "1");
-        with(test)
-            .advice("`cargo xtask containers` runs it again; the images are built anew only where they differ")
-            .run()
+        with(test).advice("what the containers have said stands above").run()
     });
     if own.is_none() {
         // They may never have come to be.
@@ -98,17 +96,8 @@ impl Daemon {
         let log = File::create(kept.join("dockerd.log")).map_err(|error| failed(&kept, error))?;
         // It dies with this process, in whatever way that ends, and dockerd dies with it.
         let mut command = Command::new("setpriv");
-        command.args([
-            "--pdeathsig",
-            "KILL",
-            "unshare",
-            "--net",
-            "--mount",
-            "--pid",
-            "--mount-proc",
-            "--fork",
-            "--kill-child",
-        ]);
+        let alone = "unshare --net --mount --pid --mount-proc --fork --kill-child";
+        command.args(["--pdeathsig", "KILL"]).args(alone.split(' '));
         command.args(["sh", "-c", DAEMON, "sh"]);
         command.arg(format!("--host=unix://{}", state.join("socket").display()));
         command.arg(format!("--data-root={}", state.join("data").display()));
@@ -164,11 +153,11 @@ impl Daemon {
 
     /// Makes the images that ours are built from, and the one that Redis runs in.
     fn make_bases(&self) -> Result<(), Failure> {
-        let debian = self.debootstrap("debian", "ca-certificates,python3,redis-server")?;
+        let debian = self.debootstrap("ca-certificates,python3,redis-server")?;
         run("chroot", &[&debian, "install", "-d", "-o", "redis", "-g", "redis", "/data"])?;
         self.import(&debian, "base-debian", &[])?;
 
-        let rust = self.debootstrap("rust", "ca-certificates,gcc,libc6-dev")?;
+        let rust = self.debootstrap("ca-certificates,gcc,libc6-dev")?;
         let [toolchain, crates] = [format!("{rust}/usr/local"), format!("{rust}/opt/cargo/registry")];
         run("rm", &["-rf", &toolchain, &crates])?;
         run("mkdir", &["-p", &toolchain, &crates])?;
@@ -187,8 +176,8 @@ impl Daemon {
     }
 
     /// Returns the root directory of this machine's release of Debian with some packages.
-    fn debootstrap(&self, name: &str, packages: &str) -> Result<String, Failure> {
-        let directory = self.kept.join(name).display().to_string();
+    fn debootstrap(&self, packages: &str) -> Result<String, Failure> {
+        let directory = self.kept.join(packages.replace(',', "+")).display().to_string();
         if !Path::new(&directory).exists() {
             let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
             let codename = system.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or_default();
