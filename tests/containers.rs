@@ -22,8 +22,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What any container of teamwire must do with.
-const CONFINED: [&str; 6] =
-    ["--read-only", "--user=65532", "--cap-drop=ALL", "--security-opt", "no-new-privileges", "--init=false"];
+const CONFINED: [&str; 5] = ["--read-only", "--user=65532", "--cap-drop=ALL", "--security-opt", "no-new-privileges"];
 
 /// The files of the coordinator's image, but for what Docker puts into every container.
 const FILES: [&str; 3] = ["LICENSE", "etc/ssl/certs/ca-certificates.crt", "teamwire"];
@@ -89,7 +88,7 @@ fn the_image_is_one_binary_that_serves_in_a_confined_container() {
     assert!(no_shell.contains("executable file not found"), "{no_shell}");
     stage.exec("coordinator", &["/teamwire", "team", "create", "acme"]);
     docker(&["stop", "--time=35", &stage.name("coordinator")]);
-    assert_eq!(stage.exit_code("coordinator"), 0);
+    assert_eq!(stage.await_exit("coordinator"), 0);
     docker(&["start", &stage.name("coordinator")]);
     stage.await_health("coordinator", "healthy");
     let status = stage.exec("coordinator", &["/teamwire", "status", "--json"]).json();
@@ -128,7 +127,7 @@ fn a_teammate_that_is_stopped_ends_in_order_and_its_tasks_are_back() {
 
     docker(&["stop", "--time=25", &stage.name("backend")]);
     // As a shell says of a program that SIGTERM has ended.
-    assert_eq!(stage.exit_code("backend"), 143);
+    assert_eq!(stage.await_exit("backend"), 143);
     let member = stage.member("backend");
     assert_eq!(member["state"], "MEMBER_STATE_EXITED", "{member}");
     let task = stage.task(1);
@@ -183,7 +182,7 @@ fn coordinators_are_replaced_under_load_and_no_sender_notices() {
         stage.serve(new);
         stage.await_numbers(20);
         docker(&["stop", "--time=35", &stage.name(old)]);
-        assert_eq!(stage.exit_code(old), 0, "{old} has drained");
+        assert_eq!(stage.await_exit(old), 0, "{old} has drained");
         let log = stage.log(old);
         assert!(!log.contains(" ERROR "), "{log}");
         docker(&["rm", "--volumes", &stage.name(old)]);
@@ -206,9 +205,8 @@ fn compose_starts_a_team_that_answers_ends_and_comes_again() {
 
     compose.lead(&["shutdown", "beta", "Well done.", "--wait"]);
     let beta = compose.run(&["ps", "--all", "--quiet", "beta"]).stdout;
-    assert_eq!(exit_code(beta.trim()), 0);
+    assert_eq!(await_exit(beta.trim()), 0);
     assert_eq!(docker(&["inspect", beta.trim()]).json()[0]["RestartCount"], 0);
-    // Its join string is spent.
     compose.run(&["restart", "alpha"]);
     compose.asks("alpha");
 
@@ -238,15 +236,9 @@ struct Stage {
 impl Stage {
     /// Begins with nothing. `None`, with a notice, where there are no containers to test in.
     fn new() -> Option<Self> {
-        static STAGES: AtomicUsize = AtomicUsize::new(0);
-        if env::var_os("TEAMWIRE_TEST_CONTAINERS").is_none() {
-            eprintln!("left out: `cargo xtask containers` runs it");
-            return None;
-        }
-        let number = STAGES.fetch_add(1, Ordering::Relaxed);
         let image = |variable: &str, default: &str| env::var(variable).unwrap_or_else(|_| default.to_owned());
         Some(Self {
-            id: format!("teamwire-test-{}-{number}", std::process::id()),
+            id: new_id()?,
             image: image("TEAMWIRE_IMAGE", "teamwire"),
             teammate_image: image("TEAMWIRE_TEAMMATE_IMAGE", "teamwire-teammate"),
             redis_image: image("TEAMWIRE_REDIS_IMAGE", "redis:7-bookworm"),
@@ -263,6 +255,11 @@ impl Stage {
         let server = ["redis-server", "--dir", "/data", "--appendonly", "yes", "--appendfsync", "always"];
         let store = ["--network", &stage.name("store"), "--network-alias=redis", "--user=redis", "--cap-drop=ALL"];
         stage.start("redis", &store, &stage.redis_image, &[&server[..], &["--protected-mode", "no"]].concat());
+
+        eventually("Redis answers", || {
+            let ping = Output::of(Command::new("docker").args(["exec", &stage.name("redis"), "redis-cli", "ping"]));
+            (ping.stdout.trim() == "PONG").then_some(())
+        });
 
         let state = format!("{}:/var/lib/teamwire", stage.volume("lead"));
         let certs = ["certs", "--dir=/var/lib/teamwire/certs", "--host=coordinator"];
@@ -371,14 +368,7 @@ impl Stage {
     }
 
     fn await_exit(&self, what: &str) -> i64 {
-        eventually(&format!("{what} ends"), || {
-            let state = docker(&["inspect", &self.name(what)]).json()[0]["State"].clone();
-            (state["Running"] == false).then(|| state["ExitCode"].as_i64().unwrap())
-        })
-    }
-
-    fn exit_code(&self, what: &str) -> i64 {
-        exit_code(&self.name(what))
+        await_exit(&self.name(what))
     }
 
     /// Returns all that a container has said.
@@ -440,8 +430,7 @@ struct Compose {
 
 impl Compose {
     fn new() -> Option<Self> {
-        // It owns nothing yet but its name.
-        Stage::new().map(|stage| Self { project: stage.id.clone() })
+        new_id().map(|project| Self { project })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -500,6 +489,16 @@ impl Drop for Compose {
     }
 }
 
+/// Returns a name that no other test has. `None`, with a notice, where there are no containers to test in.
+fn new_id() -> Option<String> {
+    static IDS: AtomicUsize = AtomicUsize::new(0);
+    if env::var_os("TEAMWIRE_TEST_CONTAINERS").is_none() {
+        eprintln!("left out: `cargo xtask containers` runs it");
+        return None;
+    }
+    Some(format!("teamwire-test-{}-{}", std::process::id(), IDS.fetch_add(1, Ordering::Relaxed)))
+}
+
 /// What a command has said, and how it ended.
 struct Output {
     what: String,
@@ -541,8 +540,13 @@ fn docker_fails(arguments: &[&str]) -> String {
     output.stdout + &output.stderr
 }
 
-fn exit_code(container: &str) -> i64 {
-    docker(&["inspect", container]).json()[0]["State"]["ExitCode"].as_i64().unwrap()
+/// Waits until a container has ended, and returns its exit code.
+#[track_caller]
+fn await_exit(container: &str) -> i64 {
+    eventually(&format!("{container} ends"), || {
+        let state = docker(&["inspect", container]).json()[0]["State"].clone();
+        (state["Running"] == false && state["Restarting"] == false).then(|| state["ExitCode"].as_i64().unwrap())
+    })
 }
 
 /// Returns the files of a container that have something in them, without what Docker has put there.
