@@ -31,8 +31,9 @@ const COMPOSE: &str = "github.com/docker/compose/v2@v2.40.3";
 /// How long the daemon may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts the daemon as the first process of its namespaces. What others keep in `/run` is none of its business.
-const DAEMON: &str = r#"mount -t tmpfs tmpfs /run && ip link set lo up && exec dockerd "$@""#;
+/// Starts the daemon in its namespaces. What others keep in `/run` is none of its business. The shell stays the first process
+/// there, and takes leave of those that have lost their parent.
+const DAEMON: &str = r#"mount -t tmpfs tmpfs /run && ip link set lo up && dockerd "$@"; exit"#;
 
 /// Names images that belong to the test, for deploy/compose.yaml and for the tests.
 const IMAGES: [(&str, &str); 2] =
@@ -94,7 +95,7 @@ impl Daemon {
         fs::create_dir_all(&state).map_err(|error| failed(&state, error))?;
 
         let log = File::create(kept.join("dockerd.log")).map_err(|error| failed(&kept, error))?;
-        // It dies with this process, in whatever way that ends, and dockerd dies with it.
+        // It dies with this process, in whatever way that ends, and the first process of the namespaces dies with it.
         let mut command = Command::new("setpriv");
         let alone = "unshare --net --mount --pid --mount-proc --fork --kill-child";
         command.args(["--pdeathsig", "KILL"]).args(alone.split(' '));
@@ -198,7 +199,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // dockerd dies with it, and everything in its namespaces with dockerd.
+        // The first process of the namespaces dies with it, and everything in them with that.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let began = Instant::now();
