@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,9 +31,11 @@ var once = map[string]bool{v1.TeamService_DeleteTeam_FullMethodName: true, v1.Te
 // session is one that a subscription has opened, and to which calls belong.
 type session struct {
 	id   string
-	over context.Context // done when it is no longer the subscription's
+	over context.Context // done when another has taken its place, or the subscription has ended
 	end  context.CancelFunc
 }
+
+var noSession = &session{end: func() {}}
 
 // Invoke makes a call for the generated stubs, and tries it again until its outcome is known. With it and NewStream a
 // Client is a [grpc.ClientConnInterface].
@@ -44,7 +47,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		session, place := c.session.Load(), c.place.Load()
 		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(request))
 		var at peer.Peer // stays empty where nothing was sent
-		err := c.conns[place].Invoke(attempt, method, request, reply, append(opts[:len(opts):len(opts)], grpc.Peer(&at))...)
+		err := c.conns[place].Invoke(attempt, method, request, reply, append(slices.Clip(opts), grpc.Peer(&at))...)
 		cancel()
 		if err == nil {
 			return nil

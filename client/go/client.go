@@ -44,30 +44,29 @@ type Client struct {
 	// Member and Team are who the client is. Member is empty where the credential is no member's.
 	Member, Team string
 
-	bearer   func() string // a function, so that nobody prints it
-	patience time.Duration
-	conns    []*grpc.ClientConn
-	place    atomic.Int32 // which of them new calls take
-	session  atomic.Pointer[session]
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	bearer     func() string // a function, so that nobody prints it
+	isOperator bool
+	patience   time.Duration
+	conns      []*grpc.ClientConn
+	place      atomic.Int32 // which of them new calls take
+	session    atomic.Pointer[session]
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	running    sync.WaitGroup
 }
 
 // Connect makes a client, and asks the coordinator for its team, so that a wrong address or credential shows here.
 func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
-	o := with(options)
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
-	c, err := open(o)
-	if err != nil || c.Team == "" { // an operator that has named none
+	c, err := open(with(options))
+	if err != nil || c.isOperator && c.Team == "" { // it has not said which
 		return c, err
 	}
-	if _, err = c.Teams.GetTeam(ctx, &v1.GetTeamRequest{}); err != nil {
+	reply, err := c.Teams.GetTeam(ctx, &v1.GetTeamRequest{})
+	if err != nil {
 		c.Close()
 		return nil, err
 	}
+	c.Team = reply.GetTeam().GetName()
 	return c, nil
 }
 
@@ -75,16 +74,14 @@ func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
 // client. name may be empty where the token is for one name only.
 func Join(ctx context.Context, joinString, name string, options ...func(*Options)) (*Client, error) {
 	o := with(options)
-	token, place, _ := strings.Cut(strings.TrimSpace(joinString), "@")
+	token, place, hasPlace := strings.Cut(strings.TrimSpace(joinString), "@")
 	addresses, fingerprint, isPinned := strings.Cut(place, "+")
-	if isPinned && (fingerprint == "" || !strings.HasPrefix(strings.ToLower(addresses), "https:")) {
+	isTLS := strings.HasPrefix(strings.ToLower(addresses), "https:")
+	if token == "" || hasPlace && addresses == "" || isPinned && (fingerprint == "" || !isTLS) {
 		return nil, errors.New("teamwire: the join string is malformed: paste it from its first to its last character")
 	}
 	o.Credential, o.Address = token, cmp.Or(o.Address, addresses)
 	o.fill(TLS{Fingerprint: fingerprint})
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
 	c, err := open(o)
 	if err != nil {
 		return nil, err
@@ -94,53 +91,33 @@ func Join(ctx context.Context, joinString, name string, options ...func(*Options
 		c.Close()
 		return nil, err
 	}
-	c.bearer = func() string { return "Bearer " + joined.Credential }
+	c.bearer = func() string { return "Bearer " + joined.GetCredential() }
 	c.Member, c.Team = joined.GetMember().GetName(), joined.GetTeam().GetName()
 	return c, nil
 }
 
-// open makes a client of options that are complete. Nothing is sent yet.
+// open makes a client. Nothing is sent yet.
 func open(o Options) (*Client, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
 	addresses, isTLS, err := parseAddresses(o.Address)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{patience: o.Patience, Team: o.Team, bearer: func() string { return "Bearer " + o.Credential }}
-	// A member's credential says whose it is: twm:TEAM:MEMBER:SECRET.
-	if parts := strings.Split(o.Credential, ":"); len(parts) == 4 && parts[0] == "twm" {
-		c.Team, c.Member = cmp.Or(c.Team, parts[1]), parts[2]
+	// Credentials say whose they are: two:SECRET, twm:TEAM:MEMBER:SECRET.
+	whose := strings.Split(o.Credential, ":")
+	if c.isOperator = whose[0] == "two"; whose[0] == "twm" && len(whose) == 4 {
+		c.Member = whose[2]
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.session.Store(&session{})
+	c.session.Store(noSession)
 	for _, address := range addresses {
-		creds := insecure.NewCredentials()
-		if isTLS {
-			host, _, _ := net.SplitHostPort(address)
-			config, err := o.config(host)
-			if err != nil {
-				c.Close()
-				return nil, err
-			}
-			creds = credentials.NewTLS(config)
-		}
-		conn, err := grpc.NewClient("dns:///"+address, append([]grpc.DialOption{
-			grpc.WithTransportCredentials(creds),
-			grpc.WithNoProxy(),
-			// A name's records are tried one after the other, in random order.
-			grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`),
-			grpc.WithDisableServiceConfig(),
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: delayMin, Multiplier: 2, Jitter: 0.5, MaxDelay: time.Second},
-				MinConnectTimeout: 5 * time.Second,
-			}),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{
-				Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
-			}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(replyBytesMax)),
-		}, o.DialOptions...)...)
+		conn, err := o.dial(address, isTLS)
 		if err != nil {
 			c.Close()
-			return nil, fmt.Errorf("teamwire: %w", err)
+			return nil, err
 		}
 		c.conns = append(c.conns, conn)
 	}
@@ -148,6 +125,34 @@ func open(o Options) (*Client, error) {
 	c.Messages, c.Teams, c.Requests = v1.NewMessageServiceClient(c), v1.NewTeamServiceClient(c), v1.NewRequestServiceClient(c)
 	c.Tasks, c.History = v1.NewTaskServiceClient(c), v1.NewHistoryServiceClient(c)
 	return c, nil
+}
+
+// dial makes a connection to HOST:PORT, which connects when it is first used.
+func (o Options) dial(address string, isTLS bool) (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if isTLS {
+		host, _, _ := net.SplitHostPort(address)
+		config, err := o.config(host)
+		if err != nil {
+			return nil, err
+		}
+		creds = credentials.NewTLS(config)
+	}
+	return grpc.NewClient("dns:///"+address, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithNoProxy(),
+		// The records of a name are tried one after the other, in random order.
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: delayMin, Multiplier: 2, Jitter: 0.5, MaxDelay: time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
+		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(replyBytesMax)),
+	}, o.DialOptions...)...)
 }
 
 // Close ends what is under way, subscriptions included, and all connections. Acknowledgements that are not flushed are
@@ -160,28 +165,27 @@ func (c *Client) Close() {
 	}
 }
 
-var addressForm = regexp.MustCompile(`^(?:(https?)://)?([a-z0-9._-]{1,253}|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?/?$`)
+var addressForm = regexp.MustCompile(`^(?:(https?)://)?(?:([a-z0-9._-]{1,253})|\[([0-9a-f:.]+)\])(?::([0-9]{1,5}))?/?$`)
 
 // parseAddresses returns each address as HOST:PORT, and whether TLS is spoken there. One alone is returned twice, so that
 // there is a new connection to leave the present one for. Errors do not repeat the text: it may be a join string.
 func parseAddresses(text string) (addresses []string, isTLS bool, err error) {
 	parts := strings.Split(strings.ToLower(text), ",")
 	for n, part := range parts {
-		found := addressForm.FindStringSubmatch(strings.TrimSpace(part))
-		if found == nil || len(parts) > 16 {
+		form := addressForm.FindStringSubmatch(strings.TrimSpace(part))
+		if form == nil || len(parts) > 16 || form[3] != "" && net.ParseIP(form[3]) == nil {
 			return nil, false, fmt.Errorf("teamwire: address %d is none: write http://HOST:PORT or https://HOST:PORT, up to "+
 				"16 with commas between them", n+1)
 		}
-		scheme, host, port := cmp.Or(found[1], "http"), strings.Trim(found[2], "[]"), found[3]
-		if n > 0 && isTLS != (scheme == "https") {
-			return nil, false, errors.New("teamwire: the addresses mix http and https")
-		}
-		isTLS = scheme == "https"
-		port = cmp.Or(port, map[string]string{"http": "80", "https": "443"}[scheme])
+		scheme, host := cmp.Or(form[1], "http"), cmp.Or(form[2], form[3])
+		port := cmp.Or(form[4], map[string]string{"http": "80", "https": "443"}[scheme])
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 			return nil, false, fmt.Errorf("teamwire: the port of address %d must be 1 to 65535", n+1)
 		}
-		addresses = append(addresses, net.JoinHostPort(host, port))
+		if n > 0 && isTLS != (scheme == "https") {
+			return nil, false, errors.New("teamwire: the addresses mix http and https")
+		}
+		addresses, isTLS = append(addresses, net.JoinHostPort(host, port)), scheme == "https"
 	}
 	if len(addresses) == 1 {
 		addresses = append(addresses, addresses[0])

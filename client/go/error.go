@@ -48,7 +48,10 @@ func newError(err, cause error) *Error {
 
 // Error returns the message, which says what to do, and the reason or else the code.
 func (e *Error) Error() string {
-	if e.Reason == "" {
+	switch {
+	case e.isDistrust():
+		return "teamwire: check the address, whether it is http or https there, and whom to trust: " + e.status.Message()
+	case e.Reason == "":
 		return fmt.Sprintf("teamwire: %s (%s)", e.status.Message(), e.status.Code())
 	}
 	return fmt.Sprintf("teamwire: %s (%s)", e.status.Message(), e.Reason)
@@ -61,7 +64,11 @@ func (e *Error) GRPCStatus() *status.Status { return e.status }
 func (e *Error) Unwrap() error { return e.cause }
 
 // distrust is how gRPC's messages name what will not pass by itself: TLS does not trust, or nobody speaks HTTP/2 there.
-var distrust = regexp.MustCompile(`tls: |x509: |server preface: http2: `)
+var distrust = regexp.MustCompile(`tls: |x509: |server preface: (http2: |unexpected EOF)`)
+
+func (e *Error) isDistrust() bool {
+	return e.status.Code() == codes.Unavailable && distrust.MatchString(e.status.Message())
+}
 
 // isPassing returns whether the same call, with the same idempotency key, may succeed later.
 func (e *Error) isPassing() bool {
@@ -71,7 +78,7 @@ func (e *Error) isPassing() bool {
 	case "":
 		switch e.status.Code() {
 		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
-			return !distrust.MatchString(e.status.Message())
+			return !e.isDistrust()
 		}
 	}
 	return false
@@ -87,7 +94,7 @@ func (e *Error) isFinal() bool {
 		case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
 			return true
 		}
-		return distrust.MatchString(e.status.Message())
+		return e.isDistrust()
 	}
 	return !e.isPassing()
 }

@@ -69,6 +69,8 @@ type Inbox struct {
 	stopped chan struct{} // closed when nothing is acknowledged any more, because of ackErr
 	ackErr  error
 
+	session *session // the latest
+
 	mu   sync.Mutex
 	seen window
 }
@@ -102,7 +104,7 @@ func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamReques
 	i := &Inbox{
 		client: c, request: &v1.StreamRequest{InstanceId: uuid.NewString()},
 		urgent: make(chan *Message, queued), waiting: make(chan *Message, queued), acks: make(chan ack, queued),
-		ended: make(chan struct{}), stopped: make(chan struct{}), seen: window{acked: map[string]bool{}},
+		ended: make(chan struct{}), stopped: make(chan struct{}), session: noSession, seen: window{acked: map[string]bool{}},
 	}
 	for _, set := range options {
 		set(i.request)
@@ -210,6 +212,7 @@ func (i *Inbox) Flush(ctx context.Context) error {
 
 // read holds one session after the other, until one ends for good.
 func (i *Inbox) read() {
+	defer func() { i.session.end() }()
 	for n := 0; ; n++ {
 		began := time.Now()
 		err := i.hold()
@@ -254,10 +257,9 @@ func (i *Inbox) hold() error {
 		switch frame := response.Frame.(type) {
 		case *v1.StreamResponse_Opened:
 			patience = max(3*time.Duration(frame.Opened.HeartbeatIntervalMs)*time.Millisecond, time.Second)
-			opened := &session{id: frame.Opened.SessionId}
-			opened.over, opened.end = context.WithCancel(context.Background())
-			defer opened.end()
-			i.client.session.Store(opened)
+			i.session = &session{id: frame.Opened.SessionId}
+			i.session.over, i.session.end = context.WithCancel(context.Background())
+			i.client.session.Swap(i.session).end()
 		case *v1.StreamResponse_Delivery:
 			i.deliver(frame.Delivery)
 		case *v1.StreamResponse_Closing:
@@ -274,13 +276,13 @@ func (i *Inbox) hold() error {
 
 // deliver hands a message out, unless it was handed out before.
 func (i *Inbox) deliver(delivery *v1.Delivery) {
-	id := delivery.GetMessage().GetId()
+	message := &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}
+	id, queue := message.GetId(), i.waiting
 	i.mu.Lock()
 	isAcked, isKnown := i.seen.acked[id]
 	i.seen.put(id, isAcked)
 	i.mu.Unlock()
-	queue := i.waiting
-	if delivery.GetMessage().GetShutdownRequest() != nil {
+	if message.GetShutdownRequest() != nil {
 		queue = i.urgent
 	}
 	switch {
@@ -288,7 +290,7 @@ func (i *Inbox) deliver(delivery *v1.Delivery) {
 		i.Ack(id)
 	case !isKnown:
 		select {
-		case queue <- &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}:
+		case queue <- message:
 		case <-i.ctx.Done():
 		}
 	}

@@ -95,8 +95,8 @@ class Actor:
             "notice": notice.removeprefix("NOTICE_KIND_").lower(),
             "delivery_count": message.delivery_count,
         }
-        shown = {name: value for name, value in shown.items() if value}
-        return shown if message.approve is None else shown | {"approve": message.approve}
+        approve = {"approve": body.approve} if message.type.endswith("_response") else {}
+        return {name: value for name, value in shown.items() if value} | approve
 
     def ack(self, message_id: str) -> Json:
         self.inbox.ack(message_id)

@@ -4,7 +4,7 @@ use std::{ffi::OsString, io::Write as _, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_client::{
-    Client,
+    Client, JOIN_VARIABLE,
     runner::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig},
     v1,
 };
@@ -36,7 +36,7 @@ pub struct Run {
     #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
     name: Option<String>,
     /// What `teamwire invite` has printed, or a bare join token with --address
-    #[arg(long, env = "TEAMWIRE_JOIN", value_name = "JOIN_STRING", hide_env_values = true)]
+    #[arg(long, env = JOIN_VARIABLE, value_name = "JOIN_STRING", hide_env_values = true)]
     join: Option<String>,
     /// How messages reach the program
     #[arg(long, value_enum, default_value = "stdin")]

@@ -9,6 +9,7 @@ use crate::{
 
 scenarios! {
     one_paste_joins_and_runs_from_another_machine,
+    who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_string_on,
     what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it,
     certificates_are_made_renewed_and_explained,
 }
@@ -42,6 +43,23 @@ fn one_paste_joins_and_runs_from_another_machine(world: World) {
     assert_eq!(program.exit(), 77);
     world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
     assert_eq!(backend.exit(), 0);
+}
+
+fn who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_string_on(world: World) {
+    world.create_team("acme");
+    let invited = world.cli(LEAD, &["invite", "ann", "--uses", "3"]).succeeds().stdout.trim().to_owned();
+    let program = "test -z \"$TEAMWIRE_JOIN\" && teamwire send lead hello >&2 && cat >/dev/null";
+    let program = program.replace("teamwire", env!("CARGO_BIN_EXE_teamwire"));
+    let run =
+        |name: &str| world.spawn_in(name, &["run", "ann", "--", "sh", "-c", &program], &[("TEAMWIRE_JOIN", &invited)]);
+    let first = run("one-machine");
+    world.await_inbox(LEAD, "hello", |message| message["content"] == "hello");
+    run("another-machine").output().exits(75).complains_of("is taken");
+    world.cli(LEAD, &["shutdown", "ann", "--force"]).succeeds();
+    first.output().exits(77);
+    let again = run("another-machine");
+    world.await_inbox(LEAD, "hello again", |message| message["content"] == "hello");
+    again.terminate().exits(143);
 }
 
 fn what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it(world: World) {

@@ -187,9 +187,14 @@ impl World {
     /// Runs a command as somebody, to its end, with more in its environment.
     #[track_caller]
     pub fn cli_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+        self.spawn_in(identity, arguments, environment).output()
+    }
+
+    /// Starts a command as somebody, with more in its environment.
+    pub fn spawn_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = self.command(identity);
         command.envs(environment.iter().copied());
-        Self::start_command(command, self.directory.path(), identity, arguments, "").output()
+        Self::start_command(command, self.directory.path(), identity, arguments, "")
     }
 
     /// Runs a command as somebody, with a text at its standard input.
@@ -307,6 +312,13 @@ impl Running {
     #[track_caller]
     pub fn interrupt(self) -> Output {
         signal(self.child.id(), Signal::SIGINT);
+        self.output()
+    }
+
+    /// Ends it as a service manager does, and waits for its end.
+    #[track_caller]
+    pub fn terminate(self) -> Output {
+        signal(self.child.id(), Signal::SIGTERM);
         self.output()
     }
 

@@ -6,6 +6,7 @@
 //! Architecture invariant: nothing but the standard library, so that the first command in a fresh clone starts at once.
 
 mod buf;
+mod charts;
 mod clients;
 mod containers;
 mod generate;
@@ -32,11 +33,15 @@ Usage: cargo xtask COMMAND
   clients
          Check that the clients' generated code is that of proto/, then build, check and test the clients of all
          languages.
+  charts Check the Helm charts and the manifests in deploy/, and play what they render on this machine. Needs Go
+         1.26 and Python 3.11. Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
+  manifests
+         Render the manifests in deploy/ from the charts anew.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
-  ci     Run lint, check the generated code, then test with CI=true: what every change must pass.
   containers
          Build the images and test them, and deploy/compose.yaml, in real containers: on the Docker daemon that is there;
          where none is, root on Debian installs one and starts it for this command only. Takes some ten minutes.
+  ci     Run lint, check the generated code and the charts, then test with CI=true: what every change must pass.
   help   Show this.
 ";
 
@@ -48,9 +53,11 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(),
         ["released"] => buf::keep_as_released(),
         ["clients"] => clients(),
+        ["charts"] => charts::check(),
+        ["manifests"] => charts::write(),
         ["lint"] => lint(),
         ["containers"] => containers::test(),
-        ["ci"] => lint().and_then(|()| generate::check()).and_then(|()| test(true)),
+        ["ci"] => ci(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -67,6 +74,13 @@ fn main() -> ExitCode {
         },
         |()| ExitCode::SUCCESS,
     )
+}
+
+fn ci() -> Result<(), Failure> {
+    lint()?;
+    generate::check()?;
+    charts::check()?;
+    test(true)
 }
 
 /// Runs all tests. Prints nothing after the test runner's own summary.

@@ -42,8 +42,37 @@ impl Machine {
     fn with_npm(self) -> Self {
         let bin = "repository/xtask/node_modules/.bin";
         fs::create_dir_all(self.directory.join(bin)).unwrap();
-        let lock = self.directory.join("repository/xtask/node_modules/.package-lock.json");
-        self.with(&format!("../{bin}/buf"), "").with("npm", &format!(": >{}", lock.display()))
+        self.with(&format!("../{bin}/buf"), "")
+            .with("npm", "/bin/mkdir -p $3/node_modules && : >$3/node_modules/.package-lock.json")
+    }
+
+    /// Installs a Go that installs programs, and a Python that makes environments.
+    fn with_go_and_python(self) -> Self {
+        self.with("go", "program=${2%@*} && /bin/mkdir -p $GOBIN && : >$GOBIN/${program##*/}")
+            .with("python3", "/bin/mkdir -p $4/bin && /bin/ln -s $0 $4/bin/python")
+            .with_file("xtask/charts/requirements.txt")
+    }
+
+    /// Installs all that the clients and the code that is made for them need, and puts the clients into the repository.
+    fn with_clients(self) -> Self {
+        let fetch = "of=${4#*:} && to=${5#*=} && /bin/mkdir -p $to && : >$to/${of%%:*}-${4##*:}.exe";
+        let machine = self.with("mvn", fetch).with("javac", "").with("node", "").with("git", "");
+        let machine = machine
+            .with_file("client/typescript/package-lock.json")
+            .with_file("client/python/requirements-generate.txt");
+        ["python", "typescript", "go", "java"].into_iter().fold(machine, |machine, language| {
+            machine
+                .with_file(&format!("client/{language}/README.md"))
+                .with(&format!("../repository/client/{language}/check"), "")
+        })
+    }
+
+    /// Puts an empty file into the repository.
+    fn with_file(self, name: &str) -> Self {
+        let path = self.directory.join("repository").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+        self
     }
 
     fn xtask(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
@@ -197,6 +226,7 @@ fn lint_installs_buf_once_and_checks_the_quickest_first() {
         "cargo fmt --all --check",
         "buf lint",
         "buf format --diff --exit-code",
+        "buf breaking --against proto/released.binpb",
         "cargo clippy --workspace --all-targets --locked -- -D warnings",
     ];
     let mut first = checks.to_vec();
@@ -225,15 +255,72 @@ fn a_tool_that_is_missing_is_named_with_what_installs_it() {
 }
 
 #[test]
+fn charts_installs_its_tools_once_and_checks_with_the_teamwire_that_it_builds() {
+    let machine = Machine::new("charts").with("cargo", "").with_go_and_python();
+    let output = machine.xtask(&["charts"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let calls = machine.calls();
+    assert_eq!(calls[0], "cargo build --locked --package teamwire --bin teamwire");
+    assert!(calls[1].starts_with("go install helm.sh/helm/v3/cmd/helm@v3."), "{calls:?}");
+    assert!(calls[2].starts_with("go install github.com/zegl/kube-score/cmd/kube-score@v"), "{calls:?}");
+    assert_eq!(calls[3], "python3 -m venv --clear target/tools/charts");
+    assert!(calls[4].ends_with("--requirement xtask/charts/requirements.txt"), "{calls:?}");
+    assert_eq!(calls[5..], ["python -B xtask/charts/check.py"]);
+
+    let built = ("TEAMWIRE_TEST_BINARY", "/bin/true");
+    assert!(machine.xtask(&["charts"], &[built]).status.success());
+    assert_eq!(machine.calls(), ["python -B xtask/charts/check.py"]);
+    assert!(machine.xtask(&["manifests"], &[]).status.success());
+    assert_eq!(machine.calls(), ["python -B xtask/charts/check.py --write"]);
+}
+
+#[test]
 fn ci_checks_then_tests_as_ci() {
     let machine = Machine::new("ci")
         .with("redis-server", "")
         .with("valkey-server", "")
-        .with("cargo", &format!("{NO_NEXTEST} && echo $1 CI=$CI"))
-        .with_npm();
+        .with("cargo", &format!("{NO_NEXTEST} && echo $1 CI=$CI $TEAMWIRE_CLIENTS"))
+        .with_npm()
+        .with_go_and_python()
+        .with_clients();
     let output = machine.xtask(&["ci"], &[]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "fmt CI=\nclippy CI=\ntest CI=true\ntest CI=true\n");
+    let tested = "test CI=true python,typescript,go,java\n".repeat(2);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("fmt CI=\nclippy CI=\nbuild CI=\n{tested}"));
+    let calls = machine.calls();
+    let at = |call: &str| {
+        calls.iter().position(|made| made.starts_with(call)).unwrap_or_else(|| panic!("{call}: {calls:#?}"))
+    };
+    let order = ["buf generate", "git status", "python -B xtask/charts/check.py", "check ", "cargo test"].map(at);
+    assert!(order.is_sorted(), "{calls:#?}");
+    assert_eq!(calls.iter().filter(|call| *call == "check ").count(), 4);
+}
+
+#[test]
+fn a_client_whose_language_is_not_there_is_left_out_but_not_of_ci() {
+    let machine = |name| {
+        let machine =
+            Machine::new(name).with("redis-server", "").with("valkey-server", "").with_npm().with_go_and_python();
+        machine.with("cargo", &format!("{NO_NEXTEST} && echo $TEAMWIRE_CLIENTS")).with_clients()
+    };
+    let without = machine("no-java");
+    fs::remove_file(without.directory.join("bin/javac")).unwrap();
+    let output = without.xtask(&["test"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said(&output).contains("the java client is left out"), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "python,typescript,go\n".repeat(2));
+    let output = without.xtask(&["ci"], &[]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("no javac in PATH") && said(&output).contains("openjdk"), "{output:?}");
+}
+
+#[test]
+fn made_code_that_differs_from_what_is_committed_is_a_failure() {
+    let machine = Machine::new("differs").with("cargo", "").with_npm().with_go_and_python().with_clients();
+    fs::write(machine.directory.join("bin/git.does"), "echo ' M client/go/teamwire/v1/team.pb.go'").unwrap();
+    let output = machine.xtask(&["clients"], &[]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("team.pb.go") && said(&output).contains("cargo xtask generate"), "{output:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-import static io.teamwire.Ending.How.SHUTDOWN_APPROVED;
+import static io.teamwire.v1.CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED;
 
 import io.teamwire.Teamwire;
 
@@ -22,7 +22,7 @@ class Echo {
                 }
                 delivery.ack();
             }
-            if (inbox.ending().orElseThrow().how() != SHUTDOWN_APPROVED) {
+            if (inbox.ending().orElseThrow().getReason() != CLOSE_REASON_SHUTDOWN_APPROVED) {
                 System.exit(1);
             }
             inbox.flush();

@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 import teamwire
 from teamwire._calls import Calls, delays, is_retried, uuid7
-from teamwire._identity import Identity, parse_addresses
+from teamwire._identity import Identity
 from teamwire.v1 import message_pb2, task_pb2, team_pb2
 from teamwire.v1.message_pb2_grpc import MessageServiceStub
 from teamwire.v1.task_pb2_grpc import TaskServiceStub
@@ -68,7 +68,7 @@ def test_a_reason_of_somebody_else_is_none() -> None:
         (failure(CODE.INTERNAL), False, False),
         (failure(CODE.UNIMPLEMENTED), False, False),
         (failure(CODE.UNAVAILABLE, "failed to connect to all addresses; last error: refused"), True, True),
-        (failure(CODE.UNAVAILABLE, "failed to connect to all addresses; Tls handshake failed"), False, False),
+        (failure(CODE.UNAUTHENTICATED), False, False),
         (refusal("STORE_UNAVAILABLE"), True, False),
         (refusal("DURABILITY_NOT_REACHED"), True, False),
         (refusal("DRAINING"), True, True),
@@ -82,6 +82,17 @@ def test_a_reason_of_somebody_else_is_none() -> None:
 def test_what_is_tried_again(error: grpc.aio.AioRpcError, repeatable: bool, once: bool) -> None:
     assert is_retried(teamwire.Error.of(error), "Send") is repeatable
     assert is_retried(teamwire.Error.of(error), "DeleteTeam") is once
+
+
+@pytest.mark.parametrize("text", ["Tls handshake failed", "Custom verification check failed", "Unwrap failed"])
+def test_a_coordinator_that_cannot_be_trusted_is_given_up_unless_it_was_fine_before(text: str) -> None:
+    insecure = failure(CODE.UNAVAILABLE, f"failed to connect to all addresses; {text}")
+    calls = Coordinator(insecure)
+    with pytest.raises(teamwire.Error, match="UNAUTHENTICATED: There is no secure connection"):
+        done(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
+    calls = Coordinator(message_pb2.SendResponse(), insecure, message_pb2.SendResponse())
+    for _ in range(2):
+        done(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
 
 
 def test_delays_grow_to_their_bound() -> None:
@@ -101,7 +112,7 @@ class Coordinator(Calls):
     """Answers with what it is given, one after the other, and keeps what it was asked."""
 
     def __init__(self, *answers: Any, team: str = "", patience: float = 60.0) -> None:
-        super().__init__(Identity(parse_addresses("a,b"), "twm:t:a:0123456789abcdef", team), patience)
+        super().__init__(Identity("a,b", "twm:t:a:0123456789abcdef", team), patience)
         self.answers = iter(answers)
         self.asked: list[tuple[Any, float, dict[str, str]]] = []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from teamwire._identity import Identity, Tls, from_environment, from_join_string, parse_addresses
+from teamwire._identity import Identity, Tls, find, joining
 
 SECRET = "0123456789abcdef"
 TOKEN = f"twj:acme:x1:{SECRET}"
@@ -14,17 +14,17 @@ PEM = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "written"),
+    ("text", "targets"),
     [
-        ("http://127.0.0.1:7420", "http://127.0.0.1:7420"),
-        ("localhost:7420", "http://localhost:7420"),
-        ("HTTPS://Coord.Example/", "https://coord.example:443"),
-        ("https://[0:0::1]", "https://[::1]:443"),
-        ("a_b, c:1", "http://a_b:80,http://c:1"),
+        ("http://127.0.0.1:7420", [(False, "127.0.0.1", 7420)]),
+        ("localhost:7420", [(False, "localhost", 7420)]),
+        ("HTTPS://Coord.Example/", [(True, "coord.example", 443)]),
+        ("https://[0:0::1]", [(True, "::1", 443)]),
+        ("a_b, c:1", [(False, "a_b", 80), (False, "c", 1)]),
     ],
 )
-def test_addresses_are_read(text: str, written: str) -> None:
-    assert ",".join(map(str, parse_addresses(text))) == written
+def test_addresses_are_read(text: str, targets: list[tuple[bool, str, int]]) -> None:
+    assert Identity(text, TOKEN).targets == targets
 
 
 @pytest.mark.parametrize(
@@ -48,20 +48,20 @@ def test_addresses_are_read(text: str, written: str) -> None:
 )
 def test_what_is_no_address_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(ValueError, match=r"address") as refused:
-        parse_addresses(text)
+        Identity(text, TOKEN)
     assert SECRET not in str(refused.value)
 
 
 def test_a_join_string_goes_before_the_environment() -> None:
     elsewhere = {"TEAMWIRE_ADDRESS": "http://elsewhere", "TEAMWIRE_CA": "elsewhere.crt", "TEAMWIRE_TEAM": "elsewhere"}
-    joining = from_join_string(f" {TOKEN}@https://a:1,https://[::1]:2+{PIN}\n", None, elsewhere)
-    assert joining.address == "https://a:1,https://[::1]:2"
-    assert (joining.credential, joining.team, joining.tls) == (TOKEN, "", Tls(fingerprint=PIN))
-    assert joining.tls.digest == b"\x0a" * 32
+    found = joining(f" {TOKEN}@https://a:1,https://[::1]:2+{PIN}\n", None, elsewhere)
+    assert found.address == "https://a:1,https://[::1]:2"
+    assert (found.credential, found.team, found.tls) == (TOKEN, "", Tls(fingerprint=PIN))
+    assert joining(TOKEN + "@http://a", None, elsewhere).tls == Tls("elsewhere.crt")
 
 
 def test_a_bare_token_is_for_the_address_of_the_environment() -> None:
-    assert from_join_string(TOKEN, None, {"TEAMWIRE_ADDRESS": "http://here:1"}).address == "http://here:1"
+    assert joining(TOKEN, None, {"TEAMWIRE_ADDRESS": "http://here:1"}).address == "http://here:1"
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_bare_token_is_for_the_address_of_the_environment() -> None:
     ],
 )
 def test_what_is_no_join_string_is_refused_with_a_remedy(text: str) -> None:
-    with pytest.raises(ValueError, match="teamwire invite") as refused:
-        from_join_string(text, None, {})
+    with pytest.raises(ValueError, match=r"join string|address|fingerprint") as refused:
+        joining(text, None, {})
     assert SECRET not in str(refused.value)
 
 
@@ -94,15 +94,15 @@ def test_the_program_goes_before_the_environment_and_that_before_the_context(tmp
     path = tmp_path / "context.json"
     path.write_text(json.dumps({"identities": [kept | {"tls": tls}]}))
     variables = {"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_ADDRESS": "", "TEAMWIRE_CA": ""}
-    found = from_environment(variables=variables)
+    found = find(environment=variables)
     assert (found.address, found.member, found.tls) == ("https://kept:1", "bob", Tls(**tls))
     variables |= {"TEAMWIRE_ADDRESS": "https://env:1", "TEAMWIRE_CA": "env.crt"}
-    found = from_environment(variables=variables)
+    found = find(environment=variables)
     assert (found.address, found.tls) == ("https://env:1", Tls("env.crt", "kept.crt", "kept.key"))
-    found = from_environment("https://typed:1", tls=Tls(ca="typed.crt"), variables=variables)
+    found = find("https://typed:1", tls=Tls(ca="typed.crt"), environment=variables)
     assert (found.address, found.tls.ca) == ("https://typed:1", "typed.crt")
     # With a credential of its own the context file is none of its business.
-    found = from_environment(variables={"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_CREDENTIAL": TOKEN})
+    found = find(environment={"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_CREDENTIAL": TOKEN})
     assert (found.address, found.tls, found.member) == ("http://127.0.0.1:7420", Tls(), "")
 
 
@@ -135,10 +135,10 @@ def test_the_identity_is_chosen_and_never_guessed(
     variables = {"XDG_CONFIG_HOME": str(tmp_path), "TEAMWIRE_AS": named, "TEAMWIRE_TEAM": team}
     if chosen:
         name, of = chosen.split("@")
-        assert from_environment(variables=variables).credential == f"twm:{of}:{name}:{SECRET}"
+        assert find(environment=variables).credential == f"twm:{of}:{name}:{SECRET}"
     else:
         with pytest.raises(ValueError, match=r"TEAMWIRE_AS.*lead@b, Bob@A, lead@A, solo@c"):
-            from_environment(variables=variables)
+            find(environment=variables)
 
 
 @pytest.mark.parametrize(
@@ -149,20 +149,20 @@ def test_the_identity_is_chosen_and_never_guessed(
 def test_a_malformed_context_file_is_named_and_not_repeated(tmp_path: Path, text: str) -> None:
     path = tmp_path / "context.json"
     path.write_text(text, "latin-1")
-    with pytest.raises(ValueError, match="malformed") as refused:
-        from_environment(variables={"TEAMWIRE_CONTEXT": str(path)})
+    with pytest.raises(ValueError, match=r"malformed|credential") as refused:
+        find(environment={"TEAMWIRE_CONTEXT": str(path)})
     assert SECRET not in str(refused.value)
 
 
 def test_without_anything_it_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="TEAMWIRE_CREDENTIAL"):
-        from_environment(variables={"HOME": str(tmp_path)})
+        find(environment={"HOME": str(tmp_path)})
 
 
 def test_secrets_are_not_shown() -> None:
-    identity = Identity(parse_addresses("https://a"), TOKEN, "", Tls(cert=PEM, key=f"-----BEGIN{SECRET}"))
+    identity = Identity("https://a", TOKEN, "", Tls(cert=PEM, key=f"-----BEGIN{SECRET}"))
     assert SECRET not in repr(identity)
     for credential in ("", f"{SECRET}\n", f"{SECRET} x", f"{SECRET}é"):
         with pytest.raises(ValueError, match="credential") as refused:
-            Identity(parse_addresses("a"), credential)
+            Identity("a", credential)
         assert SECRET not in str(refused.value)

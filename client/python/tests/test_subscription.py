@@ -9,7 +9,6 @@ import grpc
 import pytest
 
 import teamwire
-from teamwire._subscription import Window
 from teamwire.v1 import message_pb2
 from teamwire.v1.message_pb2_grpc import add_MessageServiceServicer_to_server
 
@@ -61,10 +60,11 @@ def run(coordinator: Coordinator, test: Callable[[teamwire.AsyncClient], Any]) -
         add_MessageServiceServicer_to_server(cast(Any, coordinator), server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
-        async with teamwire.connect(f"http://127.0.0.1:{port}", "twm:t:a:0123456789abcdef") as me:
-            result = await test(me)
-        await server.stop(None)
-        return result
+        try:
+            async with teamwire.connect(f"http://127.0.0.1:{port}", "twm:t:a:0123456789abcdef") as me:
+                return await test(me)
+        finally:
+            await server.stop(None)
 
     return asyncio.run(asyncio.wait_for(main(), 30))
 
@@ -139,14 +139,12 @@ def test_what_is_no_message_id_is_not_acknowledged() -> None:
     assert coordinator.acks == [[IDS[1]]]
 
 
-def test_a_message_is_new_once() -> None:
-    window = Window()
-    assert [window.deliver("a"), window.deliver("a")] == [None, False]
-    window.ack("a")
-    assert window.deliver("a") is True
+def test_the_oldest_is_forgotten_and_no_more_than_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("teamwire._subscription._REMEMBERED", 2)
 
+    async def test(me: teamwire.AsyncClient) -> list[str]:
+        inbox = me.subscribe()
+        return [message.id for _ in range(4) if (message := await inbox.next())]
 
-def test_the_oldest_is_forgotten_when_the_window_is_full() -> None:
-    window = Window(2)
-    assert [window.deliver(message_id) for message_id in "abc"] == [None, None, None]
-    assert [window.deliver(message_id) for message_id in "ca"] == [False, None]
+    coordinator = Coordinator([OPENED, delivery(0), delivery(1), delivery(1), delivery(2), delivery(0), None])
+    assert run(coordinator, test) == [IDS[0], IDS[1], IDS[2], IDS[0]]

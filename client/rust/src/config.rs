@@ -30,6 +30,10 @@ pub const MEMBER_VARIABLE: &str = "TEAMWIRE_MEMBER";
 /// The environment variable that holds the credential.
 pub const CREDENTIAL_VARIABLE: &str = "TEAMWIRE_CREDENTIAL";
 
+/// The environment variable that holds a join string for the runner. Kept from the program, whom it would let make others
+/// members.
+pub const JOIN_VARIABLE: &str = "TEAMWIRE_JOIN";
+
 /// Where the coordinator is and who we are. Its `Debug` form leaves the credential out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {

@@ -67,7 +67,6 @@ export class Session {
 
 /** What the calls of a client have in common. */
 export class Calls {
-  credential: string;
   session = new Session();
   isClosed = false;
   /** Rung when any of these changes, and for all that a subscription waits for. */
@@ -80,7 +79,6 @@ export class Calls {
     if (!/^[\x21-\x7e]+$/.test(settings.credential)) {
       throw new Error("The credential is malformed. Use it as it was given, the whole of it.");
     }
-    this.credential = settings.credential;
     this.#settings = settings;
   }
 
@@ -135,7 +133,7 @@ export class Calls {
 
   #header(call: Call, sessionId: string, request: Open): Headers {
     const header = new Headers(call.header);
-    header.set("authorization", `Bearer ${this.credential}`);
+    header.set("authorization", `Bearer ${this.#settings.credential}`);
     if (sessionId) header.set("teamwire-session", sessionId);
     if (sessionId && request.sessionId !== undefined) request.sessionId = sessionId;
     return header;

@@ -26,8 +26,3 @@ export class Changes {
     });
   }
 }
-
-/** Waits so many milliseconds, or until the signal is aborted. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Changes().until(() => false, ms, signal);
-}

@@ -4,7 +4,6 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient, type Client as Stub } from "@connectrpc/connect";
 import { Calls, Delays } from "./calls.js";
-import { sleep } from "./changes.js";
 import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
 import {
   type ExitReportSchema,
@@ -16,8 +15,8 @@ import {
 } from "./gen/teamwire/v1/message_pb.js";
 import { type Request, RequestService, RequestState } from "./gen/teamwire/v1/request_pb.js";
 import { TaskService } from "./gen/teamwire/v1/task_pb.js";
-import { type JoinRequestSchema, TeamService } from "./gen/teamwire/v1/team_pb.js";
-import type { Route, Settings } from "./settings.js";
+import { TeamService } from "./gen/teamwire/v1/team_pb.js";
+import type { Settings } from "./settings.js";
 import { Subscription } from "./subscription.js";
 
 /** How long one call waits for a decision, in milliseconds: the coordinator's own bound. */
@@ -38,15 +37,15 @@ export class Client {
   readonly requests: Stub<typeof RequestService>;
   readonly tasks: Stub<typeof TaskService>;
   readonly history: Stub<typeof HistoryService>;
+  readonly #settings: Settings;
   readonly #calls: Calls;
-  readonly #route: Route;
   #inbox: Subscription | undefined;
 
-  /** @internal */
+  /** See `connect` and `join`. */
   constructor(settings: Settings) {
     this.#calls = new Calls(settings);
-    this.#route = settings.route;
-    const transport = this.#route.transport([this.#calls.intercept]);
+    this.#settings = settings;
+    const transport = settings.route.transport([this.#calls.intercept]);
     this.messages = createClient(MessageService, transport);
     this.teams = createClient(TeamService, transport);
     this.requests = createClient(RequestService, transport);
@@ -56,18 +55,13 @@ export class Client {
 
   /** What is presented to the coordinator. A secret. */
   get credential(): string {
-    return this.#calls.credential;
+    return this.#settings.credential;
   }
 
   /** The member's own name. Undefined: the credential is no member's. */
   get member(): string | undefined {
     const [kind, , member] = this.credential.split(":");
     return kind === "twm" ? member : undefined;
-  }
-
-  /** @internal Begins a life of a member's name, and goes on with its credential. */
-  async join(request: MessageInitShape<typeof JoinRequestSchema>): Promise<void> {
-    this.#calls.credential = (await this.teams.join(request)).credential;
   }
 
   /**
@@ -125,7 +119,7 @@ export class Client {
       if (request === undefined) throw new Error("The coordinator answered without the request.");
       if (request.state !== RequestState.PENDING || Date.now() >= until) return request;
       // A coordinator that is about to go away may answer early.
-      await sleep(delays.next(), signal);
+      await this.#calls.changes.until(() => this.#calls.isClosed, delays.next(), signal);
     }
   }
 
@@ -144,11 +138,7 @@ export class Client {
     this.#inbox?.close();
     this.#calls.isClosed = true;
     this.#calls.changes.ring();
-    this.#route.close();
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
+    this.#settings.route.close();
   }
 
   #send(body: Body): Promise<SendResponse> {

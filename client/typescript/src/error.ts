@@ -17,37 +17,33 @@ const UNKNOWN_OUTCOMES = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled
 /** How Node's codes of TLS errors begin. None of them passes until somebody changes something. */
 const TLS_ERROR = /^(ERR_TLS|ERR_SSL|ERR_OSSL|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|INVALID_CA|EPROTO)/;
 
-/** What a coordinator says of a refusal. All of it is undefined in an error that comes from elsewhere. */
-interface Refusal {
-  /** Why, such as `AGENT_NOT_FOUND`. */
-  readonly reason?: string;
-  /** The field of the request that is at fault, where it is one. */
-  readonly field?: string;
-  /** Facts for a program, such as the id of a pending request. */
-  readonly facts?: Readonly<Record<string, string>>;
-  /** When to try again, in milliseconds from now. */
-  readonly retryAfterMs?: number;
-}
+/** What a coordinator says of a refusal. */
+type Refusal = Partial<Pick<TeamwireError, "reason" | "field" | "facts" | "retryAfterMs">>;
 
 /** A call that was refused, or that failed on its way. `rawMessage` says what to do, `code` is gRPC's. */
-export class TeamwireError extends ConnectError implements Refusal {
-  readonly reason: string | undefined;
-  readonly field: string | undefined;
-  readonly facts: Readonly<Record<string, string>> | undefined;
-  readonly retryAfterMs: number | undefined;
-  /** True: the same call may succeed later, without anybody doing anything. */
-  readonly isPassing: boolean;
+export class TeamwireError extends ConnectError {
+  /** Why the coordinator refused, such as `AGENT_NOT_FOUND`. Undefined: the error comes from elsewhere. */
+  declare readonly reason: string | undefined;
+  /** The field of the request that is at fault, where it is one. */
+  declare readonly field: string | undefined;
+  /** Facts for a program, such as the id of a pending request. */
+  declare readonly facts: Readonly<Record<string, string>> | undefined;
+  /** When to try again, in milliseconds from now, where the coordinator says so. */
+  declare readonly retryAfterMs: number | undefined;
 
-  constructor(message: string, code: Code, isPassing: boolean, refusal: Refusal = {}, cause?: unknown) {
+  constructor(
+    message: string,
+    code: Code,
+    /** True: the same call may succeed later, without anybody doing anything. */
+    readonly isPassing: boolean,
+    refusal: Refusal = {},
+    cause?: unknown,
+  ) {
     super(message, code, undefined, undefined, cause);
-    this.isPassing = isPassing;
-    this.reason = refusal.reason;
-    this.field = refusal.field;
-    this.facts = refusal.facts;
-    this.retryAfterMs = refusal.retryAfterMs;
+    Object.assign(this, refusal);
   }
 
-  /** The class below answers for every error of its own. */
+  /** ConnectError's own would take any of its kind for one of this. */
   static override [Symbol.hasInstance](value: unknown): boolean {
     return value instanceof ConnectError && "isPassing" in value;
   }
@@ -60,14 +56,20 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
   const { rawMessage, code } = error;
   const refusal = readRefusal(error);
   if (refusal.reason) return new TeamwireError(rawMessage, code, PASSING_REASONS.includes(refusal.reason), refusal);
-  if (isOfTls(error) && !hasAnswered) return new TeamwireError(rawMessage, Code.FailedPrecondition, false, {}, error);
+  const fault = faultOfTls(error);
+  if (fault !== undefined && !hasAnswered) {
+    const advice = "Check the address, the authority that is trusted (ca), and the certificate that is shown.";
+    return new TeamwireError(`TLS fails: ${fault}. ${advice}`, Code.FailedPrecondition, false, {}, error);
+  }
   // What came over the wire has headers. What has none was made here, out of a broken connection.
   const isMadeHere = [...error.metadata.keys()].length === 0;
   return new TeamwireError(rawMessage, code, isMadeHere || UNKNOWN_OUTCOMES.includes(code), {}, error);
 }
 
-function isOfTls(error: unknown): boolean {
-  return error instanceof Error && (("code" in error && TLS_ERROR.test(`${error.code}`)) || isOfTls(error.cause));
+function faultOfTls(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const { code, reason = error.message } = error as { code?: unknown; reason?: unknown };
+  return TLS_ERROR.test(`${code}`) ? `${reason}` : faultOfTls(error.cause);
 }
 
 function readRefusal({ details }: ConnectError): Refusal {

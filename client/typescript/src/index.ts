@@ -35,11 +35,11 @@ export interface JoinOptions extends ClientOptions {
  * environment, and makes a client with the credential of the new life.
  */
 export async function join(joinString: string, options: JoinOptions = {}): Promise<Client> {
-  const { name, attributes, ...others } = options;
-  const client = new Client(await settings(others, parseJoinString(joinString)));
+  const joining = await settings(options, parseJoinString(joinString));
+  const client = new Client(joining);
   try {
-    await client.join({ name, attributes });
-    return client;
+    const { credential } = await client.teams.join({ name: options.name, attributes: options.attributes });
+    return new Client({ ...joining, credential });
   } catch (error) {
     await client.close();
     throw error;

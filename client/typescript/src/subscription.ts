@@ -3,7 +3,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, Code, ConnectError } from "@connectrpc/connect";
 import { v4, validate } from "uuid";
-import { type Calls, Delays, Session } from "./calls.js";
+import { ATTEMPT_MS, type Calls, Delays, Session } from "./calls.js";
 import { readError, TeamwireError } from "./error.js";
 import {
   CloseReason,
@@ -21,14 +21,8 @@ const IDS_MAX = 4_096;
 /** How many acknowledgements one call takes. */
 const IDS_IN_A_CALL_MAX = 1_000;
 
-/** How long a session may take to open, in milliseconds. */
-const OPEN_MS = 10_000;
-
 /** How many heartbeats may be missed before a session is taken for dead. */
 const HEARTBEATS_MISSED_MAX = 3;
-
-/** How often within such a time it is looked whether something was heard. */
-const TICKS = 3;
 
 /** How long a session must have held, in milliseconds, for its loss to be no sign of a coordinator in trouble. */
 const SETTLED_MS = 10_000;
@@ -55,17 +49,11 @@ export type Ending =
   /** Another process holds the inbox now; the team is no more; the member was stopped by force; the program closed it. */
   | { readonly how: "superseded" | "team_deleted" | "member_stopped" | "closed" };
 
-/** How the coordinator says so, in the last frame of a session or in a refusal. */
-const HOW = {
-  [CloseReason.SHUTDOWN_APPROVED]: "shutdown_approved",
-  [CloseReason.SUPERSEDED]: "superseded",
-  [CloseReason.TEAM_DELETED]: "team_deleted",
-  [CloseReason.MEMBER_STOPPED]: "member_stopped",
-  [CloseReason.DRAINING]: undefined,
-  [CloseReason.UNSPECIFIED]: undefined,
-} as const;
-const HOW_BY_REASON: Readonly<Record<string, "superseded" | "team_deleted" | "member_stopped">> = {
+/** How a coordinator says so: in the last frame of a session, or as the reason of a refusal. */
+const ENDINGS: Readonly<Record<string, "superseded" | "team_deleted" | "member_stopped">> = {
+  SUPERSEDED: "superseded",
   SESSION_SUPERSEDED: "superseded",
+  TEAM_DELETED: "team_deleted",
   TEAM_NOT_FOUND: "team_deleted",
   MEMBER_STOPPED: "member_stopped",
 };
@@ -151,10 +139,9 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   ack(messageId: string): void {
     // One malformed id would have the coordinator refuse all those that it is sent with.
     if (!validate(messageId)) return;
-    this.#note(messageId, true);
+    trim(this.#seen.set(messageId, true));
     this.#acks.add(messageId);
-    const [oldest] = this.#acks;
-    if (this.#acks.size > IDS_MAX && oldest !== undefined) this.#acks.delete(oldest);
+    trim(this.#acks);
     this.#calls.changes.ring();
   }
 
@@ -201,21 +188,21 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     const close = () => controller.abort();
     this.signal.addEventListener("abort", close);
     let timer: ReturnType<typeof setInterval> | undefined;
-    // Ticks are counted, not time: a program that was busy has not read yet what is there.
-    const heard = (silenceMs: number) => {
+    let intervalMs = ATTEMPT_MS / HEARTBEATS_MISSED_MAX;
+    const heard = () => {
       let missed = 0;
-      const late = new ConnectError(`nothing heard for ${silenceMs} ms`, Code.DeadlineExceeded);
+      const late = new ConnectError(`nothing heard ${HEARTBEATS_MISSED_MAX} times`, Code.DeadlineExceeded);
       clearInterval(timer);
-      timer = setInterval(() => ++missed === TICKS && controller.abort(late), silenceMs / TICKS);
+      // Ticks are counted, not time: a program that was busy has not read yet what is there.
+      timer = setInterval(() => ++missed === HEARTBEATS_MISSED_MAX && controller.abort(late), intervalMs);
     };
-    let silenceMs = OPEN_MS;
-    heard(silenceMs);
+    heard();
     try {
       for await (const { frame } of this.#messages.stream(this.#request, { signal: controller.signal })) {
-        if (frame.case === "opened") silenceMs = this.#opened(frame.value);
+        if (frame.case === "opened") intervalMs = this.#opened(frame.value);
         else if (frame.case === "delivery") this.#deliver(frame.value);
         else if (frame.case === "closing") return this.#closing(frame.value, turn);
-        heard(silenceMs);
+        heard();
       }
       throw new ConnectError("the stream ended without a reason", Code.Unavailable);
     } finally {
@@ -225,22 +212,22 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     }
   }
 
-  /** Notes a new session, and returns after how long a silence it is taken for dead. */
+  /** Notes a new session, and returns how often it is to be heard, in milliseconds. */
   #opened({ sessionId, heartbeatIntervalMs }: SessionOpened): number {
     this.#openedAt = Date.now();
     this.#session.id = sessionId;
     this.#session.isReopening = false;
     this.#calls.changes.ring();
-    return Math.max(HEARTBEATS_MISSED_MAX * heartbeatIntervalMs, 1_000);
+    return Math.max(heartbeatIntervalMs, 334);
   }
 
   #closing({ reason, detail, requestId }: SessionClosing, turn: number): Ending {
-    const how = HOW[reason];
-    if (how === "shutdown_approved") return { how, requestId };
+    const how = ENDINGS[CloseReason[reason] ?? ""];
     if (how !== undefined) return { how };
-    if (reason === CloseReason.DRAINING) this.#calls.leave(turn);
-    const refusal = reason === CloseReason.DRAINING ? { reason: "DRAINING" } : {};
-    throw new TeamwireError(detail, Code.Unavailable, true, refusal);
+    if (reason === CloseReason.SHUTDOWN_APPROVED) return { how: "shutdown_approved", requestId };
+    if (reason !== CloseReason.DRAINING) throw new ConnectError(detail, Code.Unavailable);
+    this.#calls.leave(turn);
+    throw new TeamwireError(detail, Code.Unavailable, true, { reason: "DRAINING" });
   }
 
   #deliver({ message, sequence, deliveryCount }: Delivery): void {
@@ -248,21 +235,15 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     const isAcked = this.#seen.get(message.id);
     if (isAcked) this.ack(message.id);
     if (isAcked !== undefined) return;
-    this.#note(message.id, false);
+    trim(this.#seen.set(message.id, false));
     const queue = message.body.case === "shutdownRequest" ? this.#urgent : this.#others;
     queue.push(Object.assign(message, { sequence, deliveryCount, ack: () => this.ack(message.id) }));
     this.#calls.changes.ring();
   }
 
-  /** Remembers a message, and forgets the oldest one when there are too many. A map keeps the order of its keys. */
-  #note(messageId: string, isAcked: boolean): void {
-    this.#seen.set(messageId, isAcked);
-    const [oldest = ""] = this.#seen.keys();
-    if (this.#seen.size > IDS_MAX) this.#seen.delete(oldest);
-  }
-
   /** Sends what is taken, many at a time, until it is confirmed or the coordinator will not have it for good. */
   async #acknowledge(): Promise<void> {
+    const delays = new Delays();
     const isReady = () => this.#acks.size > 0 && this.#session.id !== "" && !this.#session.isReopening;
     for (;;) {
       await this.#calls.changes.until(() => this.#areAcksOver || isReady());
@@ -271,10 +252,14 @@ export class Subscription implements AsyncIterable<InboxMessage> {
       try {
         await this.#messages.ack({ messageIds });
         for (const id of messageIds) this.#acks.delete(id);
+        this.#calls.changes.ring();
+        delays.reset();
       } catch (thrown) {
-        this.#areAcksOver ||= endOf(readError(thrown, true)) !== undefined;
+        const error = readError(thrown, true);
+        this.#areAcksOver ||= endOf(error) !== undefined;
+        this.#calls.changes.ring();
+        await this.#calls.changes.until(() => this.#areAcksOver, delays.after(error));
       }
-      this.#calls.changes.ring();
     }
   }
 
@@ -294,8 +279,14 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 
 /** Returns how a subscription ends by an error. Undefined: another session may be had. */
 function endOf(error: TeamwireError): Ending | TeamwireError | undefined {
-  const how = HOW_BY_REASON[error.reason ?? ""];
+  const how = ENDINGS[error.reason ?? ""];
   if (how !== undefined) return { how };
   if (error.isPassing || SESSION_REASONS.includes(error.reason ?? "")) return undefined;
   return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
+}
+
+/** Forgets the oldest when there are too many. The first key is the one that came first. */
+function trim(ids: Map<string, unknown> | Set<string>): void {
+  const [oldest = ""] = ids.keys();
+  if (ids.size > IDS_MAX) ids.delete(oldest);
 }

@@ -1,35 +1,29 @@
 //! `HistoryService`.
 
-use std::{pin::Pin, time::Duration};
+use std::sync::Arc;
 
 use teamwire_proto::{
-    Reason, Refusal,
+    Refusal,
     v1::{self, history_service_server::HistoryService},
 };
-use tokio::{sync::mpsc, time::sleep};
-use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::Services;
+use super::{
+    Services,
+    follow::{FRAMES_MAX, Followed, Frames},
+};
 use crate::{
     coordinator::{
+        Coordinator,
         calls::space_of,
         reads::{HistoryQuery, limit},
     },
-    domain::identity::{Presented, team_not_found},
+    domain::identity::Presented,
 };
-
-/// How many entries wait for a client that follows.
-const ENTRIES_MAX: usize = 32;
-
-/// How often a follower looks by itself, in case a hint was lost.
-const POLL: Duration = Duration::from_secs(2);
-
-type Entries = Pin<Box<dyn Stream<Item = Result<v1::FollowHistoryResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl HistoryService for Services {
-    type FollowHistoryStream = Entries;
+    type FollowHistoryStream = Frames<v1::FollowHistoryResponse>;
 
     async fn list_history(
         &self,
@@ -51,69 +45,37 @@ impl HistoryService for Services {
         }))
     }
 
-    async fn follow_history(&self, request: Request<v1::FollowHistoryRequest>) -> Result<Response<Entries>, Status> {
-        let (who, request) = self.open(request).await?;
+    async fn follow_history(
+        &self,
+        request: Request<v1::FollowHistoryRequest>,
+    ) -> Result<Response<Self::FollowHistoryStream>, Status> {
+        let (who, v1::FollowHistoryRequest { team, filter, after_sequence, .. }) = self.open(request).await?;
         // Refused at once rather than in the stream.
-        self.coordinator.get_team(&who, &request.team).await?;
-        let (entries, out) = mpsc::channel(ENTRIES_MAX);
-        let services = self.clone();
-        tokio::spawn(async move {
-            let followed = services.follow(&who, &request, &entries);
-            let refusal = match services.draining.run_until_cancelled(followed).await {
-                Some(Some(refusal)) => refusal,
-                Some(None) => return,
-                None => Refusal::new(Reason::Draining, "This coordinator is going away. Resume at another one."),
-            };
-            let _ = entries.send(Err(refusal.into())).await;
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(out))))
+        self.coordinator.get_team(&who, &team).await?;
+        let space = space_of(&who, &team)?;
+        let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, newest: false };
+        let watch = self.coordinator.hub().watch(&space);
+        let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: who.clone(), team, query };
+        Ok(Response::new(self.follow(who, space, watch, entries)))
     }
 }
 
-impl Services {
-    /// Sends entries until the client is gone (`None`) or no more can come.
-    async fn follow(
-        &self,
-        who: &Presented,
-        request: &v1::FollowHistoryRequest,
-        entries: &mpsc::Sender<Result<v1::FollowHistoryResponse, Status>>,
-    ) -> Option<Refusal> {
-        let space = match space_of(who, &request.team) {
-            Ok(space) => space,
-            Err(refusal) => return Some(refusal),
-        };
-        let mut watch = self.coordinator.hub().watch(&space);
-        let mut query = HistoryQuery {
-            filter: request.filter.clone(),
-            after: request.after_sequence,
-            limit: ENTRIES_MAX,
-            newest: false,
-        };
-        loop {
-            watch.mark_unchanged();
-            match self.coordinator.history(who, &request.team, &query).await {
-                Ok(page) => {
-                    self.heard_of(who);
-                    for entry in page.entries {
-                        entries.send(Ok(v1::FollowHistoryResponse { entry: Some(entry) })).await.ok()?;
-                    }
-                    query.after = page.looked_to;
-                    if page.more {
-                        continue;
-                    }
-                }
-                Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
-                // The credential of a team that is gone is worth nothing; here that is known to be why.
-                Err(refusal) if refusal.reason == Reason::CredentialInvalid => {
-                    return Some(team_not_found(space.as_str()));
-                }
-                Err(refusal) => return Some(refusal),
-            }
-            tokio::select! {
-                _ = watch.changed() => {}
-                () = sleep(POLL) => {}
-                () = entries.closed() => return None,
-            }
-        }
+/// The history, from a place in it.
+struct Entries {
+    coordinator: Arc<Coordinator>,
+    who: Presented,
+    team: String,
+    query: HistoryQuery,
+}
+
+#[tonic::async_trait]
+impl Followed for Entries {
+    type Frame = v1::FollowHistoryResponse;
+
+    async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal> {
+        let page = self.coordinator.history(&self.who, &self.team, &self.query).await?;
+        self.query.after = page.looked_to;
+        let frames = page.entries.into_iter().map(|entry| v1::FollowHistoryResponse { entry: Some(entry) });
+        Ok((frames.collect(), page.more))
     }
 }

@@ -3,6 +3,7 @@
 //! Architecture invariant: only this module names `tonic::Status`; no rule is in here.
 
 mod advertised;
+mod follow;
 mod history;
 mod message;
 mod request;

@@ -1,29 +1,22 @@
 //! `TaskService`.
 
-use std::{collections::BTreeSet, pin::Pin, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use teamwire_proto::{
-    Reason, Refusal,
+    Refusal,
     v1::{self, task_service_server::TaskService},
 };
-use tokio::{sync::mpsc, time::sleep};
-use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::Services;
-use crate::domain::identity::{Presented, team_not_found};
-
-/// How many frames wait for a client that follows.
-const FRAMES_MAX: usize = 32;
-
-/// How often a follower looks by itself, in case a hint was lost.
-const POLL: Duration = Duration::from_secs(2);
-
-type Frames = Pin<Box<dyn Stream<Item = Result<v1::FollowTasksResponse, Status>> + Send>>;
+use super::{
+    Services,
+    follow::{Followed, Frames},
+};
+use crate::{coordinator::Coordinator, domain::identity::Presented};
 
 #[tonic::async_trait]
 impl TaskService for Services {
-    type FollowTasksStream = Frames;
+    type FollowTasksStream = Frames<v1::FollowTasksResponse>;
 
     async fn create_task(
         &self,
@@ -52,22 +45,22 @@ impl TaskService for Services {
         Ok(Response::new(list))
     }
 
-    async fn follow_tasks(&self, request: Request<v1::FollowTasksRequest>) -> Result<Response<Frames>, Status> {
+    async fn follow_tasks(
+        &self,
+        request: Request<v1::FollowTasksRequest>,
+    ) -> Result<Response<Self::FollowTasksStream>, Status> {
         let (who, request) = self.open(request).await?;
         // Refused at once rather than in the stream.
-        self.coordinator.may_see_tasks(&who, &request.team).await?;
-        let (frames, out) = mpsc::channel(FRAMES_MAX);
-        let services = self.clone();
-        tokio::spawn(async move {
-            let followed = services.follow_board(&who, &request.team, &frames);
-            let refusal = match services.draining.run_until_cancelled(followed).await {
-                Some(Ok(())) => return,
-                Some(Err(refusal)) => refusal,
-                None => Refusal::new(Reason::Draining, "This coordinator is going away. Follow at another one."),
-            };
-            let _ = frames.send(Err(refusal.into())).await;
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(out))))
+        let space = self.coordinator.may_see_tasks(&who, &request.team).await?;
+        let watch = self.coordinator.hub().watch_tasks(&space);
+        let board = Board {
+            coordinator: Arc::clone(&self.coordinator),
+            who: who.clone(),
+            seen: self.coordinator.history_end(&space).await?,
+            listing: Some(v1::ListTasksRequest { team: request.team.clone(), ..Default::default() }),
+            team: request.team,
+        };
+        Ok(Response::new(self.follow(who, space, watch, board)))
     }
 
     async fn update_task(
@@ -141,74 +134,50 @@ impl TaskService for Services {
     }
 }
 
-impl Services {
-    /// Sends the board and then its changes, until the client is gone or no more can come.
-    async fn follow_board(
-        &self,
-        who: &Presented,
-        named: &str,
-        frames: &mpsc::Sender<Result<v1::FollowTasksResponse, Status>>,
-    ) -> Result<(), Refusal> {
-        let space = self.coordinator.may_see_tasks(who, named).await?;
-        let mut watch = self.coordinator.hub().watch_tasks(&space);
-        let mut seen = self.coordinator.history_end(&space).await?;
-        let mut request = v1::ListTasksRequest { team: named.to_owned(), ..Default::default() };
-        loop {
-            let page = self.coordinator.list_tasks(who, &request).await?;
-            for task in page.tasks {
-                let frame = v1::FollowTasksResponse { task: Some(task), caught_up: false };
-                if frames.send(Ok(frame)).await.is_err() {
-                    return Ok(());
-                }
-            }
-            request.after_id = page.next_after_id;
-            if !page.more {
-                break;
-            }
-        }
-        let caught_up = v1::FollowTasksResponse { task: None, caught_up: true };
-        if frames.send(Ok(caught_up)).await.is_err() {
-            return Ok(());
-        }
-        loop {
-            watch.mark_unchanged();
-            match self.changes(who, named, seen).await {
-                Ok((tasks, looked_to)) => {
-                    self.heard_of(who);
-                    for task in tasks {
-                        let frame = v1::FollowTasksResponse { task: Some(task), caught_up: false };
-                        if frames.send(Ok(frame)).await.is_err() {
-                            return Ok(());
-                        }
-                    }
-                    if std::mem::replace(&mut seen, looked_to) != looked_to {
-                        continue;
-                    }
-                }
-                Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
-                // The credential of a team that is gone is worth nothing; here that is known to be why.
-                Err(refusal) if refusal.reason == Reason::CredentialInvalid => {
-                    return Err(team_not_found(space.as_str()));
-                }
-                Err(refusal) => return Err(refusal),
-            }
-            tokio::select! {
-                _ = watch.changed() => {}
-                () = sleep(POLL) => {}
-                () = frames.closed() => return Ok(()),
-            }
-        }
-    }
+/// The board, and then its changes.
+struct Board {
+    coordinator: Arc<Coordinator>,
+    who: Presented,
+    team: String,
+    /// The page to show next. None: all was shown, and changes follow.
+    listing: Option<v1::ListTasksRequest>,
+    /// How far in the history was looked for changes.
+    seen: u64,
+}
 
-    async fn changes(&self, who: &Presented, named: &str, seen: u64) -> Result<(Vec<v1::Task>, u64), Refusal> {
-        let space = self.coordinator.may_see_tasks(who, named).await?;
-        let (ids, looked_to) = self.coordinator.changed_tasks(&space, seen).await?;
+#[tonic::async_trait]
+impl Followed for Board {
+    type Frame = v1::FollowTasksResponse;
+
+    async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal> {
+        let frame = |task| v1::FollowTasksResponse { task: Some(task), caught_up: false };
+        let Some(request) = &mut self.listing else {
+            let before = self.seen;
+            let tasks = self.changes().await?;
+            return Ok((tasks.into_iter().map(frame).collect(), self.seen != before));
+        };
+        let page = self.coordinator.list_tasks(&self.who, request).await?;
+        request.after_id = page.next_after_id;
+        let mut frames: Vec<_> = page.tasks.into_iter().map(frame).collect();
+        if !page.more {
+            self.listing = None;
+            frames.push(v1::FollowTasksResponse { task: None, caught_up: true });
+        }
+        Ok((frames, true))
+    }
+}
+
+impl Board {
+    async fn changes(&mut self) -> Result<Vec<v1::Task>, Refusal> {
+        let space = self.coordinator.may_see_tasks(&self.who, &self.team).await?;
+        let (ids, looked_to) = self.coordinator.changed_tasks(&space, self.seen).await?;
         let mut tasks = self.coordinator.show_tasks(&space, &ids).await?;
         // What waited for a task that is closed looks different now.
         let closed = tasks.iter().filter(|task| task.closed_at.is_some());
         let waited: BTreeSet<u64> = closed.flat_map(|task| &task.blocks).copied().collect();
         let waited: Vec<u64> = waited.into_iter().filter(|id| !ids.contains(id)).collect();
         tasks.extend(self.coordinator.show_tasks(&space, &waited).await?);
-        Ok((tasks, looked_to))
+        self.seen = looked_to;
+        Ok(tasks)
     }
 }

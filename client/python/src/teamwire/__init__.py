@@ -14,8 +14,8 @@ async with teamwire.connect() as me:
 `Client` is the same without asyncio. `teamwire.v1` has the messages of the protocol.
 """
 
+from ._calls import Error
 from ._client import AsyncClient, connect, join
-from ._errors import Error
 from ._identity import Identity, Tls
 from ._subscription import AsyncSubscription, End, Message
 from ._sync import Client, Subscription

@@ -4,32 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import copy
+import hashlib
 import itertools
 import logging
 import random
 import secrets
+import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import grpc
-from google.protobuf.message import Message as ProtoMessage
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+from grpc import StatusCode as Code
 
-from ._errors import Error
 from ._identity import Identity
-from ._trust import Trust
-from .v1 import request_pb2, task_pb2
 
-_LOG = logging.getLogger("teamwire")
+_T = TypeVar("_T")
+
+LOG = logging.getLogger("teamwire")
 
 PATIENCE = 600.0
 """How long a call may take in all, in seconds."""
 
 ATTEMPT = 10.0
 """How long one attempt may take, in seconds, besides what the coordinator was asked to wait."""
+
+# Where two calls say how long the coordinator may wait, and what it takes for that otherwise, in seconds.
+_WAITS = {"WaitForDecision": ("timeout", 30), "ClaimNextTask": ("wait", 0)}
+_WAIT_MAX = 60
 
 _OPTIONS: list[tuple[str, Any]] = [
     # 1,000 messages of 64 KiB each, and room.
@@ -46,16 +56,67 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.service_config", '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}}]}'),
 ]
 
-_OUTCOME_UNKNOWN = {
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.UNKNOWN,
-}
-_NOT_NOW = {"STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED"}
+_OUTCOME_UNKNOWN = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.UNKNOWN}
 _NOT_DONE = {"DRAINING", "RATE_LIMITED"}
+NOT_NOW = _NOT_DONE | {"STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED"}
 _ONCE = {"DeleteTeam", "SetLead"}
 _UNGUESSABLE = {"Join", "CreateTeam"}
+
+# How gRPC says that nothing was sent, and that TLS stands in the way. There is no code for the one or the other.
+_UNSENT = "failed to connect"
+_INSECURE = ("handshake failed", "verification check failed", "Peer name", "Unwrap failed", "security handshaker")
+
+
+class Error(grpc.RpcError):
+    """Why a call did not succeed. Its text says what to do."""
+
+    def __init__(self, message: str, code: Code = Code.UNAVAILABLE) -> None:
+        super().__init__(message)
+        self.message = message
+        self._code = code
+        self.reason = ""
+        """Such as `AGENT_NOT_FOUND`. Empty: it comes from elsewhere, such as a broken connection."""
+        self.field = ""
+        """The field of the request that is at fault. Empty: none is."""
+        self.metadata: dict[str, str] = {}
+        """Facts for a program, such as the id of a pending request."""
+        self.retry_after = 0.0
+        """In how many seconds to try again. Zero: not said."""
+
+    def __str__(self) -> str:
+        return f"{self.reason or self._code.name}: {self.message}"
+
+    def code(self) -> Code:
+        """The gRPC code; a method, as in every error of gRPC."""
+        return self._code
+
+    @classmethod
+    def of(cls, failure: grpc.aio.AioRpcError) -> Error:
+        """Reads what gRPC raised. Details that cannot be read are left out."""
+        error = cls(failure.details() or "It says no more.", failure.code())
+        with contextlib.suppress(DecodeError):
+            for key, value in failure.trailing_metadata() or ():
+                if key == "grpc-status-details-bin" and isinstance(value, bytes):
+                    for detail in status_pb2.Status.FromString(value).details:
+                        error._add(detail)
+        return error
+
+    def _add(self, detail: any_pb2.Any) -> None:
+        info, bad, retry = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
+        if detail.Unpack(info) and info.domain == "teamwire":
+            self.reason, self.metadata = info.reason, dict(info.metadata)
+        elif detail.Unpack(bad) and bad.field_violations:
+            self.field = bad.field_violations[0].field
+        elif detail.Unpack(retry):
+            self.retry_after = max(0.0, retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9)
+
+
+def is_retried(error: Error, call: str) -> bool:
+    """Whether a call, by its name in the protocol, may be made again."""
+    if error.reason in _NOT_DONE or (error.code() == Code.UNAVAILABLE and _UNSENT in error.message):
+        return True
+    is_passing = error.reason in NOT_NOW if error.reason else error.code() in _OUTCOME_UNKNOWN
+    return is_passing and call not in _ONCE
 
 
 def delays() -> Iterator[float]:
@@ -64,21 +125,23 @@ def delays() -> Iterator[float]:
     return (random.uniform(0, bound) for bound in bounds)  # noqa: S311
 
 
-def is_retried(error: Error, call: str) -> bool:
-    """Whether a call, by its name in the protocol, may be made again."""
-    if error.is_insecure:
-        return False
-    if error.is_unsent or error.reason in _NOT_DONE:
-        return True
-    is_passing = error.reason in _NOT_NOW if error.reason else error.code() in _OUTCOME_UNKNOWN
-    return is_passing and call not in _ONCE
-
-
 def uuid7() -> str:
     """A UUID of version 7: it sorts by time, which is the cheapest for a coordinator to keep."""
-    random_bits = secrets.randbits(74)
-    high = (time.time_ns() // 1_000_000) << 16 | 7 << 12 | random_bits >> 62
-    return str(uuid.UUID(int=high << 64 | 2 << 62 | random_bits & (1 << 62) - 1))
+    chance = secrets.randbits(74)
+    high = (time.time_ns() // 1_000_000) << 16 | 7 << 12 | chance >> 62
+    return str(uuid.UUID(int=high << 64 | 2 << 62 | chance & (1 << 62) - 1))
+
+
+async def within(seconds: float | None, awaitable: Awaitable[_T]) -> _T:
+    """What asyncio.wait_for does, which before Python 3.12 may swallow that its caller was cancelled."""
+    task = asyncio.ensure_future(awaitable)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
 
 
 class Calls:
@@ -92,12 +155,11 @@ class Calls:
         """Not set: the subscription opens another session, which ends this one."""
         self.settled.set()
         self._patience = patience
-        self._addresses = collections.deque(random.sample(identity.addresses, len(identity.addresses)))
+        self._targets = collections.deque(random.sample(identity.targets, len(identity.targets)))
         self._link: grpc.aio.Channel | None = None
         self._linking = asyncio.Lock()
-        self._trust = Trust(identity.tls)
-        self._has_connected = False
-        self._is_closed = False
+        self._pinned = b""
+        self._has_connected = self._is_closed = False
 
     @property
     def channel(self) -> grpc.aio.Channel:
@@ -114,30 +176,37 @@ class Calls:
         """Returns the connection to use. Whoever holds it keeps it open, also when others go on over a new one."""
         async with self._linking:
             if self._is_closed:
-                raise Error("The client is closed.", grpc.StatusCode.FAILED_PRECONDITION)
+                raise Error("The client is closed.", Code.INVALID_ARGUMENT)
             if not self._link:
-                address = self._addresses[0]
-                if address.is_tls:
-                    credentials = await self._trust.credentials(address)
-                    self._link = grpc.aio.secure_channel(f"dns:///{address.authority}", credentials, _OPTIONS)
+                is_tls, host, port = self._targets[0]
+                target = f"dns:///[{host}]:{port}" if ":" in host else f"dns:///{host}:{port}"
+                if is_tls:
+                    self._link = grpc.aio.secure_channel(target, await self._credentials(host, port), _OPTIONS)
                 else:
-                    self._link = grpc.aio.insecure_channel(f"dns:///{address.authority}", _OPTIONS)
+                    self._link = grpc.aio.insecure_channel(target, _OPTIONS)
             return self._link
+
+    def judge(self, failure: Error | grpc.aio.AioRpcError, link: grpc.aio.Channel | None) -> Error:
+        """Says what a failed attempt means, and leaves a link behind that is broken or whose coordinator goes away."""
+        error = failure if isinstance(failure, Error) else Error.of(failure)
+        if not error.reason and not self._has_connected and any(sign in error.message for sign in _INSECURE):
+            # It will be the same until somebody changes something.
+            remedy = "Check the authority (TEAMWIRE_CA), the host's name, and the client's certificate (TEAMWIRE_CERT)."
+            error = Error(f"There is no secure connection: {error.message.rstrip('.')}. {remedy}", Code.UNAUTHENTICATED)
+        if error.reason == "DRAINING" or (not error.reason and error.code() in _OUTCOME_UNKNOWN):
+            self.leave(link)
+        return error
 
     def leave(self, link: grpc.aio.Channel | None) -> None:
         """Has the next attempt go to another address, where there is one, over a new connection."""
         if link is self._link:
             self._link = None
-            self._addresses.rotate(-1)
+            self._targets.rotate(-1)
 
-    def judge(self, failure: Error | grpc.aio.AioRpcError, link: grpc.aio.Channel | None) -> Error:
-        """Says what a failed attempt means, and leaves a link behind that is broken or whose coordinator goes away."""
-        error = failure if isinstance(failure, Error) else Error.of(failure)
-        if error.reason == "DRAINING" or (not error.reason and error.code() in _OUTCOME_UNKNOWN):
-            self.leave(link)
-        # Whatever is wrong with one that was fine before may be put right again.
-        error.is_insecure &= not self._has_connected
-        return error
+    def opened(self, session_id: str) -> None:
+        """Has calls belong to this session from now on."""
+        self.session_id, self._has_connected = session_id, True
+        self.settled.set()
 
     def metadata(self, session_id: str) -> list[tuple[str, str]]:
         """What every call carries."""
@@ -153,22 +222,24 @@ class Calls:
         self,
         method: str,
         how: dict[str, Any],
-        request: ProtoMessage,
+        request: Any,
         timeout: float | None = None,
         metadata: Iterable[tuple[str, str | bytes]] = (),
     ) -> Any:
         """Makes one call. `timeout` is how long to try in all, in seconds; zero: once."""
         call = method.rpartition("/")[2]
         request = self._complete(request, call)
+        field, wait = _WAITS.get(call, ("", 0))
+        if field and request.HasField(field):
+            wait = min(max(0, getattr(request, field).seconds + 1), _WAIT_MAX)
         give_up = time.monotonic() + (self._patience if timeout is None else timeout)
         waits = delays()
         while True:
             session_id, link = self.session_id, None
             try:
                 link = await self.link()
-                attempt = link.unary_unary(method, **how)
                 carried = [*self.metadata(session_id), *metadata]
-                answer = await attempt(request, timeout=ATTEMPT + _asked_to_wait(request), metadata=carried)
+                answer = await link.unary_unary(method, **how)(request, timeout=ATTEMPT + wait, metadata=carried)
             except (Error, grpc.aio.AioRpcError) as failure:
                 error = self.judge(failure, link)
             else:
@@ -179,51 +250,87 @@ class Calls:
             delay = max(next(waits), 0.0 if error.reason == "DRAINING" else error.retry_after)
             if time.monotonic() + delay >= give_up or not is_retried(error, call):
                 raise error
-            _LOG.debug("%s is tried again in %.1f s: %s", call, delay, error)
+            LOG.debug("%s is tried again in %.1f s: %s", call, delay, error)
             await asyncio.sleep(delay)
 
     async def _stream(
-        self,
-        method: str,
-        how: dict[str, Any],
-        request: ProtoMessage,
-        timeout: float | None = None,
-        metadata: Iterable[tuple[str, str | bytes]] = (),
+        self, method: str, how: Any, request: Any, metadata: Iterable[tuple[str, str | bytes]] = (), **options: Any
     ) -> AsyncIterator[Any]:
         """Reads one stream to its end, and does not open another one."""
         link = await self.link()
-        carried = [*self.metadata(self.session_id), *metadata]
+        options["metadata"] = [*self.metadata(self.session_id), *metadata]
         try:
-            attempt = link.unary_stream(method, **how)
-            async for frame in attempt(self._complete(request, method), timeout=timeout, metadata=carried):
+            async for frame in link.unary_stream(method, **how)(self._complete(request, ""), **options):
                 yield frame
-        except (Error, grpc.aio.AioRpcError) as failure:
+        except grpc.aio.AioRpcError as failure:
             raise self.judge(failure, link) from None
 
-    def _complete(self, request: ProtoMessage, call: str) -> Any:
+    def _complete(self, request: Any, call: str) -> Any:
         """Returns a copy with the idempotency key and the team, where they are left open."""
         request = copy.deepcopy(request)
-        defaults = {
-            "idempotency_key": str(uuid.uuid4()) if call in _UNGUESSABLE else uuid7(),
-            "team": self.identity.team,
-        }
-        for field in defaults.keys() & request.DESCRIPTOR.fields_by_name.keys():
-            setattr(request, field, getattr(request, field) or defaults[field])
+        key = str(uuid.uuid4()) if call in _UNGUESSABLE else uuid7()
+        for field, value in (("idempotency_key", key), ("team", self.identity.team)):
+            if field in request.DESCRIPTOR.fields_by_name and not getattr(request, field):
+                setattr(request, field, value)
         return request
 
     async def _has_reopened(self, refused: str) -> bool:
         """Whether the session that a call was refused in was replaced by one of our own."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await within(ATTEMPT, self.settled.wait())
+        return self.settled.is_set() and self.session_id != refused
+
+    async def _credentials(self, host: str, port: int) -> grpc.ChannelCredentials:
+        """Reads the certificates, anew for each connection: they may have been renewed."""
+        tls = self.identity.tls
         try:
-            await asyncio.wait_for(self.settled.wait(), ATTEMPT)
-        except asyncio.TimeoutError:
-            return False
-        return self.session_id != refused
+            if tls.fingerprint and not tls.ca:
+                self._pinned = self._pinned or await _fetch_pinned(host, port, bytes.fromhex(tls.fingerprint[-64:]))
+            root = _pem(tls.ca) or self._pinned or await asyncio.to_thread(_authorities)
+            if tls.ca:
+                # gRPC would not say what is wrong with it.
+                ssl.create_default_context(cadata=(root or b"").decode("ascii", "replace"))
+            return grpc.ssl_channel_credentials(root, _pem(tls.key), _pem(tls.cert))
+        except OSError as error:
+            raise Error(f"TLS cannot be set up: {error}.", Code.INVALID_ARGUMENT) from None
 
 
-def _asked_to_wait(request: ProtoMessage) -> float:
-    """How long the coordinator waits before it answers, in seconds."""
-    if isinstance(request, request_pb2.WaitForDecisionRequest):
-        asked = request.timeout.seconds + 1 if request.HasField("timeout") else 30
-    else:
-        asked = request.wait.seconds + 1 if isinstance(request, task_pb2.ClaimNextTaskRequest) else 0
-    return min(max(asked, 0), 60)
+def _pem(text: str) -> bytes | None:
+    if not text:
+        return None
+    return text.encode() if "-----BEGIN" in text else Path(text).read_bytes()
+
+
+def _authorities() -> bytes | None:
+    """Returns the system's authorities. None: they are not where Python looks, and gRPC has to do with its own."""
+    found = ssl.create_default_context().get_ca_certs(binary_form=True)
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode() or None
+
+
+async def _fetch_pinned(host: str, port: int, digest: bytes) -> bytes:
+    """Returns the certificate of the coordinator's chain that has the fingerprint.
+
+    The chain is not verified here: what is returned is then the only authority for the real connections.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        opening = asyncio.open_connection(host, port, ssl=context, server_hostname=host)
+        _, writer = await within(ATTEMPT / 2, opening)
+    except (OSError, asyncio.TimeoutError) as error:
+        why = _INSECURE[0] if isinstance(error, ssl.SSLError) else _UNSENT
+        raise Error(f"{why}: {host}:{port}: {error or 'no answer'}") from None
+    session = writer.get_extra_info("ssl_object")
+    writer.transport.abort()
+    # Public since Python 3.13.
+    chain = getattr(session, "get_unverified_chain", None) or session._sslobj.get_unverified_chain
+    for shown in chain():
+        der = shown if isinstance(shown, bytes) else ssl.PEM_cert_to_DER_cert(shown.public_bytes())
+        if hashlib.sha256(der).digest() == digest:
+            return ssl.DER_cert_to_PEM_cert(der).encode()
+    raise Error(
+        f"{host}:{port} does not show the certificate of the fingerprint, so it is another one than the join string is "
+        "for. Ask for a new join string; if that does not help, somebody may be in between.",
+        Code.UNAUTHENTICATED,
+    )

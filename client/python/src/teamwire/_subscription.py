@@ -3,66 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
-import logging
+import math
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 import grpc
+from grpc import StatusCode as Code
 
-from ._calls import ATTEMPT, Calls, delays
-from ._errors import Error
+from ._calls import ATTEMPT, LOG, NOT_NOW, Calls, Error, delays, within
 from .v1 import message_pb2
 from .v1.message_pb2_grpc import MessageServiceStub
-
-_LOG = logging.getLogger("teamwire")
 
 _REMEMBERED = 4096
 _IDS_IN_A_CALL = 1000
 _SETTLED_AFTER = 10.0
 _FLUSH_AT_THE_END = 2.0
 
-How = Literal["shutdown_approved", "superseded", "team_deleted", "member_stopped"]
-
-_CLOSED: dict[int, How] = {
+# How a subscription ends, by the last frame of a session or by the reason of a refusal.
+_ENDS = {
     message_pb2.CLOSE_REASON_SHUTDOWN_APPROVED: "shutdown_approved",
     message_pb2.CLOSE_REASON_SUPERSEDED: "superseded",
     message_pb2.CLOSE_REASON_TEAM_DELETED: "team_deleted",
     message_pb2.CLOSE_REASON_MEMBER_STOPPED: "member_stopped",
-}
-_REFUSED: dict[str, How] = {
     "SESSION_SUPERSEDED": "superseded",
     "TEAM_NOT_FOUND": "team_deleted",
     "MEMBER_STOPPED": "member_stopped",
 }
-# What passes: these reasons, and without a reason all codes but these.
-_PASSING = {"STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED", "SLOW_CONSUMER", "INTERNAL"}
-_FINAL = {
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.FAILED_PRECONDITION,
-}
-_CONTENT = {
-    "shutdown_request": "reason",
-    "shutdown_response": "reason",
-    "plan_approval_request": "plan",
-    "plan_approval_response": "feedback",
-    "notice": "text",
-}
+# What the text of a message is called, by its kind.
+_CONTENT = ("content", "reason", "plan", "feedback", "text")
+# What would be the same the next time, where there is no reason.
+_FINAL = {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED}
 
 
 @dataclass(frozen=True)
 class End:
-    """Why a subscription is over."""
+    """Why a subscription is over: `shutdown_approved`, `superseded`, `team_deleted` or `member_stopped`."""
 
-    how: How
+    how: str
     request_id: str = ""
     """With `shutdown_approved`: the request that was approved."""
 
@@ -71,77 +51,34 @@ class End:
 class Message:
     """A message out of the inbox."""
 
-    proto: message_pb2.Message = field(repr=False)
-    """All that the coordinator says of it."""
+    id: str
+    type: str
+    """One of the six kinds, such as `shutdown_request`, or `notice`. Empty: a kind newer than this client."""
+    sender: str
+    """The name of the member that sent it; or `operator` or `coordinator`."""
+    summary: str
+    content: str
+    """Its text: what was written, the reason, the plan, or the feedback."""
+    request_id: str
+    """The request that it makes or answers. Empty: none."""
     delivery_count: int
     """How many sessions have delivered it or may have. Over 1: an earlier process may have seen it."""
+    proto: message_pb2.Message = field(repr=False)
+    """All that the coordinator says of it."""
     _ack: Callable[[str], None] = field(repr=False, compare=False)
-
-    @property
-    def id(self) -> str:
-        return self.proto.id
-
-    @property
-    def sender(self) -> str:
-        """The name of the member that sent it; or `operator` or `coordinator`."""
-        return self.proto.sender.name
-
-    @property
-    def type(self) -> str:
-        """One of the six kinds, such as `shutdown_request`, or `notice`. Empty: a kind newer than this client."""
-        return self.proto.WhichOneof("body") or ""
-
-    @property
-    def content(self) -> str:
-        """Its text: what was written, the reason, the plan, or the feedback."""
-        return self._part(_CONTENT.get(self.type, "content"))
-
-    @property
-    def summary(self) -> str:
-        return self._part("summary")
-
-    @property
-    def approve(self) -> bool | None:
-        """What an answer says. None: it is no answer."""
-        return getattr(self.proto, self.type).approve if self.type.endswith("_response") else None
-
-    @property
-    def request_id(self) -> str:
-        """The request that it makes or answers. Empty: none."""
-        return self.proto.request_id
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.id} from {self.sender}: {self.summary}"
 
     def ack(self) -> None:
         """Says that it is processed, and returns at once. May be called from any thread."""
         self._ack(self.id)
 
-    def _part(self, name: str) -> str:
-        return str(getattr(getattr(self.proto, self.type, None), name, ""))
 
-
-class Window:
-    """The latest messages that were handed out, and whether each was acknowledged."""
-
-    def __init__(self, size: int = _REMEMBERED) -> None:
-        self._is_acked: dict[str, bool] = {}
-        self._size = size
-
-    def deliver(self, message_id: str) -> bool | None:
-        """Notes that a message has come in. None: it is new; or whether it was acknowledged before."""
-        known = self._is_acked.get(message_id)
-        if known is None:
-            self._note(message_id, False)
-        return known
-
-    def ack(self, message_id: str) -> None:
-        self._note(message_id, True)
-
-    def _note(self, message_id: str, is_acked: bool) -> None:
-        self._is_acked[message_id] = is_acked
-        if len(self._is_acked) > self._size:
-            del self._is_acked[next(iter(self._is_acked))]
+def _message(delivery: message_pb2.Delivery, ack: Callable[[str], None]) -> Message:
+    proto, count = delivery.message, delivery.delivery_count
+    kind = proto.WhichOneof("body") or ""
+    body = getattr(proto, kind, None)
+    content = next((getattr(body, part) for part in _CONTENT if hasattr(body, part)), "")
+    summary = getattr(body, "summary", "")
+    return Message(proto.id, kind, proto.sender.name, summary, content, proto.request_id, count, proto, ack)
 
 
 class AsyncSubscription:
@@ -151,15 +88,12 @@ class AsyncSubscription:
         self.end: End | None = None
         """Why it is over. None: it is not, or it was closed, or it ended with the error that was raised."""
         self._calls = calls
-        self._stub = MessageServiceStub(calls.channel)
         self._request = message_pb2.StreamRequest(instance_id=str(uuid.uuid4()))
-        self._urgent: collections.deque[Message] = collections.deque()
-        self._others: collections.deque[Message] = collections.deque()
-        self._window = Window()
+        self._inbox: list[Message] = []
+        self._is_acked: dict[str, bool] = {}
         self._unproven: dict[str, None] = {}
         self._failure: Error | None = None
-        self._is_over = False
-        self._is_deaf = False
+        self._is_over = self._is_deaf = False
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._acknowledge())]
@@ -169,10 +103,9 @@ class AsyncSubscription:
         return self
 
     async def __anext__(self) -> Message:
-        message = await self.next()
-        if message is None:
-            raise StopAsyncIteration
-        return message
+        if message := await self.next():
+            return message
+        raise StopAsyncIteration
 
     async def next(self, timeout: float | None = None) -> Message | None:
         """Returns the next message, a shutdown request before others. None: the subscription has ended, see `end`.
@@ -180,24 +113,24 @@ class AsyncSubscription:
         Raises Error once when the coordinator refuses for good, and asyncio.TimeoutError after `timeout` seconds. May
         be cancelled without loss.
         """
-        await asyncio.wait_for(self._until(lambda: self._is_over or bool(self._urgent or self._others)), timeout)
-        if self._is_over:
-            failure, self._failure = self._failure, None
-            if failure:
-                raise failure
-            return None
-        return (self._urgent or self._others).popleft()
+        await within(timeout, self._until(lambda: self._is_over or bool(self._inbox)))
+        if not self._is_over:
+            message = min(self._inbox, key=lambda message: message.type != "shutdown_request")
+            self._inbox.remove(message)
+            return message
+        failure, self._failure = self._failure, None
+        if failure:
+            raise failure
+        return None
 
     def ack(self, message_id: str) -> None:
         """Says that a message is processed, and returns at once. May be called from any thread."""
         try:
             # One malformed id would have the coordinator refuse all those that it is sent with.
             message_id = str(uuid.UUID(message_id))
-        except ValueError:
-            _LOG.warning("not acknowledged, for it is no message's id: %.64r", message_id)
-            return
-        with contextlib.suppress(RuntimeError):  # The loop is closed.
             self._loop.call_soon_threadsafe(self._take_ack, message_id)
+        except (ValueError, RuntimeError) as error:
+            LOG.warning("not acknowledged: %s", error)
 
     async def flush(self) -> None:
         """Waits until every acknowledgement so far is confirmed, through reconnects.
@@ -208,13 +141,13 @@ class AsyncSubscription:
         taken = set(self._unproven)
         await self._until(lambda: self._is_deaf or taken.isdisjoint(self._unproven))
         if not taken.isdisjoint(self._unproven):
-            raise Error("The subscription has ended, and acknowledgements are lost.", grpc.StatusCode.CANCELLED)
+            raise Error("The subscription has ended, and acknowledgements are lost.", Code.CANCELLED)
 
     async def close(self) -> None:
         """Ends it from this side. Gives acknowledgements that are not confirmed 2 s, if there is a connection."""
         if self._calls.settled.is_set():
             with contextlib.suppress(Error, asyncio.TimeoutError):
-                await asyncio.wait_for(self.flush(), _FLUSH_AT_THE_END)
+                await within(_FLUSH_AT_THE_END, self.flush())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -230,13 +163,10 @@ class AsyncSubscription:
         self._changed.clear()
 
     def _finish(self, end: End | Error | None) -> None:
-        if isinstance(end, Error):
-            self._failure = end
-        elif end:
-            self.end = end
-        self._is_over = True
+        self._failure = end if isinstance(end, Error) else None
+        self.end = end if isinstance(end, End) else self.end
         # A member that is stopping may still say what it has processed.
-        self._is_deaf |= not (isinstance(end, End) and end.how == "shutdown_approved")
+        self._is_over, self._is_deaf = True, not (isinstance(end, End) and end.how == "shutdown_approved")
         self._calls.settled.set()
         self._pulse()
 
@@ -260,80 +190,69 @@ class AsyncSubscription:
             # Without a session's id: this one ends the earlier one.
             stream = MessageServiceStub(link).Stream(self._request, metadata=self._calls.metadata(""))
             frames, silence = aiter(stream), ATTEMPT
-            while frame := await asyncio.wait_for(anext(frames, None), silence):
-                kind = frame.WhichOneof("frame")
-                if kind == "opened":
+            while frame := await within(silence, anext(frames, None)):
+                if frame.HasField("opened"):
                     silence = max(3 * frame.opened.heartbeat_interval_ms / 1000, 1.0)
-                    self._calls.session_id = frame.opened.session_id
-                    self._calls.settled.set()
-                    self._pulse()
-                elif kind == "delivery":
+                    self._calls.opened(frame.opened.session_id)
+                elif frame.HasField("delivery"):
                     self._take(frame.delivery)
-                elif kind == "closing":
-                    if how := _CLOSED.get(frame.closing.reason):
-                        return End(how, frame.closing.request_id)
-                    break
+                elif how := _ENDS.get(frame.closing.reason):
+                    return End(how, frame.closing.request_id)
+            # It drains, or nobody says why.
             self._calls.leave(link)
-            return None
         except asyncio.TimeoutError:
-            _LOG.debug("nothing is heard of the coordinator")
+            LOG.debug("nothing is heard of the coordinator")
             self._calls.leave(link)
-            return None
         except (Error, grpc.aio.AioRpcError) as failure:
-            return _ending(self._calls.judge(failure, link))
+            error = self._calls.judge(failure, link)
+            LOG.debug("the session has ended: %s", error)
+            if how := _ENDS.get(error.reason):
+                return End(how)
+            if error.reason not in NOT_NOW | {"SLOW_CONSUMER", "INTERNAL"} if error.reason else error.code() in _FINAL:
+                return error
         finally:
             if stream:
                 stream.cancel()
+        return None
 
     def _take(self, delivery: message_pb2.Delivery) -> None:
         """Queues a message that is new. One that was acknowledged is acknowledged again."""
-        message = Message(delivery.message, delivery.delivery_count, self.ack)
-        is_acked = self._window.deliver(message.id)
+        message = _message(delivery, self.ack)
+        is_acked = self._is_acked.get(message.id)
         if is_acked:
             self._take_ack(message.id)
         elif is_acked is None:
-            (self._urgent if message.type == "shutdown_request" else self._others).append(message)
+            self._remember(message.id, False)
+            self._inbox.append(message)
             self._pulse()
 
     def _take_ack(self, message_id: str) -> None:
-        self._window.ack(message_id)
+        self._remember(message_id, True)
         self._unproven[message_id] = None
-        if len(self._unproven) > _REMEMBERED:
-            # Its message comes again in a later session.
-            del self._unproven[next(iter(self._unproven))]
         self._pulse()
+
+    def _remember(self, message_id: str, is_acked: bool) -> None:
+        """Keeps the latest ids. One that is forgotten is handed out again if it comes again."""
+        self._is_acked[message_id] = is_acked
+        if len(self._is_acked) > _REMEMBERED:
+            oldest = next(iter(self._is_acked))
+            del self._is_acked[oldest]
+            self._unproven.pop(oldest, None)
 
     async def _acknowledge(self) -> None:
         """Sends what is taken, many at a time, until the coordinator says for good that it will not have it."""
-        waits = delays()
-        while True:
-            await self._until(lambda: self._is_deaf or bool(self._unproven))
-            await self._calls.settled.wait()
-            if self._is_deaf:
-                return None
-            session_id, batch = self._calls.session_id, list(self._unproven)[:_IDS_IN_A_CALL]
+        stub = MessageServiceStub(self._calls.channel)
+        while not self._is_deaf:
+            await self._until(lambda: bool(self._unproven))
+            batch = list(self._unproven)[:_IDS_IN_A_CALL]
             try:
-                request = message_pb2.AckRequest(session_id=session_id, message_ids=batch)
-                await self._stub.Ack(request, timeout=0)
+                # In the session of the call, so that it may be made again in the next one.
+                await stub.Ack(message_pb2.AckRequest(message_ids=batch), timeout=math.inf)
             except Error as error:
-                if self._calls.session_id != session_id:
-                    continue
-                if error.code() in _FINAL or error.reason in _REFUSED:
-                    _LOG.debug("acknowledgements are dropped: %s", error)
-                    self._is_deaf = True
-                    return self._pulse()
-                await asyncio.sleep(next(waits))
+                LOG.debug("not acknowledged: %s", error)
+                self._is_deaf = error.reason in _ENDS or error.code() in _FINAL
+                await asyncio.sleep(0 if self._is_deaf else 1)
             else:
-                waits = delays()
                 for message_id in batch:
                     self._unproven.pop(message_id, None)
-                self._pulse()
-
-
-def _ending(error: Error) -> End | Error | None:
-    """Reads how a session ended. None: another one is to be opened."""
-    if how := _REFUSED.get(error.reason):
-        return End(how)
-    is_passing = error.reason in _PASSING if error.reason else error.code() not in _FINAL
-    _LOG.debug("the session has ended: %s", error)
-    return None if is_passing and not error.is_insecure else error
+            self._pulse()

@@ -5,27 +5,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from types import TracebackType
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import grpc
 
-from ._calls import PATIENCE, Calls
-from ._client import AsyncClient
-from ._identity import Identity, Tls
+from ._client import AsyncClient, connect, join
+from ._identity import Identity
 from ._subscription import AsyncSubscription, End, Message
-from .v1 import team_pb2
-from .v1.history_pb2_grpc import HistoryServiceStub
-from .v1.message_pb2_grpc import MessageServiceStub
-from .v1.request_pb2_grpc import RequestServiceStub
-from .v1.task_pb2_grpc import TaskServiceStub
-from .v1.team_pb2_grpc import TeamServiceStub
+from .v1 import history_pb2_grpc, message_pb2_grpc, request_pb2_grpc, task_pb2_grpc, team_pb2_grpc
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
-_END = object()
 
 
 @functools.cache
@@ -47,7 +39,7 @@ def _run(coroutine: Coroutine[Any, Any, _R]) -> _R:
 
 
 def _blocking(method: Callable[Concatenate[_T, _P], Coroutine[Any, Any, _R]]) -> Callable[Concatenate[Any, _P], _R]:
-    """Makes a method of what wraps it in `_aio` out of a method for asyncio."""
+    """Makes a method for asyncio one of the class that wraps it in `_aio`."""
 
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         return _run(method(self._aio, *args, **kwargs))
@@ -58,8 +50,8 @@ def _blocking(method: Callable[Concatenate[_T, _P], Coroutine[Any, Any, _R]]) ->
 class _Channel:
     """What the generated stubs for programs without asyncio take for their channel."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, aio: AsyncClient) -> None:
+        self._calls = aio._calls
 
     def unary_unary(self, method: str, **how: Any) -> Callable[..., Any]:
         call = self._calls.unary_unary(method, **how)
@@ -70,12 +62,12 @@ class _Channel:
         return lambda request, **options: _iterate(stream(request, **options))
 
 
-def _iterate(frames: AsyncGenerator[Any, None]) -> Iterator[Any]:
+def _iterate(frames: Any) -> Iterator[Any]:
     async def step() -> Any:
-        return await anext(frames, _END)
+        return await anext(frames, None)
 
     try:
-        while (frame := _run(step())) is not _END:
+        while frame := _run(step()):
             yield frame
     finally:
         _run(frames.aclose())
@@ -84,81 +76,51 @@ def _iterate(frames: AsyncGenerator[Any, None]) -> Iterator[Any]:
 class Subscription:
     """The inbox as it fills: `for message in subscription`. When that ends, `end` says why."""
 
-    def __init__(self, subscription: AsyncSubscription) -> None:
-        self._aio = subscription
-
-    next = _blocking(AsyncSubscription.next)
-    flush = _blocking(AsyncSubscription.flush)
-    close = _blocking(AsyncSubscription.close)
+    def __init__(self, aio: AsyncSubscription) -> None:
+        self._aio = aio
+        self.ack = aio.ack
 
     @property
     def end(self) -> End | None:
         """Why it is over. None: it is not, or it was closed, or it ended with the error that was raised."""
         return self._aio.end
 
-    def ack(self, message_id: str) -> None:
-        """Says that a message is processed, and returns at once."""
-        self._aio.ack(message_id)
-
     def __iter__(self) -> Iterator[Message]:
         while message := self.next():
             yield message
+
+    next = _blocking(AsyncSubscription.next)
+    flush = _blocking(AsyncSubscription.flush)
+    close = _blocking(AsyncSubscription.close)
 
 
 class Client:
     """The same as AsyncClient, for programs without asyncio. May be used by several threads at once."""
 
-    def __init__(
-        self,
-        address: str = "",
-        credential: str = "",
-        *,
-        team: str = "",
-        tls: Tls | None = None,
-        patience: float = PATIENCE,
-    ) -> None:
-        """Says who calls and where; what is left out is found in the environment or the context file.
-
-        Raises ValueError when it is not found, or malformed.
-        """
-        self._begin(AsyncClient(address, credential, team=team, tls=tls, patience=patience))
-
-    def _begin(self, client: AsyncClient) -> None:
-        self._aio = client
-        channel = cast(grpc.Channel, _Channel(client._calls))
-        self.history = HistoryServiceStub(channel)
-        self.messages = MessageServiceStub(channel)
-        self.requests = RequestServiceStub(channel)
-        self.tasks = TaskServiceStub(channel)
-        self.teams = TeamServiceStub(channel)
+    def __init__(self, aio: AsyncClient | None = None, **options: Any) -> None:
+        """Wraps what `connect` has made, or has it make one with these options."""
+        self._aio = aio or connect(**options)
+        channel = cast(grpc.Channel, _Channel(self._aio))
+        self.history = history_pb2_grpc.HistoryServiceStub(channel)
+        self.messages = message_pb2_grpc.MessageServiceStub(channel)
+        self.requests = request_pb2_grpc.RequestServiceStub(channel)
+        self.tasks = task_pb2_grpc.TaskServiceStub(channel)
+        self.teams = team_pb2_grpc.TeamServiceStub(channel)
 
     @classmethod
-    def join(
-        cls,
-        join_string: str,
-        name: str = "",
-        *,
-        attributes: team_pb2.MemberAttributes | None = None,
-        tls: Tls | None = None,
-        patience: float = PATIENCE,
-    ) -> Client:
-        """Becomes a member: see AsyncClient.join."""
-        client = cls.__new__(cls)
-        client._begin(_run(AsyncClient.join(join_string, name, attributes=attributes, tls=tls, patience=patience)))
-        return client
+    def join(cls, join_string: str, name: str = "", **options: Any) -> Client:
+        """Becomes a member: see `join`."""
+        return cls(_run(join(join_string, name, **options)))
 
     @property
     def identity(self) -> Identity:
-        """Who calls, and where. Its `credential` is a secret."""
+        """Who calls, and where. Its `credential` is a secret; with it, a member comes back after a restart."""
         return self._aio.identity
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.identity.address!r})"
 
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def subscribe(self) -> Subscription:

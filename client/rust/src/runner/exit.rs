@@ -2,7 +2,7 @@
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
-use teamwire_proto::v1;
+use teamwire_proto::{Reason, v1};
 
 use crate::{Closed, Error};
 
@@ -12,7 +12,7 @@ pub const OK: u8 = 0;
 pub const USAGE: u8 = 64;
 /// The coordinator could not be reached at the start.
 pub const UNREACHABLE: u8 = 69;
-/// The coordinator may not know how this ended.
+/// The coordinator may not know how this ended; or not now: the name is another's, which may be called lost soon.
 pub const OUTCOME_UNKNOWN: u8 = 75;
 /// The coordinator does not permit this, or not any more.
 pub const NOT_PERMITTED: u8 = 77;
@@ -25,7 +25,8 @@ pub struct RunnerExit {
     /// 0: the shutdown was approved, the team is no more, or the program has ended well. The program's own code if it
     /// ended by itself or by a signal to the runner; 128 and the signal's number if a signal ended it; 127 and 126 if
     /// it could not be started. 64: the configuration cannot be used. 69: the coordinator could not be reached at the
-    /// start. 75: the outcome of the last act is unknown. 77: not permitted: to join, or to go on, because the member
+    /// start. 75: the outcome of the last act is unknown, or another
+    /// life of the name is not over yet. 77: not permitted: to join, or to go on, because the member
     /// was stopped by force or another process has taken over.
     pub code: u8,
     /// Why, for a reader.
@@ -147,6 +148,7 @@ impl End {
 pub(super) fn not_joined(error: &Error) -> RunnerExit {
     let code = match error {
         Error::Refused(refusal) if refusal.reason.is_retryable() => OUTCOME_UNKNOWN,
+        Error::Refused(refusal) if refusal.reason == Reason::MemberExists => OUTCOME_UNKNOWN,
         Error::Refused(refusal) if refusal.field.is_some() => USAGE,
         Error::Refused(_) => NOT_PERMITTED,
         Error::OutcomeUnknown { .. } => OUTCOME_UNKNOWN,
@@ -158,7 +160,7 @@ pub(super) fn not_joined(error: &Error) -> RunnerExit {
 
 #[cfg(test)]
 mod tests {
-    use teamwire_proto::{Reason, Refusal};
+    use teamwire_proto::Refusal;
 
     use super::*;
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Client, Closed, Delivery, Error, Event,
-    KEY_VARIABLE, MEMBER_VARIABLE, Pem, Reason, Retry, Subscription, TEAM_VARIABLE, dialect, render,
+    JOIN_VARIABLE, KEY_VARIABLE, MEMBER_VARIABLE, Pem, Reason, Retry, Subscription, TEAM_VARIABLE, dialect, render,
 };
 
 /// How long the last acknowledgements may take when a life ends. What is not acknowledged then comes again.
@@ -69,7 +69,7 @@ impl Life<'_> {
                 None => command.env_remove(variable),
             };
         }
-        command.env(TEAM_VARIABLE, self.team()).env(MEMBER_VARIABLE, self.member());
+        command.env_remove(JOIN_VARIABLE).env(TEAM_VARIABLE, self.team()).env(MEMBER_VARIABLE, self.member());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         if let Some(directory) = &config.directory {
             command.current_dir(directory);

@@ -27,22 +27,23 @@ export class Tls {
 
   /** Makes the context of a connection. Files are read each time, so that renewed certificates are found. */
   async context(origin: string): Promise<tls.SecureContext> {
-    const { ca = this.#authority, ...own } = await this.read();
-    if (ca === undefined && this.#fingerprint !== undefined) {
-      this.#authority = await fetchAuthority(origin, this.#fingerprint, tls.createSecureContext(own));
+    const { ca, ...own } = await this.read();
+    if (this.#fingerprint !== undefined) {
+      this.#authority ??= await fetchAuthority(origin, this.#fingerprint, tls.createSecureContext(own));
     }
+    const authority = ca ?? this.#authority;
+    if (authority === undefined) return tls.createSecureContext({ ...own, ca: systemAuthorities() });
     // Whoever is named as an authority need not be a root.
-    return tls.createSecureContext({
-      ...own,
-      ca: ca ?? this.#authority ?? systemAuthorities(),
-      allowPartialTrustChain: true,
-    });
+    return tls.createSecureContext({ ...own, ca: authority, allowPartialTrustChain: true });
   }
 
   /** Reads what the options name. */
   async read(): Promise<{ ca?: string | undefined; cert?: string | undefined; key?: string | undefined }> {
     const { ca, cert, key } = this.#options;
-    return { ca: await readPem("ca", ca), cert: await readPem("cert", cert), key: await readPem("key", key) };
+    const read = { ca: await readPem("ca", ca), cert: await readPem("cert", cert), key: await readPem("key", key) };
+    // Node would pass over a text without certificates, and trust nobody.
+    if (read.ca !== undefined) parseCertificate(read.ca);
+    return read;
   }
 }
 
@@ -53,6 +54,14 @@ async function readPem(what: string, given: string | undefined): Promise<string 
   } catch (error) {
     // Without what was given: it may be a key that was cut.
     throw new Error(`The file of the TLS option \`${what}\` cannot be read: ${(error as NodeJS.ErrnoException).code}.`);
+  }
+}
+
+function parseCertificate(text: string): void {
+  try {
+    new X509Certificate(text);
+  } catch {
+    throw new Error("The TLS option `ca` holds no certificate in PEM.");
   }
 }
 

@@ -7,7 +7,6 @@ import io.grpc.ClientCall;
 import io.grpc.ClientInterceptors;
 import io.grpc.Context;
 import io.grpc.Deadline;
-import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
 import io.grpc.MethodDescriptor.MethodType;
@@ -16,12 +15,10 @@ import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCalls;
 import io.grpc.stub.MetadataUtils;
 import io.teamwire.v1.ClaimNextTaskRequest;
-import io.teamwire.v1.CreateTeamRequest;
-import io.teamwire.v1.JoinRequest;
 import io.teamwire.v1.TeamServiceGrpc;
 import io.teamwire.v1.WaitForDecisionRequest;
 import java.lang.System.Logger.Level;
-import java.time.Duration;
+import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ThreadLocalRandom;
@@ -35,34 +32,39 @@ import java.util.concurrent.TimeUnit;
  * {@link TeamwireException} thrown right there. So it is for blocking stubs.
  */
 final class Calls extends Channel {
-    /** How long one attempt may take, besides what the request has the coordinator wait. */
-    private static final Duration ATTEMPT = Duration.ofSeconds(10);
+    /** How long one attempt may take, besides the time that its request has the coordinator wait. */
+    private static final int ATTEMPT_SECONDS = 10;
 
-    /** How long a call has the coordinator wait at most. */
-    private static final long WAIT_SECONDS_MAX = 60;
+    /** How long a call takes at most where the program has not said it. */
+    private static final int PATIENCE_SECONDS = 600;
 
     /** What may not be repeated while its outcome is unknown. */
     private static final Set<MethodDescriptor<?, ?>> ONCE =
             Set.of(TeamServiceGrpc.getDeleteTeamMethod(), TeamServiceGrpc.getSetLeadMethod());
 
+    /** What returns a credential to whoever repeats it with its key. */
+    private static final Set<MethodDescriptor<?, ?>> SECRET =
+            Set.of(TeamServiceGrpc.getJoinMethod(), TeamServiceGrpc.getCreateTeamMethod());
+
     private static final Metadata.Key<String> AUTHORIZATION = key("authorization");
     private static final Metadata.Key<String> SESSION = key("teamwire-session");
     private static final System.Logger LOG = System.getLogger("io.teamwire");
 
+    /**
+     * The session that calls belong to.
+     *
+     * @param id empty: there never was one
+     * @param isReopening the subscription opens another one, which ends this
+     */
+    record Session(String id, boolean isReopening) {}
+
     final Links links;
-    private final Identity identity;
-    private final Duration patience;
+    private final Map<String, String> settings;
+    private volatile Session session = new Session("", false);
 
-    /** The session that calls belong to. Empty: there never was one. */
-    private String session = "";
-
-    /** True while the subscription opens another session, which ends this one. */
-    private boolean isReopening;
-
-    Calls(Links links, Identity identity, Duration patience) {
+    Calls(Links links, Map<String, String> settings) {
         this.links = links;
-        this.identity = identity;
-        this.patience = patience;
+        this.settings = settings;
     }
 
     @Override
@@ -74,76 +76,74 @@ final class Calls extends Channel {
     public <Q, A> ClientCall<Q, A> newCall(MethodDescriptor<Q, A> method, CallOptions options) {
         return method.getType() == MethodType.UNARY
                 ? new Unary<>(method, options)
-                : on(links.channel(), session(), new Metadata()).newCall(method, options);
+                : on(links.channel(), session.id, new Metadata()).newCall(method, options);
     }
 
     /** Returns a channel that dresses its calls. */
-    Channel on(ManagedChannel link, String session, Metadata headers) {
-        headers.put(AUTHORIZATION, "Bearer " + identity.credential());
+    Channel on(Channel link, String session, Metadata more) {
+        var headers = new Metadata();
+        headers.merge(more);
+        headers.put(AUTHORIZATION, "Bearer " + settings.get(Settings.CREDENTIAL));
         if (!session.isEmpty()) {
             headers.put(SESSION, session);
         }
         return ClientInterceptors.intercept(link, MetadataUtils.newAttachHeadersInterceptor(headers));
     }
 
-    private synchronized String session() {
-        return session;
+    /** Notes that the subscription has opened a session. */
+    void opened(String id) {
+        session = new Session(id, false);
     }
 
-    /** Notes that the subscription opens a session, or has given up to. */
-    synchronized void reopening(boolean isReopening) {
-        this.isReopening = isReopening;
-        notifyAll();
+    /** Notes that the subscription opens another session, or has given up to. */
+    void reopening(boolean isReopening) {
+        session = new Session(session.id, isReopening);
     }
 
-    synchronized void opened(String session) {
-        this.session = session;
-        reopening(false);
+    /** Returns whether TLS stands in the way everywhere, and did from the start: somebody must change something. */
+    boolean isHopeless(TeamwireException failure, int attempts) {
+        return failure.isInsecure() && session.id.isEmpty() && links.areTried(attempts);
     }
 
     /**
-     * Returns whether the session that a refused call was made in has been replaced by one of our own. A subscription
-     * that reconnects ends its own earlier session, and nobody else has taken over.
+     * Returns how many milliseconds to wait after so many attempts: a random time between 0 and a bound that doubles from
+     * 100 ms to 5 s, so that clients which lost the same coordinator do not come back in step.
      */
-    private synchronized boolean hasReplaced(String refused) throws InterruptedException {
-        var end = Deadline.after(ATTEMPT.toMillis(), TimeUnit.MILLISECONDS);
-        while (session.equals(refused) && isReopening && !end.isExpired()) {
-            wait(Math.max(1, end.timeRemaining(TimeUnit.MILLISECONDS)));
-        }
-        return !session.equals(refused);
+    static long delay(int attempts, TeamwireException failure) {
+        var bound = Math.min(5_000, 100L << Math.min(attempts - 1, 6));
+        // One that drains asks to be left, and another one is there.
+        var asked =
+                failure.reason().equals("DRAINING") ? 0 : failure.retryAfter().toMillis();
+        return Math.max(asked, ThreadLocalRandom.current().nextLong(bound + 1));
     }
 
-    /** Makes one call, as often as its effect and the client's patience allow. */
+    /** Makes one call, as often as its effect and the program's patience allow. */
     private <Q, A> A persist(MethodDescriptor<Q, A> method, CallOptions options, Metadata headers, Q request) {
-        var mine = Deadline.after(patience.toMillis(), TimeUnit.MILLISECONDS);
-        var deadline = options.getDeadline() == null ? mine : options.getDeadline();
-        var attempt = ATTEMPT.plusSeconds(waits(request)).toMillis();
-        var delays = new Delays();
-        while (true) {
+        var patience = Deadline.after(PATIENCE_SECONDS, TimeUnit.SECONDS);
+        var deadline = options.getDeadline() == null ? patience : options.getDeadline();
+        for (var attempts = 1; ; attempts++) {
             var link = links.channel();
-            var session = session();
-            var dressed = new Metadata();
-            dressed.merge(headers);
-            var until = Deadline.after(attempt, TimeUnit.MILLISECONDS);
+            var began = session;
+            var until = Deadline.after(ATTEMPT_SECONDS + waits(request), TimeUnit.SECONDS);
             try {
-                return ClientCalls.blockingUnaryCall(
-                        on(link, session, dressed), method, options.withDeadline(until.minimum(deadline)), request);
+                var limited = options.withDeadline(until.minimum(deadline));
+                return ClientCalls.blockingUnaryCall(on(link, began.id, headers), method, limited, request);
             } catch (StatusRuntimeException thrown) {
                 var failure = TeamwireException.of(thrown);
-                links.judge(link, failure);
-                if (Thread.currentThread().isInterrupted() || Context.current().isCancelled()) {
+                links.leave(link, failure);
+                // A subscription that reconnects ends its own earlier session, and nobody else has taken over.
+                var isOvertaken = failure.reason().equals("SESSION_SUPERSEDED")
+                        && (session.isReopening || !session.id.equals(began.id));
+                var delay = delay(attempts, failure);
+                if (!(isOvertaken || failure.isPassing(!ONCE.contains(method)))
+                        || isHopeless(failure, attempts)
+                        || delay >= deadline.timeRemaining(TimeUnit.MILLISECONDS)
+                        || Context.current().isCancelled()) {
                     throw failure;
                 }
+                LOG.log(Level.DEBUG, "{0} again in {1} ms: {2}", method.getBareMethodName(), delay, failure);
                 try {
-                    if (failure.reason().equals("SESSION_SUPERSEDED") && hasReplaced(session)) {
-                        continue;
-                    }
-                    var delay = delays.after(failure).toMillis();
-                    if (!failure.isPassing(!ONCE.contains(method))
-                            || delay >= deadline.timeRemaining(TimeUnit.MILLISECONDS)) {
-                        throw failure;
-                    }
-                    LOG.log(Level.DEBUG, "{0} again in {1} ms: {2}", method.getBareMethodName(), delay, failure);
+                    // Throws at once where the program has interrupted the call.
                     Thread.sleep(delay);
                 } catch (InterruptedException e) {
                     Thread.currentThread().interrupt();
@@ -151,35 +151,6 @@ final class Calls extends Channel {
                 }
             }
         }
-    }
-
-    /** Puts in what the program may leave out: the team, and a key that is the same for all attempts. */
-    @SuppressWarnings("unchecked")
-    private <Q> Q fill(Q request) {
-        if (!(request instanceof Message message)) {
-            return request;
-        }
-        // Who repeats a call with its key is given the credential; other keys are the cheapest to keep by time.
-        var isSecret = request instanceof JoinRequest || request instanceof CreateTeamRequest;
-        var filled = message.toBuilder();
-        fill(filled, "team", identity.team());
-        fill(filled, "idempotency_key", (isSecret ? UUID.randomUUID() : uuidOfNow()).toString());
-        return (Q) filled.build();
-    }
-
-    private static void fill(Message.Builder message, String name, String value) {
-        var field = message.getDescriptorForType().findFieldByName(name);
-        if (field != null && message.getField(field).equals("")) {
-            message.setField(field, value);
-        }
-    }
-
-    /** Makes a UUID of version 7. */
-    static UUID uuidOfNow() {
-        var random = ThreadLocalRandom.current();
-        return new UUID(
-                System.currentTimeMillis() << 16 | 0x7000 | random.nextInt(1 << 12),
-                random.nextLong() >>> 2 | Long.MIN_VALUE);
     }
 
     /** Returns how many seconds a request has the coordinator wait before it answers. */
@@ -190,7 +161,29 @@ final class Calls extends Channel {
         } else if (request instanceof ClaimNextTaskRequest claim) {
             seconds = claim.getWait().getSeconds() + 1;
         }
-        return Math.max(0, Math.min(WAIT_SECONDS_MAX, seconds));
+        return Math.max(0, Math.min(60, seconds));
+    }
+
+    /** Puts in what the program may leave out: the team, and a key that is the same for all attempts. */
+    @SuppressWarnings("unchecked")
+    private <Q> Q fill(Q request, boolean isSecret) {
+        var filled = ((Message) request).toBuilder();
+        var key = isSecret ? UUID.randomUUID() : uuidOfNow();
+        Map.of("team", settings.getOrDefault(Settings.TEAM, ""), "idempotency_key", key.toString())
+                .forEach((name, value) -> {
+                    var field = filled.getDescriptorForType().findFieldByName(name);
+                    if (field != null && filled.getField(field).equals("")) {
+                        filled.setField(field, value);
+                    }
+                });
+        return (Q) filled.build();
+    }
+
+    /** Makes a UUID of version 7, which sorts by time: the cheapest for a coordinator to keep. */
+    private static UUID uuidOfNow() {
+        var random = ThreadLocalRandom.current();
+        var time = System.currentTimeMillis() << 16 | 0x7000 | random.nextInt(1 << 12);
+        return new UUID(time, random.nextLong() >>> 2 | Long.MIN_VALUE);
     }
 
     private static Metadata.Key<String> key(String name) {
@@ -217,13 +210,12 @@ final class Calls extends Channel {
 
         @Override
         public void sendMessage(Q request) {
-            this.request = fill(request);
+            this.request = fill(request, SECRET.contains(method));
         }
 
         @Override
         public void halfClose() {
-            var reply = persist(method, options, headers, request);
-            listener.onMessage(reply);
+            listener.onMessage(persist(method, options, headers, request));
             listener.onClose(Status.OK, new Metadata());
         }
 

@@ -15,82 +15,102 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import javax.net.ssl.TrustManager;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
-/** The ways to the coordinators: one channel at a time, to any of several that share a store. */
+/** The ways to the coordinators: a channel to each of those that share a store, of which one is in use at a time. */
 final class Links implements AutoCloseable {
     /** The largest reply that is read: 1,000 messages of 64 KiB each, and room. */
     private static final int REPLY_BYTES_MAX = 80 << 20;
 
-    private final List<Address> addresses;
-    private final Identity.Tls tls;
-    private final TrustManager byFingerprint;
-    private ManagedChannel channel;
-    private int dialled;
+    /** Of a name with several addresses, tries them in any order. */
+    private static final Map<String, ?> SPREAD =
+            Map.of("loadBalancingConfig", List.of(Map.of("pick_first", Map.of("shuffleAddressList", true))));
+
+    private static final Pattern ADDRESS = Pattern.compile(
+            "(?:(https?)://)?([a-z0-9._-]{1,253}|\\[[0-9a-f:.]{2,45}])(?::(\\d{1,5}))?/?", Pattern.CASE_INSENSITIVE);
+
+    /** Where a coordinator is. The authority is {@code HOST:PORT}. */
+    record Address(boolean isTls, String authority) {}
+
+    private final List<ManagedChannel> channels;
+    private int current;
     private boolean isClosed;
 
-    /** Fails when a certificate or a key cannot be read. They are read again for every channel. */
-    Links(String address, Identity.Tls tls) {
-        // Shuffled, so that the clients spread themselves.
-        addresses = new ArrayList<>(Address.list(address));
+    /** Sends nothing yet. Fails when an address, a certificate or a key cannot be used. */
+    Links(Map<String, String> settings) {
+        var addresses = new ArrayList<>(addresses(settings.get(Settings.ADDRESS)));
+        // So that clients spread themselves.
         Collections.shuffle(addresses);
-        this.tls = tls;
-        byFingerprint = tls.ca() == null && tls.fingerprint() != null ? new ByFingerprint(tls.fingerprint()) : null;
-        credentials();
-    }
-
-    /** Returns the present channel, or makes one to the next address. Nothing is sent yet. */
-    synchronized ManagedChannel channel() {
-        if (isClosed) {
-            throw new IllegalStateException("the client is closed");
-        }
-        if (channel == null) {
-            channel = Grpc.newChannelBuilder(
-                            "dns:///"
-                                    + addresses
-                                            .get(dialled++ % addresses.size())
-                                            .authority(),
-                            credentials())
-                    .maxInboundMessageSize(REPLY_BYTES_MAX)
-                    .keepAliveTime(20, TimeUnit.SECONDS)
-                    .keepAliveTimeout(10, TimeUnit.SECONDS)
-                    .keepAliveWithoutCalls(true)
-                    .disableServiceConfigLookUp()
-                    .defaultServiceConfig(Map.of(
-                            "loadBalancingConfig", List.of(Map.of("pick_first", Map.of("shuffleAddressList", true)))))
-                    .build();
-        }
-        return channel;
-    }
-
-    /** Gives a channel up after this failure, if another one may do better. What is under way on it may go on. */
-    synchronized void judge(ManagedChannel failed, TeamwireException failure) {
-        if (failure.isOfConnection() && failed == channel) {
-            channel.shutdown();
-            channel = null;
-        }
-    }
-
-    private ChannelCredentials credentials() {
-        if (!addresses.get(0).isTls()) {
-            return InsecureChannelCredentials.create();
-        }
-        var builder = TlsChannelCredentials.newBuilder();
         try {
-            if (tls.ca() != null) {
-                builder.trustManager(pem(tls.ca()));
-            } else if (byFingerprint != null) {
-                builder.trustManager(byFingerprint);
-            }
-            if (tls.cert() != null || tls.key() != null) {
-                builder.keyManager(pem(tls.cert()), pem(tls.key()));
-            }
-            return builder.build();
-        } catch (IOException e) {
+            var isTls = addresses.get(0).isTls();
+            var credentials = isTls ? credentials(settings) : InsecureChannelCredentials.create();
+            channels =
+                    addresses.stream().map(each -> channel(each, credentials)).toList();
+        } catch (IOException | RuntimeException e) {
             throw new TeamwireException(Code.INVALID_ARGUMENT, "TLS cannot be set up: " + e);
         }
+    }
+
+    /** Reads 1 to 16 addresses with commas between them: all with TLS, or all without. */
+    static List<Address> addresses(String text) {
+        var addresses = Stream.of(text.split(",", 17)).map(Links::address).toList();
+        if (addresses.size() > 16
+                || addresses.stream().map(Address::isTls).distinct().count() > 1) {
+            throw malformed();
+        }
+        return addresses;
+    }
+
+    private static Address address(String text) {
+        var parts = ADDRESS.matcher(text.strip());
+        if (!parts.matches()) {
+            throw malformed();
+        }
+        var isTls = "https".equalsIgnoreCase(parts.group(1));
+        var port = parts.group(3) == null ? isTls ? 443 : 80 : Integer.parseInt(parts.group(3));
+        if (port < 1 || port > 65_535) {
+            throw malformed();
+        }
+        return new Address(isTls, parts.group(2).toLowerCase(Locale.ROOT) + ":" + port);
+    }
+
+    /** Leaves the text out: somebody may have pasted a join string, which is secret. */
+    private static TeamwireException malformed() {
+        return new TeamwireException(
+                Code.INVALID_ARGUMENT,
+                "TEAMWIRE_ADDRESS is no address of a coordinator. Write https://HOST:PORT, or up to 16 with commas between"
+                        + " them, or all with http, with ports from 1 to 65535.");
+    }
+
+    private static ManagedChannel channel(Address address, ChannelCredentials credentials) {
+        return Grpc.newChannelBuilder("dns:///" + address.authority(), credentials)
+                .maxInboundMessageSize(REPLY_BYTES_MAX)
+                .keepAliveTime(20, TimeUnit.SECONDS)
+                .keepAliveTimeout(10, TimeUnit.SECONDS)
+                .keepAliveWithoutCalls(true)
+                .disableServiceConfigLookUp()
+                .defaultServiceConfig(SPREAD)
+                .build();
+    }
+
+    private static ChannelCredentials credentials(Map<String, String> settings) throws IOException {
+        var builder = TlsChannelCredentials.newBuilder();
+        if (settings.containsKey(Settings.CA)) {
+            builder.trustManager(pem(settings.get(Settings.CA)));
+        } else if (settings.containsKey(Settings.FINGERPRINT)) {
+            builder.trustManager(new ByFingerprint(settings.get(Settings.FINGERPRINT)));
+        }
+        if (settings.containsKey(Settings.CERT) != settings.containsKey(Settings.KEY)) {
+            throw new IOException("a client certificate and its key go together, and only one of them is given");
+        }
+        if (settings.containsKey(Settings.CERT)) {
+            builder.keyManager(pem(settings.get(Settings.CERT)), pem(settings.get(Settings.KEY)));
+        }
+        return builder.build();
     }
 
     private static InputStream pem(String text) throws IOException {
@@ -99,11 +119,33 @@ final class Links implements AutoCloseable {
                 : Files.newInputStream(Path.of(text));
     }
 
+    /** Returns the channel in use. It connects when it is called on. */
+    synchronized ManagedChannel channel() {
+        if (isClosed) {
+            throw new IllegalStateException("The client is closed.");
+        }
+        return channels.get(current);
+    }
+
+    /**
+     * Has the next call go to the next coordinator, over a new connection, if that may do better after this failure.
+     * What is under way on the old one goes on.
+     */
+    synchronized void leave(ManagedChannel failed, TeamwireException failure) {
+        if (failure.isOfConnection() && failed == channels.get(current)) {
+            failed.enterIdle();
+            current = (current + 1) % channels.size();
+        }
+    }
+
+    /** Returns whether every coordinator has been tried so many times. */
+    boolean areTried(int attempts) {
+        return attempts >= channels.size();
+    }
+
     @Override
     public synchronized void close() {
         isClosed = true;
-        if (channel != null) {
-            channel.shutdownNow();
-        }
+        channels.forEach(ManagedChannel::shutdownNow);
     }
 }

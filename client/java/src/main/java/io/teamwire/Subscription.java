@@ -1,74 +1,72 @@
 package io.teamwire;
 
-import io.grpc.Deadline;
-import io.grpc.ManagedChannel;
+import io.grpc.Channel;
 import io.grpc.Metadata;
 import io.grpc.Status.Code;
 import io.grpc.StatusException;
-import io.teamwire.Ending.How;
 import io.teamwire.v1.AckRequest;
 import io.teamwire.v1.CloseReason;
 import io.teamwire.v1.MessageServiceGrpc;
+import io.teamwire.v1.SessionClosing;
 import io.teamwire.v1.StreamRequest;
+import io.teamwire.v1.StreamResponse;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
-import java.util.ArrayDeque;
-import java.util.Deque;
+import java.util.Collections;
+import java.util.EnumSet;
 import java.util.Iterator;
-import java.util.LinkedHashSet;
-import java.util.List;
+import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.NoSuchElementException;
 import java.util.Optional;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.BlockingDeque;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingDeque;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
-import java.util.stream.StreamSupport;
 
 /**
  * A subscription to one's own inbox: each message once, through reconnects, shutdown requests before the others.
  *
  * <p>It reads the inbox at all times, on a daemon thread, and reconnects by itself. The iteration is over when the
- * subscription has ended, and {@link #ending()} says how; it throws a {@link TeamwireException} when the coordinator
+ * subscription has ended, and {@link #ending()} says why; it throws a {@link TeamwireException} when the coordinator
  * refuses for good. What is not acknowledged when the process ends comes again in the next one.
  */
 public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** How long a session may take to open. */
-    private static final Duration OPEN_MAX = Duration.ofSeconds(10);
+    private static final long OPEN_MAX_MS = 10_000;
 
     /** How long a session must have held for its loss to be no sign of a coordinator in trouble. */
-    private static final Duration SETTLED_AFTER = Duration.ofSeconds(10);
-
-    /** How long the acknowledgements that still wait may take when it is closed. */
-    private static final Duration CLOSE_MAX = Duration.ofSeconds(1);
+    private static final long SETTLED_AFTER_NS = 10_000_000_000L;
 
     /** How many messages wait for the program at most. Then nothing more is read, so that the coordinator waits. */
     private static final int DELIVERIES_MAX = 256;
 
-    /** How many messages are remembered. */
+    /** How many messages are remembered. When one that was forgotten comes again, it is handed out again. */
     private static final int WINDOW_IDS_MAX = 4_096;
 
     /** How many ids one call takes. */
     private static final int IDS_IN_A_CALL_MAX = 1_000;
 
-    private static final Map<String, How> ENDS = Map.of(
-            "SESSION_SUPERSEDED", How.SUPERSEDED,
-            "TEAM_NOT_FOUND", How.TEAM_DELETED,
-            "MEMBER_STOPPED", How.MEMBER_STOPPED);
+    /** The refusals that end a subscription with a value. */
+    private static final Map<String, CloseReason> ENDS = Map.of(
+            "SESSION_SUPERSEDED", CloseReason.CLOSE_REASON_SUPERSEDED,
+            "TEAM_NOT_FOUND", CloseReason.CLOSE_REASON_TEAM_DELETED,
+            "MEMBER_STOPPED", CloseReason.CLOSE_REASON_MEMBER_STOPPED);
 
-    private static final Map<CloseReason, How> CLOSES = Map.of(
-            CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED, How.SHUTDOWN_APPROVED,
-            CloseReason.CLOSE_REASON_SUPERSEDED, How.SUPERSEDED,
-            CloseReason.CLOSE_REASON_TEAM_DELETED, How.TEAM_DELETED,
-            CloseReason.CLOSE_REASON_MEMBER_STOPPED, How.MEMBER_STOPPED);
+    /** How a session is closed, by a coordinator that drains or is newer than this, without ending the subscription. */
+    private static final Set<CloseReason> GOES_ON = EnumSet.of(
+            CloseReason.CLOSE_REASON_DRAINING, CloseReason.CLOSE_REASON_UNSPECIFIED, CloseReason.UNRECOGNIZED);
 
-    /** The refusals that another session may not meet with. */
+    /** The refusals, besides "not now", that another session may not meet with. */
     private static final Set<String> PASSING = Set.of("INTERNAL", "SLOW_CONSUMER");
 
-    /** The codes that something answers with that is no coordinator, or a proxy that does not let us through. */
+    /** What something answers, without a reason, that is no coordinator, or a proxy that does not let us through. */
     private static final Set<Code> FINAL = Set.of(
             Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED);
 
@@ -76,33 +74,31 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
 
     private static final System.Logger LOG = System.getLogger("io.teamwire");
 
-    private final Calls calls;
-    private final StreamRequest request;
-    private final Thread reader = thread("teamwire-inbox", this::read);
-    private final Thread acker = thread("teamwire-acks", this::acknowledge);
+    /** Stands in the queue once the subscription is over. */
+    private final Delivery over = new Delivery(null, 0, 0, this);
 
-    // What follows is guarded by this.
-    private final Deque<Delivery> shutdowns = new ArrayDeque<>();
-    private final Deque<Delivery> others = new ArrayDeque<>();
-    private final Window window = new Window(WINDOW_IDS_MAX);
-    private final Set<String> unconfirmed = new LinkedHashSet<>();
-    private boolean isOver;
-    private Ending ending;
-    private TeamwireException refusal;
-    private TeamwireException acksRefusal;
+    private final BlockingDeque<Delivery> queue = new LinkedBlockingDeque<>(DELIVERIES_MAX);
+
+    /** Each of the latest messages, and whether it was acknowledged. */
+    private final Map<String, Boolean> window = window(WINDOW_IDS_MAX);
+
+    /** What was acknowledged and is not confirmed. */
+    private final Set<String> waiting = ConcurrentHashMap.newKeySet();
+
+    private final Thread reader = daemon(this::read);
+    private final ExecutorService acker = Executors.newSingleThreadExecutor(Subscription::daemon);
+    private final Calls calls;
+    private volatile SessionClosing ending;
+    private volatile TeamwireException refusal;
 
     Subscription(Calls calls) {
         this.calls = calls;
-        request = StreamRequest.newBuilder()
-                .setInstanceId(UUID.randomUUID().toString())
-                .build();
         calls.reopening(true);
         reader.start();
-        acker.start();
     }
 
-    /** Returns how it has ended. Empty: it has not, or by {@link #close()} or an error. */
-    public synchronized Optional<Ending> ending() {
+    /** Returns why it has ended. Empty: it has not, or by {@link #close()} or an error. */
+    public Optional<SessionClosing> ending() {
         return Optional.ofNullable(ending);
     }
 
@@ -111,123 +107,119 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
      *
      * <p>Throws a {@link TeamwireException} when the coordinator has refused for good.
      */
-    public synchronized Optional<Delivery> next(Duration patience) {
-        await(patience, () -> isOver || !shutdowns.isEmpty() || !others.isEmpty());
+    public Optional<Delivery> next(Duration patience) {
+        Delivery next;
+        try {
+            next = queue.poll(patience.toMillis(), TimeUnit.MILLISECONDS);
+        } catch (InterruptedException e) {
+            throw interrupted();
+        }
+        if (next != over) {
+            return Optional.ofNullable(next);
+        }
+        queue.offerFirst(over); // For whoever asks again.
         if (refusal != null) {
             throw refusal;
         }
-        var next = isOver ? null : shutdowns.isEmpty() ? others.poll() : shutdowns.poll();
-        notifyAll();
-        return Optional.ofNullable(next);
-    }
-
-    /** Iterates over the messages as they come, until the subscription is over. All iterators share them. */
-    @Override
-    public Iterator<Delivery> iterator() {
-        return new Iterator<>() {
-            private Optional<Delivery> next = Optional.empty();
-
-            @Override
-            public boolean hasNext() {
-                next = next.or(() -> Subscription.this.next(FOREVER));
-                return next.isPresent();
-            }
-
-            @Override
-            public Delivery next() {
-                var delivery = hasNext() ? next : Optional.<Delivery>empty();
-                next = Optional.empty();
-                return delivery.orElseThrow(NoSuchElementException::new);
-            }
-        };
+        return Optional.empty();
     }
 
     /** Returns the messages as they come, until the subscription is over. */
     public Stream<Delivery> stream() {
-        return StreamSupport.stream(spliterator(), false);
+        return Stream.generate(() -> next(FOREVER))
+                .takeWhile(Optional::isPresent)
+                .map(Optional::get);
     }
 
-    /** Takes an acknowledgement, to be sent in the background. */
-    synchronized void ack(String messageId) {
-        window.ack(messageId);
-        unconfirmed.add(messageId);
-        notifyAll();
+    /** Iterates over the messages as they come, until the subscription is over. */
+    @Override
+    public Iterator<Delivery> iterator() {
+        return stream().iterator();
+    }
+
+    /** Takes an acknowledgement, to be sent in the background, with others where there are. After the close: in vain. */
+    void ack(String messageId) {
+        window.put(messageId, true);
+        waiting.add(messageId);
+        if (!acker.isShutdown()) {
+            acker.submit(this::sendAcks);
+        }
     }
 
     /**
      * Waits until the coordinator has confirmed every acknowledgement so far, through reconnects. Throws a
      * {@link TeamwireException} when it refuses them for good.
      */
-    public synchronized void flush() {
-        await(FOREVER, this::isSettled);
-        if (!unconfirmed.isEmpty()) {
-            throw acksRefusal;
+    public void flush() {
+        try {
+            acker.submit(this::sendAcks).get();
+        } catch (ExecutionException e) {
+            throw TeamwireException.of(e.getCause());
+        } catch (InterruptedException e) {
+            throw interrupted();
+        }
+    }
+
+    /** Sends what waits, for as long as it takes. */
+    private void sendAcks() {
+        while (!waiting.isEmpty()) {
+            var ids = waiting.stream().limit(IDS_IN_A_CALL_MAX).toList();
+            MessageServiceGrpc.newBlockingStub(calls)
+                    .withDeadlineAfter(FOREVER.toDays(), TimeUnit.DAYS)
+                    .ack(AckRequest.newBuilder().addAllMessageIds(ids).build());
+            waiting.removeAll(ids);
         }
     }
 
     /** Ends the subscription. Acknowledgements that wait are given a second to be confirmed. */
     @Override
     public void close() {
-        synchronized (this) {
-            isOver = true;
-            notifyAll();
-            try {
-                await(CLOSE_MAX, this::isSettled);
-            } catch (TeamwireException interrupted) {
-                LOG.log(Level.DEBUG, "acknowledgements are dropped", interrupted);
-            }
-        }
         reader.interrupt();
-        acker.interrupt();
-    }
-
-    private boolean isSettled() {
-        return unconfirmed.isEmpty() || acksRefusal != null;
-    }
-
-    private void await(Duration patience, BooleanSupplier isDone) {
-        var end = Deadline.after(patience.toMillis(), TimeUnit.MILLISECONDS);
+        acker.shutdown();
         try {
-            while (!isDone.getAsBoolean() && !end.isExpired()) {
-                wait(Math.max(1, end.timeRemaining(TimeUnit.MILLISECONDS)));
-            }
+            acker.awaitTermination(1, TimeUnit.SECONDS);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw new TeamwireException(Code.CANCELLED, "The thread was interrupted.");
         }
+        acker.shutdownNow();
     }
 
     /** Reads sessions one after the other, until one ends for good. */
     private void read() {
-        var delays = new Delays();
+        var request = StreamRequest.newBuilder()
+                .setInstanceId(UUID.randomUUID().toString())
+                .build();
         try {
-            while (true) {
+            for (var attempts = 0; ending == null && refusal == null; ) {
                 var began = System.nanoTime();
                 var link = calls.links.channel();
                 try {
-                    end(session(link), null);
-                    return;
+                    ending = session(link, request);
                 } catch (TeamwireException lost) {
-                    calls.links.judge(link, lost);
-                    if (ENDS.containsKey(lost.reason())) {
-                        end(new Ending(ENDS.get(lost.reason()), ""), null);
-                        return;
+                    calls.links.leave(link, lost);
+                    attempts = System.nanoTime() - began > SETTLED_AFTER_NS ? 1 : attempts + 1;
+                    var end = ENDS.get(lost.reason());
+                    if (end != null) {
+                        ending = SessionClosing.newBuilder()
+                                .setReason(end)
+                                .setDetail(lost.getMessage())
+                                .build();
+                    } else if (isFinal(lost) || calls.isHopeless(lost, attempts)) {
+                        refusal = lost;
+                    } else {
+                        var delay = Calls.delay(attempts, lost);
+                        LOG.log(Level.DEBUG, "the session is lost, another one in {0} ms: {1}", delay, lost);
+                        calls.reopening(true);
+                        Thread.sleep(delay);
                     }
-                    if (isFinal(lost)) {
-                        end(null, lost);
-                        return;
-                    }
-                    if (System.nanoTime() - began > SETTLED_AFTER.toNanos()) {
-                        delays.reset();
-                    }
-                    calls.reopening(true);
-                    var delay = delays.after(lost);
-                    LOG.log(Level.DEBUG, "the session is lost, another one in {0}: {1}", delay, lost);
-                    Thread.sleep(delay.toMillis());
                 }
             }
         } catch (InterruptedException | IllegalStateException e) {
-            end(null, null); // It was closed, or the client was.
+            LOG.log(Level.DEBUG, "the inbox or the client was closed");
+        } finally {
+            calls.reopening(false);
+            queue.clear();
+            queue.offerFirst(over);
         }
     }
 
@@ -237,27 +229,14 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                 : !lost.isPassing(true) && !PASSING.contains(lost.reason());
     }
 
-    private void end(Ending ending, TeamwireException refusal) {
-        calls.reopening(false);
-        synchronized (this) {
-            this.ending = ending;
-            this.refusal = refusal;
-            isOver = true;
-            notifyAll();
-        }
-    }
-
-    /** Opens one session and reads it to its end for good. Throws what else has ended it. */
-    private Ending session(ManagedChannel link) throws InterruptedException {
+    /** Opens one session, and reads it to its end for good. Throws what else has ended it. */
+    private SessionClosing session(Channel link, StreamRequest request) throws InterruptedException {
         // Outside of the earlier session, which is about to be ended by this one.
-        var call = MessageServiceGrpc.newBlockingV2Stub(calls.on(link, "", new Metadata())).stream(request);
-        var silenceMax = OPEN_MAX.toMillis();
+        var stub = MessageServiceGrpc.newBlockingV2Stub(calls.on(link, "", new Metadata()));
+        var frames = stub.stream(request);
+        var silenceMax = OPEN_MAX_MS;
         try {
-            while (true) {
-                var frame = call.read(silenceMax, TimeUnit.MILLISECONDS);
-                if (frame == null) {
-                    throw new TeamwireException(Code.UNAVAILABLE, "the stream ended without a reason");
-                }
+            for (StreamResponse frame; (frame = frames.read(silenceMax, TimeUnit.MILLISECONDS)) != null; ) {
                 switch (frame.getFrameCase()) {
                     case OPENED -> {
                         silenceMax = Math.max(1_000, 3L * frame.getOpened().getHeartbeatIntervalMs());
@@ -266,83 +245,56 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                     case DELIVERY -> deliver(frame.getDelivery());
                     case CLOSING -> {
                         var closing = frame.getClosing();
-                        if (!CLOSES.containsKey(closing.getReason())) {
-                            // It drains, or says something that came after this version.
+                        if (GOES_ON.contains(closing.getReason())) {
                             throw new TeamwireException(Code.UNAVAILABLE, closing.getDetail());
                         }
-                        return new Ending(CLOSES.get(closing.getReason()), closing.getRequestId());
+                        return closing;
                     }
                     default -> {} // A heartbeat, or a kind of frame that came after this version.
                 }
             }
+            throw new TeamwireException(Code.UNAVAILABLE, "the stream ended without a reason");
         } catch (StatusException e) {
             throw TeamwireException.of(e);
         } catch (TimeoutException e) {
             throw new TeamwireException(Code.DEADLINE_EXCEEDED, "nothing heard for " + silenceMax + " ms");
         } finally {
-            call.cancel("the session is over", null);
+            frames.cancel("the session is over", null);
         }
     }
 
-    private synchronized void deliver(io.teamwire.v1.Delivery delivery) throws InterruptedException {
+    private void deliver(io.teamwire.v1.Delivery delivery) throws InterruptedException {
         var message = delivery.getMessage();
-        switch (window.deliver(message.getId())) {
-            case ACKED -> ack(message.getId());
-            case HANDED -> {}
-            case NEVER -> {
-                while (shutdowns.size() + others.size() >= DELIVERIES_MAX) {
-                    wait();
-                }
-                (message.hasShutdownRequest() ? shutdowns : others)
-                        .add(new Delivery(message, delivery.getSequence(), delivery.getDeliveryCount(), this));
-                notifyAll();
+        var wasAcked = window.putIfAbsent(message.getId(), false);
+        if (wasAcked != null && wasAcked) {
+            ack(message.getId());
+        } else if (wasAcked == null) {
+            var fresh = new Delivery(message, delivery.getSequence(), delivery.getDeliveryCount(), this);
+            if (message.hasShutdownRequest()) {
+                queue.putFirst(fresh);
+            } else {
+                queue.putLast(fresh);
             }
         }
     }
 
-    /** Sends what is acknowledged, until the coordinator says for good that it will not have it. */
-    private void acknowledge() {
-        var delays = new Delays();
-        var messages = MessageServiceGrpc.newBlockingStub(calls);
-        try {
-            while (true) {
-                var ids = unconfirmed();
-                try {
-                    messages.ack(AckRequest.newBuilder().addAllMessageIds(ids).build());
-                    confirmed(ids);
-                    delays.reset();
-                } catch (TeamwireException refused) {
-                    if (isFinal(refused)) {
-                        endAcks(refused);
-                        return;
-                    }
-                    Thread.sleep(delays.after(refused).toMillis());
-                }
+    @SuppressWarnings("serial") // Nobody serializes it.
+    static Map<String, Boolean> window(int idsMax) {
+        return Collections.synchronizedMap(new LinkedHashMap<>() {
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<String, Boolean> eldest) {
+                return size() > idsMax;
             }
-        } catch (InterruptedException | IllegalStateException e) {
-            endAcks(new TeamwireException(Code.CANCELLED, "The inbox is closed."));
-        }
+        });
     }
 
-    private synchronized List<String> unconfirmed() throws InterruptedException {
-        while (unconfirmed.isEmpty()) {
-            wait();
-        }
-        return unconfirmed.stream().limit(IDS_IN_A_CALL_MAX).toList();
+    private static TeamwireException interrupted() {
+        Thread.currentThread().interrupt();
+        return new TeamwireException(Code.CANCELLED, "The thread was interrupted.");
     }
 
-    private synchronized void confirmed(List<String> ids) {
-        unconfirmed.removeAll(ids);
-        notifyAll();
-    }
-
-    private synchronized void endAcks(TeamwireException refusal) {
-        acksRefusal = refusal;
-        notifyAll();
-    }
-
-    private static Thread thread(String name, Runnable task) {
-        var thread = new Thread(task, name);
+    private static Thread daemon(Runnable task) {
+        var thread = new Thread(task, "teamwire");
         thread.setDaemon(true);
         return thread;
     }

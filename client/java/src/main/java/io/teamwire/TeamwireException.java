@@ -4,16 +4,20 @@ import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.rpc.BadRequest;
 import com.google.rpc.ErrorInfo;
 import com.google.rpc.RetryInfo;
+import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.Status.Code;
 import io.grpc.protobuf.StatusProto;
 import java.net.ConnectException;
-import java.security.cert.CertificateException;
+import java.security.GeneralSecurityException;
 import java.time.Duration;
+import java.util.Comparator;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.stream.Stream;
+import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLHandshakeException;
 
 /**
  * A call was refused, or its outcome is not known, or the client cannot be made. The message says what to do.
@@ -62,23 +66,26 @@ public final class TeamwireException extends RuntimeException {
             return already;
         }
         var status = Status.fromThrowable(thrown);
-        var said = Objects.requireNonNullElse(
-                status.getDescription(), status.getCode().name());
-        // The description of a broken connection is "io exception"; what was wrong stands in the last cause.
-        var cause = causes(status.getCause()).reduce((above, below) -> below);
-        var error = new TeamwireException(
-                status.getCode(),
-                cause.map(last -> said + ": " + last.getMessage()).orElse(said),
-                thrown);
-        error.readDetails();
+        // Of a broken connection the description tells Netty's pipeline. What was wrong is said by one of its causes:
+        // by
+        // the one that says the most.
+        var said = Objects.requireNonNullElse(status.getDescription(), "")
+                .replaceFirst("\\s*Channel Pipeline: \\[.*]", "");
+        var detail = causes(status.getCause())
+                .map(Throwable::getMessage)
+                .filter(Objects::nonNull)
+                .max(Comparator.comparingInt(String::length));
+        var message = detail.map(text -> said + ": " + text).orElse(said);
+        var error = new TeamwireException(status.getCode(), message, thrown);
+        error.readDetails(status, Status.trailersFromThrowable(thrown));
         return error;
     }
 
     /** Takes what can be read of the details; what is none of the protocol's is left alone. */
-    private void readDetails() {
+    private void readDetails(Status status, Metadata trailers) {
         try {
-            var details = StatusProto.fromThrowable(getCause()).getDetailsList();
-            for (var detail : details) {
+            for (var detail :
+                    StatusProto.fromStatusAndTrailers(status, trailers).getDetailsList()) {
                 if (detail.is(ErrorInfo.class)) {
                     var info = detail.unpack(ErrorInfo.class);
                     var isOurs = info.getDomain().equals("teamwire");
@@ -123,11 +130,6 @@ public final class TeamwireException extends RuntimeException {
         return retryAfter;
     }
 
-    @Override
-    public String toString() {
-        return getClass().getName() + ": " + (reason.isEmpty() ? code : reason) + ": " + getMessage();
-    }
-
     /** Returns whether to try again. {@code mayRepeat}: the call does no harm when it is carried out twice. */
     boolean isPassing(boolean mayRepeat) {
         if (!reason.isEmpty()) {
@@ -141,9 +143,9 @@ public final class TeamwireException extends RuntimeException {
         return reason.equals("DRAINING") || reason.isEmpty() && UNKNOWN.contains(code);
     }
 
-    /** Returns whether the coordinator's certificate is not accepted here. */
+    /** Returns whether TLS was refused, here or there, or is not spoken there; not whether it was cut off. */
     boolean isInsecure() {
-        return has(CertificateException.class);
+        return has(GeneralSecurityException.class) || has(SSLException.class) && !has(SSLHandshakeException.class);
     }
 
     private boolean has(Class<? extends Throwable> kind) {

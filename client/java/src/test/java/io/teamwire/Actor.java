@@ -198,7 +198,7 @@ final class Actor {
             }
             default -> {} // The coordinator says what is wrong.
         }
-        return sent(me.send(request.build()));
+        return sent(me.send(request));
     }
 
     private static Map<String, ?> sent(SendResponse response) {
@@ -217,8 +217,8 @@ final class Actor {
             return Map.of("message", told(next.get()));
         }
         return inbox.ending()
-                .<Map<String, ?>>map(
-                        ending -> Map.of("ended", word(ending.how(), ""), "request_id", ending.requestId()))
+                .<Map<String, ?>>map(closing -> Map.of(
+                        "ended", word(closing.getReason(), "CLOSE_REASON_"), "request_id", closing.getRequestId()))
                 .orElse(Map.of("nothing", true));
     }
 

@@ -1,0 +1,311 @@
+package io.teamwire;
+
+import static io.teamwire.TeamwireExceptionTest.refusal;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.Message;
+import io.grpc.Grpc;
+import io.grpc.InsecureServerCredentials;
+import io.grpc.Metadata;
+import io.grpc.Server;
+import io.grpc.ServerCall;
+import io.grpc.ServerCallHandler;
+import io.grpc.ServerInterceptor;
+import io.grpc.Status;
+import io.grpc.Status.Code;
+import io.grpc.StatusRuntimeException;
+import io.grpc.stub.StreamObserver;
+import io.teamwire.v1.AckRequest;
+import io.teamwire.v1.AckResponse;
+import io.teamwire.v1.CloseReason;
+import io.teamwire.v1.DeleteTeamRequest;
+import io.teamwire.v1.DeleteTeamResponse;
+import io.teamwire.v1.JoinRequest;
+import io.teamwire.v1.JoinResponse;
+import io.teamwire.v1.MessageServiceGrpc.MessageServiceImplBase;
+import io.teamwire.v1.SendRequest;
+import io.teamwire.v1.SendResponse;
+import io.teamwire.v1.SessionClosing;
+import io.teamwire.v1.SessionOpened;
+import io.teamwire.v1.ShutdownRequest;
+import io.teamwire.v1.StreamRequest;
+import io.teamwire.v1.StreamResponse;
+import io.teamwire.v1.TeamServiceGrpc.TeamServiceImplBase;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.UUID;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** What the client does with answers that a real coordinator gives too rarely. */
+@Timeout(20)
+class FakeCoordinatorTest {
+    /** What the next calls are answered with. When there are no more: OK. */
+    private final Queue<StatusRuntimeException> failures = new ConcurrentLinkedQueue<>();
+
+    private final List<Message> requests = Collections.synchronizedList(new ArrayList<>());
+    private final List<Metadata> headers = Collections.synchronizedList(new ArrayList<>());
+    private final BlockingQueue<String> acked = new LinkedBlockingQueue<>();
+    private final BlockingQueue<StreamObserver<StreamResponse>> sessions = new LinkedBlockingQueue<>();
+    private Server server;
+    private Teamwire me;
+
+    @BeforeEach
+    void start() throws IOException {
+        server = Grpc.newServerBuilderForPort(0, InsecureServerCredentials.create())
+                .addService(new Messages())
+                .addService(new Teams())
+                .intercept(new Headers())
+                .build()
+                .start();
+        me = Teamwire.connect(Map.of(
+                "TEAMWIRE_ADDRESS",
+                "http://127.0.0.1:" + server.getPort(),
+                "TEAMWIRE_CREDENTIAL",
+                "twm:acme:bob:secret"));
+    }
+
+    @AfterEach
+    void stop() throws InterruptedException {
+        me.close();
+        server.shutdownNow().awaitTermination();
+    }
+
+    private final class Messages extends MessageServiceImplBase {
+        @Override
+        public void send(SendRequest request, StreamObserver<SendResponse> reply) {
+            answer(request, SendResponse.getDefaultInstance(), reply);
+        }
+
+        @Override
+        public void ack(AckRequest request, StreamObserver<AckResponse> reply) {
+            acked.addAll(request.getMessageIdsList());
+            answer(request, AckResponse.getDefaultInstance(), reply);
+        }
+
+        @Override
+        public void stream(StreamRequest request, StreamObserver<StreamResponse> session) {
+            requests.add(request);
+            sessions.add(session);
+        }
+    }
+
+    private final class Teams extends TeamServiceImplBase {
+        @Override
+        public void deleteTeam(DeleteTeamRequest request, StreamObserver<DeleteTeamResponse> reply) {
+            answer(request, DeleteTeamResponse.getDefaultInstance(), reply);
+        }
+
+        @Override
+        public void join(JoinRequest request, StreamObserver<JoinResponse> reply) {
+            answer(
+                    request,
+                    JoinResponse.newBuilder().setCredential("twm:acme:carl:new").build(),
+                    reply);
+        }
+    }
+
+    private <A> void answer(Message request, A answer, StreamObserver<A> reply) {
+        requests.add(request);
+        var failure = failures.poll();
+        if (failure != null) {
+            reply.onError(failure);
+        } else {
+            reply.onNext(answer);
+            reply.onCompleted();
+        }
+    }
+
+    private final class Headers implements ServerInterceptor {
+        @Override
+        public <Q, A> ServerCall.Listener<Q> interceptCall(
+                ServerCall<Q, A> call, Metadata metadata, ServerCallHandler<Q, A> next) {
+            headers.add(metadata);
+            return next.startCall(call, metadata);
+        }
+    }
+
+    private String header(int call, String name) {
+        return headers.get(call).get(Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER));
+    }
+
+    /** Waits for a session to be asked for, and opens it. */
+    private StreamObserver<StreamResponse> open(String id, int heartbeatMs) throws InterruptedException {
+        var session = sessions.take();
+        var opened = SessionOpened.newBuilder().setSessionId(id).setHeartbeatIntervalMs(heartbeatMs);
+        session.onNext(StreamResponse.newBuilder().setOpened(opened).build());
+        return session;
+    }
+
+    private static StreamResponse message(String id, boolean isShutdown) {
+        var message = io.teamwire.v1.Message.newBuilder().setId(id);
+        if (isShutdown) {
+            message.setShutdownRequest(ShutdownRequest.getDefaultInstance());
+        }
+        var delivery = io.teamwire.v1.Delivery.newBuilder().setMessage(message);
+        return StreamResponse.newBuilder().setDelivery(delivery).build();
+    }
+
+    private static StreamResponse closing(CloseReason reason) {
+        var closing = SessionClosing.newBuilder().setReason(reason).setRequestId("req_1");
+        return StreamResponse.newBuilder().setClosing(closing).build();
+    }
+
+    private static String nextId(Subscription inbox) {
+        return inbox.next(Duration.ofSeconds(10)).orElseThrow().message().getId();
+    }
+
+    @Test
+    void a_call_is_repeated_with_its_key_until_it_succeeds() {
+        failures.add(Status.UNAVAILABLE.asRuntimeException());
+        failures.add(refusal(Code.UNAVAILABLE, "STORE_UNAVAILABLE"));
+        failures.add(Status.UNKNOWN.asRuntimeException());
+        me.message("lead", "s", "hello");
+        assertEquals(4, requests.size());
+        assertEquals(1, requests.stream().distinct().count());
+        var key = UUID.fromString(((SendRequest) requests.get(0)).getIdempotencyKey());
+        assertEquals(7, key.version());
+        assertEquals(2, key.variant());
+        assertEquals("Bearer twm:acme:bob:secret", header(3, "authorization"));
+        assertNull(header(3, "teamwire-session"));
+    }
+
+    @Test
+    void a_refusal_is_thrown_by_the_generated_stub() {
+        failures.add(refusal(Code.RESOURCE_EXHAUSTED, "INBOX_FULL"));
+        var request = SendRequest.newBuilder().setIdempotencyKey("mine").build();
+        var refused = assertThrows(TeamwireException.class, () -> me.messages().send(request));
+        assertEquals("INBOX_FULL", refused.reason());
+        assertEquals(List.of(request), requests);
+    }
+
+    @Test
+    void what_does_harm_is_not_repeated_while_its_outcome_is_unknown() {
+        failures.add(refusal(Code.UNAVAILABLE, "DRAINING"));
+        failures.add(Status.UNKNOWN.asRuntimeException());
+        assertThrows(TeamwireException.class, () -> me.teams().deleteTeam(DeleteTeamRequest.getDefaultInstance()));
+        assertEquals(2, requests.size());
+    }
+
+    @Test
+    void who_joins_calls_with_the_new_credential_and_its_key_cannot_be_guessed() {
+        var token = "twj:acme:1:0123456789abcdef@http://127.0.0.1:" + server.getPort();
+        try (var carl = Teamwire.join(token, "carl")) {
+            carl.message("lead", "s", "hello");
+            assertEquals("carl", carl.member());
+        }
+        assertEquals("Bearer twj:acme:1:0123456789abcdef", header(0, "authorization"));
+        assertEquals("Bearer twm:acme:carl:new", header(1, "authorization"));
+        assertEquals(
+                4,
+                UUID.fromString(((JoinRequest) requests.get(0)).getIdempotencyKey())
+                        .version());
+    }
+
+    @Test
+    void a_deadline_or_an_interrupt_ends_a_call() {
+        failures.addAll(Collections.nCopies(1_000, Status.UNAVAILABLE.asRuntimeException()));
+        var hasty = me.messages().withDeadlineAfter(300, TimeUnit.MILLISECONDS);
+        assertThrows(TeamwireException.class, () -> hasty.send(SendRequest.getDefaultInstance()));
+        Thread.currentThread().interrupt();
+        assertThrows(TeamwireException.class, () -> me.message("lead", "s", "hello"));
+        assertTrue(Thread.interrupted());
+    }
+
+    @Test
+    void a_message_is_handed_out_once_and_acknowledged_until_the_coordinator_knows() throws InterruptedException {
+        try (var inbox = me.subscribe()) {
+            var session = open("1-a", 60_000);
+            session.onNext(message("m1", false));
+            session.onNext(message("m2", false));
+            inbox.next(Duration.ofSeconds(10)).orElseThrow().ack();
+            inbox.flush();
+            assertEquals("m1", acked.take());
+            assertEquals("1-a", header(headers.size() - 1, "teamwire-session"));
+            session.onError(refusal(Code.RESOURCE_EXHAUSTED, "SLOW_CONSUMER"));
+
+            session = open("2-a", 60_000);
+            for (var id : List.of("m2", "m3", "s1", "m1")) {
+                session.onNext(message(id, id.equals("s1")));
+            }
+            // The last one is acknowledged again, so that the others are there.
+            assertEquals("m1", acked.take());
+            assertEquals(List.of("s1", "m2", "m3"), List.of(nextId(inbox), nextId(inbox), nextId(inbox)));
+            session.onNext(closing(CloseReason.CLOSE_REASON_DRAINING));
+
+            session = open("3-a", 60_000);
+            session.onNext(closing(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED));
+            assertEquals(0, inbox.stream().count());
+            var ending = inbox.ending().orElseThrow();
+            assertEquals(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED, ending.getReason());
+            assertEquals("req_1", ending.getRequestId());
+        }
+        var subscriptions =
+                requests.stream().filter(StreamRequest.class::isInstance).toList();
+        assertEquals(3, subscriptions.size());
+        assertEquals(1, subscriptions.stream().distinct().count());
+    }
+
+    @Test
+    void a_silent_session_is_replaced_and_a_call_follows_into_the_new_one() throws InterruptedException {
+        try (var inbox = me.subscribe()) {
+            var silent = open("1-a", 1);
+            silent.onNext(message("m1", false));
+            assertEquals("m1", nextId(inbox));
+            // The client is about to open another one, and the call comes in between.
+            var second = sessions.take();
+            failures.add(refusal(Code.ABORTED, "SESSION_SUPERSEDED"));
+            var sending = CompletableFuture.runAsync(() -> me.message("lead", "s", "hello"));
+            sessions.add(second);
+            open("2-a", 60_000);
+            sending.join();
+            assertEquals("2-a", header(headers.size() - 1, "teamwire-session"));
+        }
+    }
+
+    @Test
+    void a_refusal_for_good_ends_the_iteration_and_a_takeover_is_a_value() throws InterruptedException {
+        try (var inbox = me.subscribe()) {
+            sessions.take().onError(refusal(Code.UNAUTHENTICATED, "CREDENTIAL_INVALID"));
+            var refused =
+                    assertThrows(TeamwireException.class, () -> inbox.iterator().hasNext());
+            assertEquals("CREDENTIAL_INVALID", refused.reason());
+            assertTrue(inbox.ending().isEmpty());
+        }
+        try (var inbox = me.subscribe()) {
+            sessions.take().onError(refusal(Code.ABORTED, "SESSION_SUPERSEDED"));
+            assertFalse(inbox.iterator().hasNext());
+            var ending = inbox.ending().orElseThrow();
+            assertEquals(CloseReason.CLOSE_REASON_SUPERSEDED, ending.getReason());
+        }
+    }
+
+    @Test
+    void closing_the_client_ends_whatever_waits() throws InterruptedException {
+        var inbox = me.subscribe();
+        open("1-a", 60_000);
+        failures.addAll(Collections.nCopies(1_000, Status.UNAVAILABLE.asRuntimeException()));
+        var calling = CompletableFuture.runAsync(() -> me.message("lead", "s", "hello"));
+        var reading = CompletableFuture.supplyAsync(() -> inbox.iterator().hasNext());
+        me.close();
+        assertFalse(reading.join());
+        assertThrows(CompletionException.class, calling::join);
+    }
+}

@@ -1,0 +1,132 @@
+package io.teamwire;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class SettingsTest {
+    private static final String SECRET = "0123456789abcdef0123456789abcdef";
+    private static final String TOKEN = "twj:acme:4ed8:" + SECRET;
+    private static final String HEX = "ab".repeat(32);
+
+    @TempDir
+    private Path directory;
+
+    /** Finds the identity with a context file of alice and bob in acme, and bob in beta, and none else. */
+    private Map<String, String> find(String current, String variables) throws IOException {
+        var identities = new StringBuilder();
+        for (var name : new String[] {"alice@acme", "Bob@acme", "Bob@beta"}) {
+            var parts = name.split("@");
+            identities.append(
+                    """
+                    {"member": "%s", "team": "%s", "address": "https://%s:1", "credential": "%s", "tls": {"ca": "its.pem"}},
+                    """
+                            .formatted(parts[0], parts[1], parts[1], name));
+        }
+        var text = "{\"current\": %s, \"identities\": [%s null, {}], \"later\": 1}"
+                .formatted(current == null ? null : '"' + current + '"', identities);
+        return find(Files.writeString(directory.resolve("context.json"), text), variables);
+    }
+
+    private static Map<String, String> find(Path context, String variables) {
+        var all = new HashMap<>(Map.of("TEAMWIRE_CONTEXT", context.toString()));
+        for (var variable : variables == null ? new String[0] : variables.split(" ")) {
+            all.put("TEAMWIRE_" + variable.split("=", 2)[0], variable.split("=", 2)[1]);
+        }
+        return Settings.find(Map.of(), all);
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "alice@acme,                            , alice@acme",
+        "alice@acme, AS=bob@BETA                , Bob@beta",
+        "alice@acme, AS=bob TEAM=acme           , Bob@acme",
+        "alice@acme, TEAM=beta                  , Bob@beta",
+        "bob@acme  , TEAM=ACME                  , Bob@acme",
+        "          , AS=ALICE                   , alice@acme",
+        "gone@acme , TEAM=beta                  , Bob@beta",
+        "alice@acme, CREDENTIAL=twm:a:b:c       , twm:a:b:c",
+        "alice@acme, AS= TEAM= CREDENTIAL=      , alice@acme",
+    })
+    void whoever_is_named_is_chosen(String current, String variables, String chosen) throws IOException {
+        assertEquals(chosen, find(current, variables).get(Settings.CREDENTIAL));
+    }
+
+    @ParameterizedTest
+    @CsvSource({",", ", AS=bob", "alice@acme, AS=carl", "alice@acme, AS=alice@beta", ", TEAM=acme", ", TEAM=gamma"})
+    void nobody_is_guessed(String current, String variables) {
+        var message = assertThrows(TeamwireException.class, () -> find(current, variables))
+                .getMessage();
+        assertTrue(message.contains("TEAMWIRE_AS") && message.contains("alice@acme, Bob@acme, Bob@beta"), message);
+    }
+
+    @Test
+    void the_environment_goes_before_the_context_file() throws IOException {
+        var environment = find("alice@acme", "ADDRESS=http://there CA=mine.pem KEY=k");
+        assertEquals("http://there", environment.get(Settings.ADDRESS));
+        assertEquals("mine.pem", environment.get(Settings.CA));
+        assertEquals("its.pem", find("alice@acme", null).get(Settings.CA));
+        assertEquals("http://127.0.0.1:7420", find("alice@acme", "CREDENTIAL=x").get(Settings.ADDRESS));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"", "[]", "{", "{\"identities\": 7}", "null", "{\"current\": {}}"})
+    void a_file_without_identities_is_told(String text) throws IOException {
+        var path = Files.writeString(directory.resolve("bad.json"), text);
+        var message =
+                assertThrows(TeamwireException.class, () -> find(path, null)).getMessage();
+        assertTrue(message.contains("bad.json"), message);
+        assertThrows(TeamwireException.class, () -> find(directory.resolve("none.json"), null));
+    }
+
+    @Test
+    void a_join_string_goes_before_the_environment() {
+        var environment = Map.of("TEAMWIRE_ADDRESS", "http://e", "TEAMWIRE_CA", "e.pem", "TEAMWIRE_TEAM", "other");
+        var all = Settings.find(Settings.joining(TOKEN + "@https://a:1,https://b:2+sha256:" + HEX), environment);
+        assertEquals("https://a:1,https://b:2", all.get(Settings.ADDRESS));
+        assertEquals(HEX, all.get(Settings.FINGERPRINT));
+        assertEquals(Set.of(Settings.ADDRESS, Settings.CREDENTIAL, Settings.FINGERPRINT), all.keySet());
+        var plain = Settings.find(Settings.joining(TOKEN + "@https://a"), environment);
+        assertEquals("e.pem", plain.get(Settings.CA));
+        var bare = Settings.find(Settings.joining(TOKEN), environment);
+        assertEquals("http://e", bare.get(Settings.ADDRESS));
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "twm:acme:bob:" + SECRET + "@https://a", // no join token
+                TOKEN + "@",
+                TOKEN + "@https://a+",
+                TOKEN + "@https://a+sha256:abc",
+                TOKEN + "@http://a+sha256:abababababababababababababababababababababababababababababababab",
+                TOKEN + "@https://a@https://b",
+                TOKEN + "@https://a,ftp://b+sha256:abababababababababababababababababababababababababababababababab",
+                TOKEN + " x",
+                "twj:acme:x:" + SECRET + "é",
+            })
+    void a_malformed_join_string_is_refused_without_telling_it(String text) {
+        var thrown = assertThrows(TeamwireException.class, () -> Teamwire.connect(Settings.joining(text)));
+        assertFalse(thrown.toString().contains(SECRET), thrown.toString());
+    }
+
+    @Test
+    void secrets_are_not_in_texts() {
+        try (var me = Teamwire.connect(Map.of(Settings.CREDENTIAL, "twm:acme:bob:" + SECRET, Settings.ADDRESS, "a"))) {
+            assertEquals("Teamwire[bob at a]", me.toString());
+        }
+    }
+}

@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { build } from "esbuild";
+
+const bundle = (platform: "browser" | "node") =>
+  build({
+    stdin: { contents: 'export * from "@teamwire/client";', resolveDir: import.meta.dirname },
+    bundle: true,
+    format: "esm",
+    platform,
+    write: false,
+    metafile: true,
+    logLevel: "silent",
+  });
+
+test("a bundle for browsers has nothing of Node, and speaks gRPC-web", async () => {
+  const { metafile, outputFiles } = await bundle("browser");
+  const externals = Object.values(metafile.outputs).flatMap(({ imports }) => imports);
+  assert.deepEqual(externals, []);
+  assert.ok(!Object.keys(metafile.inputs).some((input) => input.includes("connect-node")));
+
+  const code = outputFiles[0]?.text ?? "";
+  const { connect } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
+  const client = await connect({ address: "https://a:7420", credential: "twm:acme:bob:x", patienceMs: 0 });
+  const asked: Request[] = [];
+  globalThis.fetch = async (url, init) => {
+    asked.push(new Request(url, init));
+    return new Response(null, { status: 404 });
+  };
+  await assert.rejects(client.teams.getTeam({}), { message: "[unimplemented] HTTP 404" });
+  const [request] = asked;
+  assert.equal(request?.url, "https://a:7420/teamwire.v1.TeamService/GetTeam");
+  assert.equal(request?.headers.get("content-type"), "application/grpc-web+proto");
+  assert.equal(request?.headers.get("authorization"), "Bearer twm:acme:bob:x");
+  await assert.rejects(connect(), /no credential/);
+  await assert.rejects(connect({ credential: "x", tls: { ca: "x" } }), /browser/);
+});
+
+test("a bundle for Node has", async () => {
+  const { metafile } = await bundle("node");
+  assert.ok(Object.keys(metafile.inputs).some((input) => input.includes("connect-node")));
+});

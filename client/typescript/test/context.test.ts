@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { chooseIdentity, identify } from "../dist/platform/context.js";
+
+const identity = (member: string, team: string) => ({
+  team,
+  member,
+  address: `https://${team}:7420`,
+  credential: `twm:${team}:${member}:0123456789abcdef`,
+});
+
+const FILE = {
+  current: "bob@acme",
+  identities: [
+    identity("ann", "acme"),
+    { ...identity("bob", "acme"), tls: { fingerprint: `sha256:${"0a".repeat(32)}` } },
+    identity("bob", "blue"),
+  ],
+};
+
+test("the identity is the one that is named, is current, or is the only one", () => {
+  const choose = (file: object, named?: string, team?: string) => {
+    const { member, team: of } = chooseIdentity(JSON.stringify(file), named, team);
+    return `${member}@${of}`;
+  };
+  assert.equal(choose(FILE), "bob@acme");
+  assert.equal(choose(FILE, "ANN"), "ann@acme");
+  assert.equal(choose(FILE, "Bob@Blue"), "bob@blue");
+  assert.equal(choose(FILE, "bob", "blue"), "bob@blue");
+  assert.equal(choose(FILE, undefined, "BLUE"), "bob@blue");
+  assert.equal(choose({ current: null, identities: FILE.identities.slice(0, 1) }), "ann@acme");
+  assert.throws(() => choose(FILE, "zoe"), /there are: ann@acme, bob@acme, bob@blue\. Set TEAMWIRE_AS/);
+  assert.throws(() => choose({ identities: FILE.identities }), /TEAMWIRE_AS/);
+  assert.throws(() => choose({}), /there are: none/);
+});
+
+test("what is no context file is refused, and not repeated", () => {
+  const secret = FILE.identities[0]?.credential ?? "";
+  const malformed = [`{"credential": "${secret}"`, "null", "[]x", '{"identities": 1}', '{"identities": [null]}'];
+  for (const text of [...malformed, `{"identities": [{"credential": "${secret}"}]}`, '{"current": 1}']) {
+    assert.throws(
+      () => chooseIdentity(text),
+      (error: Error) => {
+        return error.message.includes("no context file") && !error.message.includes(secret);
+      },
+      text,
+    );
+  }
+});
+
+test("what the program gives goes before the environment, and that before the context file", async () => {
+  const path = join(await mkdtemp(join(tmpdir(), "teamwire-")), "context.json");
+  await writeFile(path, JSON.stringify(FILE));
+  const variables = { TEAMWIRE_CONTEXT: path, TEAMWIRE_CREDENTIAL: "", TEAMWIRE_ADDRESS: "" };
+
+  const kept = await identify({}, undefined, variables);
+  assert.equal(kept.credential, "twm:acme:bob:0123456789abcdef");
+  assert.equal(kept.address, "https://acme:7420");
+  assert.match(kept.tls.fingerprint ?? "", /0a/);
+
+  const said = { ...variables, TEAMWIRE_ADDRESS: "http://b", TEAMWIRE_CA: "ca.crt", TEAMWIRE_AS: "ann" };
+  const found = await identify({}, undefined, said);
+  assert.deepEqual([found.address, found.credential], ["http://b", "twm:acme:ann:0123456789abcdef"]);
+  assert.deepEqual([found.tls.ca, found.tls.fingerprint], ["ca.crt", undefined]);
+
+  const given = await identify({ address: "http://c", credential: "two:x" }, undefined, said);
+  assert.deepEqual([given.address, given.credential], ["http://c", "two:x"]);
+  assert.equal((await identify({ credential: "two:x" }, undefined, {})).address, "http://127.0.0.1:7420");
+});
+
+test("who joins takes no more from the environment than the join string leaves open", async () => {
+  const variables = {
+    TEAMWIRE_CREDENTIAL: "twm:x",
+    TEAMWIRE_TEAM: "blue",
+    TEAMWIRE_ADDRESS: "http://e",
+    TEAMWIRE_CA: "e",
+  };
+  const fingerprint = "0a".repeat(32);
+  const joined = await identify({}, { token: "twj:t", address: "https://j", fingerprint }, variables);
+  assert.deepEqual([joined.credential, joined.address, joined.team], ["twj:t", "https://j", undefined]);
+  assert.deepEqual([joined.tls.ca, joined.tls.fingerprint], [undefined, fingerprint]);
+  const bare = await identify({}, { token: "twj:t" }, variables);
+  assert.deepEqual([bare.address, bare.tls.ca], ["http://e", "e"]);
+});

@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { Code, type ConnectError } from "@connectrpc/connect";
+import { v1 } from "@teamwire/client";
+import { v7 } from "uuid";
+import { clientOf, refusal } from "./coordinator.js";
+
+type Frame = MessageInitShape<typeof v1.StreamResponseSchema>["frame"];
+
+const OPENED: Frame = { case: "opened", value: { sessionId: "s", heartbeatIntervalMs: 400 } };
+const [A, B, C] = [v7(), v7(), v7()] as const;
+
+function delivery(id: string, kind: "message" | "shutdownRequest" = "message"): Frame {
+  return { case: "delivery", value: { deliveryCount: 1, message: { id, body: { case: kind, value: {} } } } };
+}
+
+function closing(reason: v1.CloseReason): Frame {
+  return { case: "closing", value: { reason, requestId: "req_1" } };
+}
+
+/** Subscribes to sessions that are played one after the other. A promise is waited for; after its last frame a session falls silent. */
+function play(...sessions: (Frame | ConnectError | Promise<void>)[][]) {
+  const instances: string[] = [];
+  const acks: { messageIds: string[]; header: string | null }[] = [];
+  const refusals: ConnectError[] = [];
+  const { client, route } = clientOf((router) => {
+    router.service(v1.MessageService, {
+      async *stream({ instanceId }, { signal }) {
+        instances.push(instanceId);
+        for (const frame of sessions[instances.length - 1] ?? []) {
+          if (frame instanceof Error) throw frame;
+          if (frame instanceof Promise) await frame;
+          else yield { frame };
+        }
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      },
+      ack({ messageIds }, { requestHeader }) {
+        acks.push({ messageIds, header: requestHeader.get("teamwire-session") });
+        const refused = refusals.shift();
+        if (refused) throw refused;
+        return {};
+      },
+    });
+  });
+  return { client, route, inbox: client.subscribe(), instances, acks, refusals };
+}
+
+test("a shutdown request comes first, and each message once over all sessions", async () => {
+  const broken = refusal("SLOW_CONSUMER", Code.ResourceExhausted);
+  const { inbox, instances, client } = play(
+    [OPENED, delivery(A), delivery(B), delivery(C, "shutdownRequest"), broken],
+    [OPENED, delivery(A), delivery(B), delivery(C, "shutdownRequest"), closing(v1.CloseReason.SHUTDOWN_APPROVED)],
+  );
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const ids: string[] = [];
+  for (let i = 0; i < 3; i++) ids.push((await inbox.receive())?.id ?? "");
+  assert.deepEqual(ids, [C, A, B]);
+  for await (const message of inbox) assert.fail(message.id);
+  assert.deepEqual(inbox.ending, { how: "shutdown_approved", requestId: "req_1" });
+  assert.ok(inbox.signal.aborted);
+  assert.deepEqual(instances, [instances[0], instances[0]]);
+  await client.close();
+});
+
+test("an acknowledgement is confirmed, and sent again for what comes again", async () => {
+  let lose = () => {};
+  const lost = new Promise<void>((resolve) => {
+    lose = resolve;
+  });
+  const { client, inbox, acks, refusals } = play(
+    [OPENED, delivery(A), delivery(B), lost, refusal("DRAINING", Code.Unavailable)],
+    [OPENED, delivery(A), delivery(B), delivery(C)],
+  );
+  refusals.push(refusal("STORE_UNAVAILABLE", Code.Unavailable));
+  (await inbox.receive())?.ack();
+  inbox.ack("not an id");
+  await inbox.flush();
+  assert.deepEqual(acks, Array(2).fill({ messageIds: [A], header: "s" }));
+
+  lose();
+  assert.equal((await inbox.receive())?.id, B);
+  assert.equal((await inbox.receive())?.id, C);
+  await inbox.flush();
+  assert.deepEqual(acks, Array(3).fill({ messageIds: [A], header: "s" }));
+  await client.close();
+  inbox.ack(C);
+  await assert.rejects(inbox.flush(), /closed/);
+});
+
+test("a silence of three heartbeats ends a session, on that connection", async () => {
+  const { client, inbox, instances, route } = play([OPENED], [OPENED, delivery(A)]);
+  const began = Date.now();
+  assert.equal((await inbox.receive())?.id, A);
+  assert.ok(Date.now() - began >= 1_190 && instances.length === 2 && route.turn === 1);
+  await client.close();
+  assert.equal(await inbox.receive(), undefined);
+  assert.deepEqual(inbox.ending, { how: "closed" });
+});
+
+test("a subscription ends as the coordinator says, and by an error once", async () => {
+  for (const [frame, how] of [
+    [closing(v1.CloseReason.SUPERSEDED), "superseded"],
+    [closing(v1.CloseReason.MEMBER_STOPPED), "member_stopped"],
+    [closing(v1.CloseReason.TEAM_DELETED), "team_deleted"],
+    [refusal("SESSION_SUPERSEDED", Code.Aborted), "superseded"],
+    [refusal("TEAM_NOT_FOUND", Code.NotFound), "team_deleted"],
+  ] as const) {
+    const { inbox } = play([OPENED, delivery(A), frame]);
+    while (inbox.ending === undefined) await new Promise((resolve) => setTimeout(resolve, 5));
+    // The end comes before what waits.
+    assert.equal(await inbox.receive(), undefined);
+    assert.deepEqual(inbox.ending, { how });
+  }
+  const { inbox } = play([refusal("CREDENTIAL_INVALID", Code.Unauthenticated)]);
+  await assert.rejects(inbox.receive(), { reason: "CREDENTIAL_INVALID" });
+  assert.equal(await inbox.receive(), undefined);
+});
+
+test("waiting for a message can be given up without loss", async () => {
+  const { client, inbox } = play([OPENED], [OPENED, delivery(A)]);
+  await assert.rejects(inbox.receive(AbortSignal.timeout(50)), { name: "TimeoutError" });
+  assert.equal((await inbox.receive())?.id, A);
+  await client.close();
+});

@@ -1,0 +1,96 @@
+//! Streams that follow something of a team: what there is, then what changes, until the client is gone or no more can come.
+
+use std::{pin::Pin, time::Duration};
+
+use teamwire_proto::{Reason, Refusal};
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
+use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tonic::Status;
+
+use super::Services;
+use crate::{
+    domain::identity::{Presented, team_not_found},
+    store::Space,
+};
+
+/// How many frames wait for a client.
+pub(super) const FRAMES_MAX: usize = 32;
+
+/// How often a follower looks by itself, in case a hint was lost.
+const POLL: Duration = Duration::from_secs(2);
+
+/// What a client reads.
+pub(super) type Frames<F> = Pin<Box<dyn Stream<Item = Result<F, Status>> + Send>>;
+
+/// What is followed.
+#[tonic::async_trait]
+pub(super) trait Followed: Send + 'static {
+    type Frame: Send + 'static;
+
+    /// Returns what comes next, and whether there is more of it to be had at once.
+    async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal>;
+}
+
+impl Services {
+    /// Follows something of a space, with a look at it whenever the watch says so.
+    pub(super) fn follow<F: Followed>(
+        &self,
+        who: Presented,
+        space: Space,
+        watch: watch::Receiver<u64>,
+        followed: F,
+    ) -> Frames<F::Frame> {
+        let (frames, out) = mpsc::channel(FRAMES_MAX);
+        let services = self.clone();
+        tokio::spawn(async move {
+            let sent = services.send_frames(&who, &space, watch, followed, &frames);
+            let refusal = match services.draining.run_until_cancelled(sent).await {
+                Some(Ok(())) => return,
+                Some(Err(refusal)) => refusal,
+                None => super::draining(),
+            };
+            let _ = frames.send(Err(refusal.into())).await;
+        });
+        Box::pin(ReceiverStream::new(out))
+    }
+
+    async fn send_frames<F: Followed>(
+        &self,
+        who: &Presented,
+        space: &Space,
+        mut watch: watch::Receiver<u64>,
+        mut followed: F,
+        frames: &mpsc::Sender<Result<F::Frame, Status>>,
+    ) -> Result<(), Refusal> {
+        loop {
+            watch.mark_unchanged();
+            match followed.next().await {
+                Ok((next, has_more)) => {
+                    self.heard_of(who);
+                    for frame in next {
+                        if frames.send(Ok(frame)).await.is_err() {
+                            return Ok(());
+                        }
+                    }
+                    if has_more {
+                        continue;
+                    }
+                }
+                Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
+                // The credential of a team that is gone is worth nothing; here that is known to be why.
+                Err(refusal) if refusal.reason == Reason::CredentialInvalid => {
+                    return Err(team_not_found(space.as_str()));
+                }
+                Err(refusal) => return Err(refusal),
+            }
+            tokio::select! {
+                _ = watch.changed() => {}
+                () = sleep(POLL) => {}
+                () = frames.closed() => return Ok(()),
+            }
+        }
+    }
+}
