@@ -8,6 +8,7 @@
 mod buf;
 mod charts;
 mod clients;
+mod containers;
 mod generate;
 mod network;
 mod redis;
@@ -20,7 +21,7 @@ use step::{Failure, Step};
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
-  test   Run every test, those against a real Redis and a real Valkey included. The servers are those that
+  test   Run every test but those in containers, those against a real Redis and a real Valkey included. The servers are those that
          TEAMWIRE_REDIS_SERVER and TEAMWIRE_TEST_VALKEY name, or redis-server and valkey-server in PATH, or what apt-get
          installs when this runs as root. Root also tests over networks of its own, made with ip (iproute2), which is
          installed likewise. The clients of languages that are there are tested, too: python3, node with npm, go, javac
@@ -37,6 +38,9 @@ Usage: cargo xtask COMMAND
   manifests
          Render the manifests in deploy/ from the charts anew.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
+  containers
+         Build the images and test them, and deploy/compose.yaml, in real containers: on the Docker daemon that is there;
+         where none is, root on Debian installs one and starts it for this command only. Takes some ten minutes.
   ci     Run lint, check the generated code and the charts, then test with CI=true: what every change must pass.
   help   Show this.
 ";
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         ["charts"] => charts::check(),
         ["manifests"] => charts::write(),
         ["lint"] => lint(),
+        ["containers"] => containers::test(),
         ["ci"] => ci(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -275,6 +275,34 @@ fn charts_installs_its_tools_once_and_checks_with_the_teamwire_that_it_builds() 
 }
 
 #[test]
+fn containers_are_tested_on_the_docker_that_is_there_and_their_images_are_removed_even_after_a_failure() {
+    let machine = Machine::new("containers").with("docker", "").with("git", "echo 1a2b");
+    let machine = machine.with("cargo", "echo $TEAMWIRE_TEST_CONTAINERS $TEAMWIRE_IMAGE $TEAMWIRE_REVISION; exit 1");
+    let output = machine.xtask(&["containers"], &[]);
+    assert!(!output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 teamwire-test 1a2b\n");
+    assert_eq!(
+        machine.calls(),
+        [
+            "docker info",
+            "git rev-parse HEAD",
+            "docker compose --file deploy/compose.yaml build coordinator setup",
+            "cargo test --locked --test containers",
+            "docker image rm teamwire-test teamwire-test-teammate"
+        ]
+    );
+}
+
+#[test]
+fn anyone_else_is_told_that_containers_need_docker() {
+    let machine = Machine::new("no-docker").with("docker", "exit 1").with("id", "echo 1000").with("apt-get", "");
+    let output = machine.xtask(&["containers"], &[]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("start a Docker daemon"), "{output:?}");
+    assert_eq!(machine.calls(), ["docker info", "id -u"]);
+}
+
+#[test]
 fn ci_checks_then_tests_as_ci() {
     let machine = Machine::new("ci")
         .with("redis-server", "")
