@@ -4,7 +4,7 @@ use std::{ffi::OsString, io::Write as _, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_client::{
-    Client, JOIN_VARIABLE,
+    Client, Error, JOIN_VARIABLE,
     runner::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig},
     v1,
 };
@@ -191,8 +191,13 @@ impl Run {
         let Some(kept) = context.kept(name, team)? else { return Ok(None) };
         let Ok(caller) = context.caller_with(kept.credential.clone(), Known::Kept(&kept)) else { return Ok(None) };
         let found = caller.client.get_team(v1::GetTeamRequest::default()).await;
-        // Refused: it was dismissed, or its team is gone. No answer says nothing of it, and the runner will try on.
-        let is_good = found.map_or_else(|error| error.is_retryable(), |_| true);
+        // Refused: it was dismissed, or its team is gone; unless it has ended by itself, and may come back. No answer says
+        // nothing of it, and the runner will try on.
+        let may_join = |error: &Error| match error {
+            Error::Refused(refusal) => refusal.metadata.get("may_join").is_some_and(|may| may == "true"),
+            _ => false,
+        };
+        let is_good = found.map_or_else(|error| error.is_retryable() || may_join(&error), |_| true);
         Ok(is_good.then_some(caller))
     }
 }

@@ -47,7 +47,7 @@ fn one_paste_joins_and_runs_from_another_machine(world: World) {
 
 fn who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_string_on(world: World) {
     world.create_team("acme");
-    let invited = world.cli(LEAD, &["invite", "ann", "--uses", "3"]).succeeds().stdout.trim().to_owned();
+    let invited = world.cli(LEAD, &["invite", "ann", "--uses", "2"]).succeeds().stdout.trim().to_owned();
     let program = "test -z \"$TEAMWIRE_JOIN\" && teamwire send lead hello >&2 && cat >/dev/null";
     let program = program.replace("teamwire", env!("CARGO_BIN_EXE_teamwire"));
     let run =
@@ -60,6 +60,11 @@ fn who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_str
     let again = run("another-machine");
     world.await_inbox(LEAD, "hello again", |message| message["content"] == "hello");
     again.terminate().exits(143);
+    // It has ended by itself, and was not dismissed: its own credential is good for another life, the token is not needed.
+    let used_up = run("another-machine");
+    world.await_inbox(LEAD, "hello once more", |message| message["content"] == "hello");
+    assert_eq!(world.member("ann")["incarnation"], 3);
+    used_up.terminate().exits(143);
 }
 
 fn what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it(world: World) {

@@ -197,6 +197,9 @@ fn check_member(record: &MemberRecord, who: &Presented) -> Result<(), Refusal> {
     Err(if record.former_credentials.contains(&who.hash) { superseded(&record.name) } else { invalid() })
 }
 
+/// What a refusal's metadata says when the credential of an ended life may still begin a new one.
+const MAY_JOIN: &str = "may_join";
+
 fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
     let why = match &record.life {
         Life::Live | Life::Lost => return Ok(()),
@@ -204,7 +207,15 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
         Life::Stopping { request_id: Some(_), .. } if admit == Admit::Stopping => return Ok(()),
         Life::Stopping { request_id: Some(_), .. } => "has approved its shutdown",
         Life::Stopping { request_id: None, .. } => "was stopped by force",
-        Life::Exited { .. } => "has exited",
+        Life::Exited { dismissed: false, .. } => {
+            let text = format!(
+                "{} has exited: this credential is good for nothing but to begin a new life with Join. End this process, or \
+                 join with it again.",
+                record.name
+            );
+            return Err(Refusal::new(Reason::MemberStopped, text).with(MAY_JOIN, "true"));
+        }
+        Life::Exited { dismissed: true, .. } => "has exited",
     };
     Err(Refusal::new(
         Reason::MemberStopped,

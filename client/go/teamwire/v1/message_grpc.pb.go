@@ -40,7 +40,8 @@ const (
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
 // call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
-// (FAILED_PRECONDITION: this life of the member has ended), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo),
+// (FAILED_PRECONDITION: this life of the member has ended; with `may_join` = `true` in its metadata where the credential is
+// still good to begin a new one with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo),
 // or, if its request is larger than a request may be or cannot be decoded, CONTENT_TOO_LARGE or INVALID_FIELD
 // (INVALID_ARGUMENT).
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: done, but not on as many replicas as
@@ -169,7 +170,8 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
 // call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
-// (FAILED_PRECONDITION: this life of the member has ended), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo),
+// (FAILED_PRECONDITION: this life of the member has ended; with `may_join` = `true` in its metadata where the credential is
+// still good to begin a new one with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo),
 // or, if its request is larger than a request may be or cannot be decoded, CONTENT_TOO_LARGE or INVALID_FIELD
 // (INVALID_ARGUMENT).
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: done, but not on as many replicas as
