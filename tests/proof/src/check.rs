@@ -13,7 +13,8 @@ const END_US_MAX: u64 = 40_000_000;
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
-    /// A message that was answered with OK ends processed or dead-lettered at every recipient.
+    /// A message that was answered with OK is handed out and ends processed at every recipient, or is given up after too many
+    /// deliveries.
     NothingLost,
     /// Nothing is delivered that was not sent, by somebody else than it says or to somebody else than it was for.
     NothingInvented,
@@ -198,7 +199,7 @@ fn nothing_lost(history: &History<'_>) -> Vec<String> {
                         "{message_id} is said to be processed at {recipient}, and was never handed out there"
                     ));
                 }
-                Some("dead_lettered") => {}
+                Some("dead_lettered: delivery_limit") => {}
                 other => lost.push(format!("{message_id} is {} at {recipient}", other.unwrap_or("not known"))),
             }
         }

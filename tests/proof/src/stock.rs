@@ -23,7 +23,10 @@ pub async fn take(lead: &Client, note: &Recorder) -> Result<(), Error> {
                         Some(Broadcast(text)) => text.content,
                         _ => continue,
                     };
-                    let state = |it: &v1::Receipt| word(it.state().as_str_name(), "RECEIPT_STATE_");
+                    let state = |it: &v1::Receipt| match word(it.state().as_str_name(), "RECEIPT_STATE_").as_str() {
+                        "dead_lettered" => format!("dead_lettered: {}", it.dead_letter_cause),
+                        state => state.to_owned(),
+                    };
                     let receipts = entry.receipts.iter().map(|it| (it.recipient.clone(), state(it))).collect();
                     let from = message.sender.unwrap_or_default().name;
                     note.note(What::FinalMessage { message_id: message.id, from, content, receipts });
