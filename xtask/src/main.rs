@@ -37,6 +37,9 @@ Usage: cargo xtask COMMAND
          1.26 and Python 3.11. Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
   manifests
          Render the manifests in deploy/ from the charts anew.
+  faults [--fault NAME|mix|all] [--minutes N] [--seed N] [--store embedded|redis]
+         Break coordinators, Redis and members while they work, and check what was promised; docs/testing.md explains
+         it.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
   containers
          Build the images and test them, and deploy/compose.yaml, in real containers: on the Docker daemon that is there;
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         ["clients"] => clients(),
         ["charts"] => charts::check(),
         ["manifests"] => charts::write(),
+        ["faults", ref options @ ..] => faults(options),
         ["lint"] => lint(),
         ["containers"] => containers::test(),
         ["ci"] => ci(),
@@ -80,7 +84,19 @@ fn ci() -> Result<(), Failure> {
     lint()?;
     generate::check()?;
     charts::check()?;
+    faults(&["--seconds", "30"])?;
     test(true)
+}
+
+/// Breaks things.
+fn faults(options: &[&str]) -> Result<(), Failure> {
+    let redis = redis::SERVERS[0].find()?;
+    Step::cargo(&["build", "--locked", "--package", "teamwire", "--package", "teamwire-proof", "--bins"]).run()?;
+    let run = ["run", "--quiet", "--locked", "--package", "teamwire-proof", "--", "run"];
+    Step::cargo(&[&run[..], options].concat())
+        .env(redis::SERVERS[0].variable, redis)
+        .advice("repeat it with the --seed that it names; `teamwire-proof check DIR` looks at what it has kept")
+        .run()
 }
 
 /// Runs all tests. Prints nothing after the test runner's own summary.

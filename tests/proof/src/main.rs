@@ -62,6 +62,9 @@ struct Run {
     /// How long things are broken in each run, in seconds
     #[arg(long, default_value_t = 60, value_name = "N")]
     seconds: u64,
+    /// The same in minutes
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    minutes: Option<u64>,
     /// Decides what is broken when, and what members do. Every run prints its own [default: a random one]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -183,11 +186,15 @@ impl Run {
         }
     }
 
+    fn duration(&self) -> Duration {
+        Duration::from_secs(self.minutes.map_or(self.seconds, |minutes| minutes * 60))
+    }
+
     /// Runs one fault, or a mix of them, on one store.
     async fn one(&self, name: &str, faults: &[Fault], store: Store) -> Result<Outcome, Error> {
         let failed = |error: io::Error| Error::Context(error.to_string());
         let seed = self.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
-        eprintln!("proof: {name} on {store:?}, --seed {seed}, {} s", self.seconds);
+        eprintln!("proof: {name} on {store:?}, --seed {seed}, {} s", self.duration().as_secs());
         let place = tempfile::Builder::new().prefix("teamwire-proof-").tempdir().map_err(failed)?;
         let beside = env::current_exe().map_err(failed)?.with_file_name("teamwire");
         let teamwire = self.teamwire.clone().unwrap_or(beside);
@@ -227,7 +234,7 @@ impl Run {
         }
         stage.look_after(true).map_err(failed)?;
         let (began, mut strikes) = (Instant::now(), 0);
-        while began.elapsed() < Duration::from_secs(self.seconds) {
+        while began.elapsed() < self.duration() {
             sleep(Duration::from_millis(random.random_range(200..3_000))).await;
             let Some(fault) = faults.choose(&mut random) else { break };
             fault.strike(stage, &mut random).await.map_err(failed)?;
