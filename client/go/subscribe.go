@@ -260,6 +260,7 @@ func (i *Inbox) hold() error {
 			i.session = &session{id: frame.Opened.SessionId}
 			i.session.over, i.session.end = context.WithCancel(context.Background())
 			i.client.session.Swap(i.session).end()
+			i.client.isTrusted.Store(true)
 		case *v1.StreamResponse_Delivery:
 			i.deliver(frame.Delivery)
 		case *v1.StreamResponse_Closing:
