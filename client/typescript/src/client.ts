@@ -113,7 +113,7 @@ export class Client {
     const until = performance.now() + timeoutMs;
     const delays = new Delays();
     for (;;) {
-      const waitMs = Math.min(Math.max(until - performance.now(), 0), WAIT_MS_MAX);
+      const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), WAIT_MS_MAX));
       const asked = { requestId, timeout: durationFromMs(waitMs) };
       const { request } = await this.requests.waitForDecision(asked, signal && { signal });
       if (request === undefined) throw new Error("The coordinator answered without the request.");
