@@ -142,6 +142,15 @@ func TestAProxyWithoutItsCoordinatorEndsNoSubscriptionThatHasBegun(t *testing.T)
 	}
 }
 
+func TestAnEndThatIsNewerThanTheClientEndsTheSessionOnly(t *testing.T) {
+	f := newFake(t)
+	f.says(closing(99), opened("s1"))()
+	f.says(closing(TeamDeleted), opened("s2"))()
+	if inbox := client(t, f).Subscribe(context.Background()); inbox.Ending().Reason != TeamDeleted {
+		t.Error(inbox.Ending())
+	}
+}
+
 func TestASilentSessionIsGivenUpForAnother(t *testing.T) {
 	f := newFake(t)
 	f.says(nil, opened("s1")) // and then nothing for three times 100 ms, but at least a second
