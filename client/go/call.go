@@ -50,6 +50,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		err := c.conns[place].Invoke(attempt, method, request, reply, append(slices.Clip(opts), grpc.Peer(&at))...)
 		cancel()
 		if err == nil {
+			c.isTrusted.Store(true)
 			return nil
 		}
 		failure := c.failure(ctx, err, place)
@@ -140,6 +141,10 @@ func (c *Client) sign(ctx context.Context, session *session, method string) cont
 // failure makes an error of what an attempt met with, and leaves a coordinator that is gone or about to go.
 func (c *Client) failure(ctx context.Context, err error, place int32) *Error {
 	failure := newError(err, cmp.Or(ctx.Err(), c.ctx.Err()))
+	if failure.Reason != "" {
+		c.isTrusted.Store(true)
+	}
+	failure.mayTrust = c.isTrusted.Load()
 	if failure.cause == nil && failure.isPassing() && (failure.Reason == "" || failure.Reason == "DRAINING") {
 		c.leave(place)
 	}

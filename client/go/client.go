@@ -49,6 +49,7 @@ type Client struct {
 	patience   time.Duration
 	conns      []*grpc.ClientConn
 	place      atomic.Int32 // which of them new calls take
+	isTrusted  atomic.Bool  // somebody has answered as a coordinator does, so that distrust may pass
 	session    atomic.Pointer[session]
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc

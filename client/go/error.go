@@ -22,8 +22,9 @@ type Error struct {
 	// RetryAfter is how long to wait before the same call may succeed. Zero: not said.
 	RetryAfter time.Duration
 
-	status *status.Status
-	cause  error // what has ended the tries: the caller's context, or the client's patience
+	status   *status.Status
+	cause    error // what has ended the tries: the caller's context, or the client's patience
+	mayTrust bool  // the client was answered before, so that what looks like distrust may pass, such as a proxy's reply
 }
 
 // newError reads what a status carries. cause: what has put an end to the call here. Nil: nothing did.
@@ -67,7 +68,7 @@ func (e *Error) Unwrap() error { return e.cause }
 var distrust = regexp.MustCompile(`tls: |x509: |server preface: (http2: |unexpected EOF)`)
 
 func (e *Error) isDistrust() bool {
-	return e.status.Code() == codes.Unavailable && distrust.MatchString(e.status.Message())
+	return !e.mayTrust && e.status.Code() == codes.Unavailable && distrust.MatchString(e.status.Message())
 }
 
 // isPassing returns whether the same call, with the same idempotency key, may succeed later.

@@ -260,13 +260,15 @@ func (i *Inbox) hold() error {
 			i.session = &session{id: frame.Opened.SessionId}
 			i.session.over, i.session.end = context.WithCancel(context.Background())
 			i.client.session.Swap(i.session).end()
+			i.client.isTrusted.Store(true)
 		case *v1.StreamResponse_Delivery:
 			i.deliver(frame.Delivery)
 		case *v1.StreamResponse_Closing:
-			if frame.Closing.Reason == v1.CloseReason_CLOSE_REASON_DRAINING {
+			switch reason := frame.Closing.Reason; reason {
+			case ShutdownApproved, Superseded, TeamDeleted, MemberStopped:
+				i.ending = Ending{reason, frame.Closing.RequestId}
+			default: // it drains, or says what is newer than this client
 				i.client.leave(place)
-			} else {
-				i.ending = Ending{frame.Closing.Reason, frame.Closing.RequestId}
 			}
 			return nil
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -119,6 +121,33 @@ func TestShutdownRequestsComeFirstAndTheEndBeforeEverything(t *testing.T) {
 	}
 	if message, err := inbox.Next(context.Background()); err != io.EOF {
 		t.Error(message, err)
+	}
+}
+
+func TestAProxyWithoutItsCoordinatorEndsNoSubscriptionThatHasBegun(t *testing.T) {
+	proxy := httptest.NewServer(http.NotFoundHandler()) // speaks nothing newer than HTTP/1.1
+	t.Cleanup(proxy.Close)
+	f := newFake(t)
+	breaks := f.says(draining, opened("s1"), delivery("a"))
+	inbox := client(t, f, &fake{address: proxy.URL}).Subscribe(context.Background())
+	next(t, inbox)
+	f.says(nil, opened("s2"), delivery("b"))
+	breaks()
+	if message := next(t, inbox); message.GetId() != "b" {
+		t.Error(message)
+	}
+	inbox = client(t, &fake{address: proxy.URL}).Subscribe(context.Background())
+	if inbox.Err() == nil {
+		t.Error("nobody there has ever been a coordinator")
+	}
+}
+
+func TestAnEndThatIsNewerThanTheClientEndsTheSessionOnly(t *testing.T) {
+	f := newFake(t)
+	f.says(closing(99), opened("s1"))()
+	f.says(closing(TeamDeleted), opened("s2"))()
+	if inbox := client(t, f).Subscribe(context.Background()); inbox.Ending().Reason != TeamDeleted {
+		t.Error(inbox.Ending())
 	}
 }
 

@@ -16,15 +16,14 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 use tonic_health::{
     ServingStatus,
     server::{HealthReporter, health_reporter},
 };
 
 use crate::{
+    edge::{Acceptor, Bounds},
     store::{Store, StoreError},
     telemetry::Metrics,
 };
@@ -42,6 +41,11 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// asks for this one; a coordinator whose store is away needs no restart.
 pub const LIVE: &str = "live";
 
+/// How many connections for probes may be open, and how long each: without a bound, whoever holds many would leave no file
+/// descriptor to the protocol's own listener.
+const PROBERS_MAX: usize = 64;
+const PROBER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How many probes may be open on a connection, and how long one may take. Who probes asks one thing at a time.
 const PROBES_MAX: u32 = 8;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,14 +54,17 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 pub fn probes(listener: TcpListener, stop: CancellationToken) -> (HealthReporter, impl Future<Output = ()>) {
     let (reporter, service) = health_reporter();
     let live = reporter.clone();
+    let bounds = Bounds {
+        connections_max: PROBERS_MAX,
+        // Nobody shows a credential here.
+        authentication_timeout: PROBER_TIMEOUT,
+        streams_max: PROBES_MAX,
+        ..Bounds::default()
+    };
     let serve = async move {
         live.set_service_status(LIVE, ServingStatus::Serving).await;
-        let server = Server::builder()
-            .max_concurrent_streams(PROBES_MAX)
-            .timeout(PROBE_TIMEOUT)
-            .http2_keepalive_interval(Some(PROBE_TIMEOUT))
-            .add_service(service)
-            .serve_with_incoming(TcpListenerStream::new(listener));
+        let server = bounds.server().timeout(PROBE_TIMEOUT).add_service(service);
+        let server = server.serve_with_incoming(Acceptor::new(listener, None, bounds).incoming());
         if let Some(Err(error)) = stop.run_until_cancelled(server).await {
             tracing::error!(%error, "health checks are not answered any more");
         }

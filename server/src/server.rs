@@ -149,7 +149,7 @@ pub async fn run(
         .server()
         // Without TLS browsers speak nothing newer.
         .accept_http1(!config.web_origins.is_empty())
-        .layer(grpc::web::layer(&config.web_origins))
+        .layer(grpc::web::layer(&config.web_origins, config.edge.header_bytes_max))
         .layer(MapResponseLayer::new(|response: http::Response<_>| response.map(Body::new)))
         .layer(Watch::new(metrics))
         .layer(visitor::Watch)

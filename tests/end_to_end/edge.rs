@@ -444,3 +444,23 @@ fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
     assert!(!forger.is_finished(), "the stranger has called all the while");
     forger.abort();
 }
+
+#[test]
+fn who_holds_many_connections_to_the_health_checks_is_cut_off_and_harms_nobody() {
+    let world = World::configured("health = \"127.0.0.1:0\"\nlog = \"debug\"\n");
+    let address = world.coordinator.health_address();
+    Runtime::new().unwrap().block_on(async {
+        let mut silent = Vec::new();
+        for _ in 0..100 {
+            silent.push(TcpStream::connect(&address).await.unwrap());
+        }
+        // Those over the bound at once, the others in time.
+        for stream in silent {
+            hung_up(stream).await;
+        }
+    });
+    assert!(world.coordinator.log().contains("closed: too many connections are open"));
+    for address in [format!("http://{address}"), world.coordinator.address()] {
+        world.cli("prober", &["health", "--address", &address]).succeeds();
+    }
+}

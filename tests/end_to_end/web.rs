@@ -68,6 +68,19 @@ fn a_page_that_is_let_calls_from_a_browser_and_no_other() {
 }
 
 #[test]
+fn headers_over_the_bound_are_refused_as_over_http_2() {
+    let world = World::configured(&format!("[web]\norigins = [\"{PAGE}\"]\n[network]\nheader_bytes_max = \"2KiB\"\n"));
+    let with = |bytes| {
+        let content = format!("content-type: application/grpc-web+proto\r\nx-more: {}", "x".repeat(bytes));
+        ask(&world, &format!("POST {PATH} HTTP/1.1\r\norigin: {PAGE}\r\n{content}"), EMPTY)
+    };
+    let refused = with(1_000);
+    assert!(says(&refused, "grpc-status: 16"), "of the credential, not of the headers: {refused:?}");
+    let refused = with(2_000);
+    assert!(refused.0.starts_with("http/1.1 431"), "{refused:?}");
+}
+
+#[test]
 fn without_origins_nothing_is_spoken_but_grpc() {
     let world = World::embedded();
     let reply = call(&world, &world.operator());

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import socket
+import sys
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -93,6 +95,23 @@ def test_a_coordinator_that_cannot_be_trusted_is_given_up_unless_it_was_fine_bef
     calls = Coordinator(message_pb2.SendResponse(), insecure, message_pb2.SendResponse())
     for _ in range(2):
         done(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the second half cannot be told")
+def test_a_call_under_way_fails_when_the_client_is_closed_and_its_task_is_not_cancelled() -> None:
+    async def close(is_cancelled: bool) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            calls = Calls(Identity(f"127.0.0.1:{silent.getsockname()[1]}", "twm:t:a:0123456789abcdef"), 60)
+            call = asyncio.ensure_future(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
+            await asyncio.sleep(0.1)
+            await calls.close()
+            if is_cancelled:
+                call.cancel()
+            with pytest.raises(asyncio.CancelledError if is_cancelled else teamwire.Error):
+                await call
+
+    asyncio.run(close(is_cancelled=False))
+    asyncio.run(close(is_cancelled=True))
 
 
 def test_delays_grow_to_their_bound() -> None:

@@ -1,7 +1,7 @@
 //! The context file: the identities that `teamwire team create`, `join` and `run` were given, and which of them is current.
 
 use std::{
-    env, fs, io,
+    env, fmt, fs, io,
     path::{Path, PathBuf},
 };
 
@@ -15,8 +15,8 @@ pub const CONTEXT_VARIABLE: &str = "TEAMWIRE_CONTEXT";
 /// The environment variable that chooses an identity of the context file: `NAME` or `NAME@TEAM`.
 pub const AS_VARIABLE: &str = "TEAMWIRE_AS";
 
-/// Who one is in one team.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Who one is in one team. Its `Debug` form leaves the credential out.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptIdentity {
     /// The team.
     pub team: String,
@@ -29,6 +29,18 @@ pub struct KeptIdentity {
     /// Whom to trust there, and what to show.
     #[serde(default, skip_serializing_if = "TlsOptions::is_empty")]
     pub tls: TlsOptions,
+}
+
+impl fmt::Debug for KeptIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { team, member, address, credential: _, tls } = self;
+        f.debug_struct("KeptIdentity")
+            .field("team", team)
+            .field("member", member)
+            .field("address", address)
+            .field("tls", tls)
+            .finish_non_exhaustive()
+    }
 }
 
 impl KeptIdentity {
@@ -144,6 +156,14 @@ mod tests {
     fn chosen(named: Option<&str>, team: Option<&str>, current: Option<&str>) -> Option<String> {
         let file = file(current);
         file.choose(named, team).ok().map(|kept| kept.map_or_else(|| "nobody".to_owned(), KeptIdentity::name))
+    }
+
+    #[test]
+    fn the_debug_form_leaves_credentials_out() {
+        let mut file = file(None);
+        file.identities[0].credential = "twm:b:lead:secret".to_owned();
+        let shown = format!("{file:?}");
+        assert!(shown.contains("lead") && !shown.contains("secret"), "{shown}");
     }
 
     #[test]

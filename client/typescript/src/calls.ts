@@ -89,7 +89,7 @@ export class Calls {
     const request = this.#fill(call, given);
     // The subscription opens its sessions itself, as often as it must, and each outside of the one before.
     const isSession = name === "Stream";
-    const until = Date.now() + (isSession ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS));
+    const until = performance.now() + (isSession ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS));
     const delays = new Delays();
     for (;;) {
       const { turn } = this;
@@ -104,7 +104,7 @@ export class Calls {
         if (error.reason === "SESSION_SUPERSEDED" && sessionId && (await this.#isReplaced(sessionId))) continue;
         const delay = delays.after(error);
         const mayRepeat = error.isPassing && (!ONCE.includes(name) || NOT_BEGUN.includes(error.reason ?? ""));
-        if (!mayRepeat || Date.now() + delay >= until) throw error;
+        if (!mayRepeat || performance.now() + delay >= until) throw error;
         await this.changes.until(() => this.isClosed, delay, call.signal);
       }
     }

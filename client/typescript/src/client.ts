@@ -110,14 +110,14 @@ export class Client {
 
   /** Waits until a request is decided. When the time in milliseconds is over, returns it as it is: still pending. */
   async waitDecision(requestId: string, timeoutMs = Number.POSITIVE_INFINITY, signal?: AbortSignal): Promise<Request> {
-    const until = Date.now() + timeoutMs;
+    const until = performance.now() + timeoutMs;
     const delays = new Delays();
     for (;;) {
-      const waitMs = Math.min(Math.max(until - Date.now(), 0), WAIT_MS_MAX);
+      const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), WAIT_MS_MAX));
       const asked = { requestId, timeout: durationFromMs(waitMs) };
       const { request } = await this.requests.waitForDecision(asked, signal && { signal });
       if (request === undefined) throw new Error("The coordinator answered without the request.");
-      if (request.state !== RequestState.PENDING || Date.now() >= until) return request;
+      if (request.state !== RequestState.PENDING || performance.now() >= until) return request;
       // A coordinator that is about to go away may answer early.
       await this.#calls.changes.until(() => this.#calls.isClosed, delays.next(), signal);
     }

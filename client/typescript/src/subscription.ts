@@ -174,7 +174,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
         const error = readError(thrown, true);
         const end = endOf(error);
         if (end !== undefined) return this.#finish(end);
-        if (Date.now() - this.#openedAt >= SETTLED_MS || error.reason === "DRAINING") delays.reset();
+        if (performance.now() - this.#openedAt >= SETTLED_MS || error.reason === "DRAINING") delays.reset();
         this.#session.isReopening = true;
         await this.#calls.changes.until(() => this.#end !== undefined, delays.after(error));
       }
@@ -214,7 +214,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 
   /** Notes a new session, and returns how often it is to be heard, in milliseconds. */
   #opened({ sessionId, heartbeatIntervalMs }: SessionOpened): number {
-    this.#openedAt = Date.now();
+    this.#openedAt = performance.now();
     this.#session.id = sessionId;
     this.#session.isReopening = false;
     this.#calls.changes.ring();

@@ -1,15 +1,21 @@
 //! gRPC-web, for programs in browsers: translates it to gRPC before anything else sees a call, and says to browsers which
 //! pages may call (CORS).
 
-use std::time::Duration;
+use std::{
+    future::{Ready, ready},
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use futures::future;
 use http::{
-    HeaderName, HeaderValue, Method,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
 use teamwire_proto::{SESSION_METADATA_KEY, trace_parent};
 use tonic_web::GrpcWebLayer;
 use tower::{
+    Layer, Service,
     layer::util::Stack,
     util::{Either, option_layer},
 };
@@ -29,9 +35,63 @@ pub fn is_origin(text: &str) -> bool {
     matches!(scheme, "http" | "https") && !authority.is_empty() && authority.chars().all(is_plain)
 }
 
-/// Translates for pages of these origins. None given: nothing is translated.
-pub fn layer(origins: &[String]) -> Either<Stack<GrpcWebLayer, CorsLayer>, Identity> {
-    option_layer((!origins.is_empty()).then(|| Stack::new(GrpcWebLayer::new(), cors(origins))))
+/// Translates for pages of these origins, whose calls have headers of so many bytes. None given: nothing is translated.
+pub fn layer(
+    origins: &[String],
+    header_bytes_max: u32,
+) -> Either<Stack<Stack<GrpcWebLayer, ShortHeaders>, CorsLayer>, Identity> {
+    let translation = Stack::new(GrpcWebLayer::new(), ShortHeaders { bytes_max: header_bytes_max });
+    option_layer((!origins.is_empty()).then(|| Stack::new(translation, cors(origins))))
+}
+
+/// Answers requests with larger headers as HTTP/2 has answered them already, with HTTP status 431: over HTTP/1.1 hyper
+/// takes 400 KiB.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortHeaders {
+    bytes_max: u32,
+}
+
+impl<S> Layer<S> for ShortHeaders {
+    type Service = WithShortHeaders<S>;
+
+    fn layer(&self, inner: S) -> WithShortHeaders<S> {
+        WithShortHeaders { inner, bytes_max: self.bytes_max as usize }
+    }
+}
+
+/// A service that sees no request with larger headers.
+#[derive(Clone, Debug)]
+pub struct WithShortHeaders<S> {
+    inner: S,
+    bytes_max: usize,
+}
+
+impl<S, B, R> Service<Request<B>> for WithShortHeaders<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Default,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = future::Either<S::Future, Ready<Result<S::Response, S::Error>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        if header_bytes(request.headers()) <= self.bytes_max {
+            return future::Either::Left(self.inner.call(request));
+        }
+        let mut refusal = Response::new(R::default());
+        *refusal.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        future::Either::Right(ready(Ok(refusal)))
+    }
+}
+
+/// Counts as HTTP/2 does: names, values, and 32 for each.
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
 fn cors(origins: &[String]) -> CorsLayer {

@@ -1,6 +1,7 @@
 //! A program in one of the languages that does what it is told; `tests/clients/README.md` is its protocol.
 
 use std::{
+    collections::BTreeMap,
     env,
     io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
@@ -24,8 +25,15 @@ pub(super) struct Actor {
 
 impl Actor {
     /// Starts the actor of a language, in the place of a member of a world.
-    pub(super) fn start(world: &World, name: &str, identity: &str, language: &str) -> Self {
+    pub(super) fn start(
+        world: &World,
+        name: &str,
+        identity: &str,
+        language: &str,
+        environment: &BTreeMap<String, String>,
+    ) -> Self {
         let mut command = world.program(identity, &path(language));
+        command.envs(environment);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap_or_else(|error| panic!("the {language} actor: {error}"));
         let stdout = BufReader::new(process.stdout.take().unwrap());

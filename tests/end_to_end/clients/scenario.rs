@@ -41,6 +41,15 @@ pub(super) struct Scenario {
     /// The coordinator speaks TLS.
     #[serde(default)]
     tls: bool,
+    /// With `tls`: the coordinator lets in only those who have a certificate, and everybody has one.
+    #[serde(default)]
+    client_certificates: bool,
+    /// Without `tls`: the coordinator's configuration, as its file has it.
+    #[serde(default)]
+    configuration: String,
+    /// What actors find in their environment besides; "$address" is where the coordinator is.
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
     /// Who plays besides the lead. They have joined before, and are connected.
     #[serde(default)]
     members: Vec<String>,
@@ -51,6 +60,10 @@ pub(super) struct Scenario {
     #[serde(default)]
     twins: BTreeMap<String, String>,
     steps: Vec<Step>,
+}
+
+fn once() -> usize {
+    1
 }
 
 fn one() -> Cast {
@@ -66,6 +79,9 @@ struct Step {
     /// The word of a command; for `cli` the arguments, with spaces between them.
     #[serde(rename = "do")]
     word: String,
+    /// How often.
+    #[serde(default = "once")]
+    times: usize,
     /// What goes with it.
     #[serde(default)]
     with: Map<String, Value>,
@@ -75,9 +91,9 @@ struct Step {
     /// The same, but again and again until it has.
     #[serde(default)]
     until: Option<Value>,
-    /// The reason of the refusal that the answer must be.
+    /// The refusal that the answer must be: its reason, or all that it must have in it.
     #[serde(default)]
-    refused: Option<String>,
+    refused: Option<Value>,
     /// The answer is not waited for; the step `answer` of the same actor takes it.
     #[serde(default)]
     later: bool,
@@ -103,12 +119,23 @@ impl Scenario {
     }
 
     fn play(&self, languages: &[&str]) {
-        let world = if self.tls { World::with_tls() } else { World::embedded() };
+        let mut world = if self.tls { World::with_tls() } else { World::configured(&self.configuration) };
+        if self.client_certificates {
+            ask_for_certificates(&mut world);
+        }
         world.create_team("acme");
         for member in &self.members {
             world.join(member);
         }
-        let mut stage = Stage { world, actors: BTreeMap::new(), kept: BTreeMap::new(), languages: BTreeMap::new() };
+        let address = world.coordinator.address();
+        let environment = self.environment.iter();
+        let mut stage = Stage {
+            environment: environment.map(|(name, text)| (name.clone(), text.replace("$address", &address))).collect(),
+            world,
+            actors: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            languages: BTreeMap::new(),
+        };
         let twins = self.twins.iter().map(|(twin, of)| (twin.as_str(), of.as_str()));
         let here = self.members.iter().chain(&self.strangers).map(|name| (name.as_str(), name.as_str()));
         let mut turns = languages.iter().cycle();
@@ -119,15 +146,28 @@ impl Scenario {
             stage.enter(name, !self.strangers.iter().any(|stranger| stranger == name));
         }
         for (number, step) in self.steps.iter().enumerate() {
-            stage.take(step, number + 1);
+            for _ in 0..step.times {
+                stage.take(step, number + 1);
+            }
         }
     }
+}
+
+/// Has the coordinator let in only those who have a certificate, and gives one to everybody.
+fn ask_for_certificates(world: &mut World) {
+    world.cli(LEAD, &["certs", "--client", "somebody"]).succeeds();
+    let file = |name: &str| world.home(LEAD).join("certs").join(name).display().to_string();
+    let (ca, cert, key) = (file("ca.crt"), file("client-somebody.crt"), file("client-somebody.key"));
+    world.coordinator.restart_with(&[("TEAMWIRE_TLS_CLIENT_CA", &ca)]);
+    world.environment.borrow_mut().extend([("TEAMWIRE_CERT".to_owned(), cert), ("TEAMWIRE_KEY".to_owned(), key)]);
 }
 
 /// A world with its actors.
 struct Stage {
     world: World,
     actors: BTreeMap<String, Actor>,
+    /// What actors find in their environment besides.
+    environment: BTreeMap<String, String>,
     /// Whose place an actor has, and its language.
     languages: BTreeMap<String, (String, String)>,
     /// What was kept of answers.
@@ -137,7 +177,7 @@ struct Stage {
 impl Stage {
     fn enter(&mut self, name: &str, connects: bool) {
         let (identity, language) = self.languages[name].clone();
-        let mut actor = Actor::start(&self.world, name, &identity, &language);
+        let mut actor = Actor::start(&self.world, name, &identity, &language, &self.environment);
         if connects {
             actor.tell(&json!({ "do": "connect" }));
             let answer = actor.answer();
@@ -152,7 +192,8 @@ impl Stage {
         loop {
             let answer = self.act(step);
             let wanted = match (&step.refused, step.until.as_ref().or(step.gives.as_ref())) {
-                (Some(reason), _) => json!({ "refused": { "reason": reason } }),
+                (Some(Value::String(reason)), _) => json!({ "refused": { "reason": reason } }),
+                (Some(refusal), _) => json!({ "refused": refusal }),
                 (None, wanted) => json!({ "ok": wanted.cloned().unwrap_or_else(|| json!({})) }),
             };
             let wanted = self.filled(&wanted);
@@ -197,6 +238,16 @@ impl Stage {
             }
             (name, "enter") => self.enter(name, true),
             (name, "answer") => return self.actor(name).answer(),
+            (name, "take") => {
+                let actor = self.actor(name);
+                actor.tell(&json!({ "do": "next" }));
+                let taken = actor.answer();
+                if let Some(id) = taken.pointer("/ok/message/id") {
+                    actor.tell(&json!({ "do": "ack", "message_id": id }));
+                    assert!(holds(&done(json!({})), &actor.answer()), "{name} acknowledges {id}");
+                }
+                return taken;
+            }
             (name, word) => {
                 let mut command = self.filled(&Value::Object(step.with.clone()));
                 command["do"] = word.into();

@@ -144,6 +144,11 @@ async def within(seconds: float | None, awaitable: Awaitable[_T]) -> _T:
         task.cancel()
 
 
+def _is_cancelled() -> bool:
+    """Whether the present task is cancelled. Before Python 3.11 it cannot be told, and is taken not to be."""
+    return bool(getattr(asyncio.current_task(), "cancelling", int)())
+
+
 class Calls:
     """What the generated stubs take for their channel. Each call becomes as many attempts as it takes."""
 
@@ -242,6 +247,11 @@ class Calls:
                 answer = await link.unary_unary(method, **how)(request, timeout=ATTEMPT + wait, metadata=carried)
             except (Error, grpc.aio.AioRpcError) as failure:
                 error = self.judge(failure, link)
+            except asyncio.CancelledError:
+                # So gRPC says that the channel was closed. To the program it would mean that its own task is cancelled.
+                if not self._is_closed or _is_cancelled():
+                    raise
+                raise Error("The client is closed.", Code.CANCELLED) from None
             else:
                 self._has_connected = True
                 return answer

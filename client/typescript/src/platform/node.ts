@@ -45,11 +45,14 @@ class Connections implements Route {
     return createGrpcTransport({ baseUrl: this.authority, sessionManager: this, interceptors });
   }
 
-  async request(...request: Parameters<Http2SessionManager["request"]>): Promise<ClientHttp2Stream> {
+  async request(
+    ...[method, path, headers, options]: Parameters<Http2SessionManager["request"]>
+  ): Promise<ClientHttp2Stream> {
     if (this.#present?.turn !== this.turn) this.#present = { turn: this.turn, manager: this.#dial() };
     const manager = await this.#present.manager;
     await connected(manager);
-    return manager.request(...request);
+    // Node itself would leave out the brackets of IPv6.
+    return manager.request(method, path, { ":authority": new URL(manager.authority).host, ...headers }, options);
   }
 
   notifyResponseByteRead(stream: ClientHttp2Stream): void {

@@ -86,8 +86,13 @@ final class Links implements AutoCloseable {
                         + " them, or all with http, with ports from 1 to 65535.");
     }
 
+    /** Returns an address as gRPC takes it: a URI, in whose path the brackets of IPv6 may not stand. */
+    private static String target(Address address) {
+        return "dns:///" + address.authority().replace("[", "%5B").replace("]", "%5D");
+    }
+
     private static ManagedChannel channel(Address address, ChannelCredentials credentials) {
-        return Grpc.newChannelBuilder("dns:///" + address.authority(), credentials)
+        return Grpc.newChannelBuilder(target(address), credentials)
                 .maxInboundMessageSize(REPLY_BYTES_MAX)
                 .keepAliveTime(20, TimeUnit.SECONDS)
                 .keepAliveTimeout(10, TimeUnit.SECONDS)

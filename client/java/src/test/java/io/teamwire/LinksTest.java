@@ -3,6 +3,7 @@ package io.teamwire;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import java.util.Map;
 import java.util.stream.Collectors;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -22,6 +23,15 @@ class LinksTest {
                 .map(address -> address.authority() + (address.isTls() ? " over TLS" : ""))
                 .collect(Collectors.joining(" "));
         assertEquals(expected, read);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"http://[::1]:7420", "https://[2001:db8::1]", "https://host:1"})
+    void a_channel_can_be_made_to_every_kind_of_address(String text) {
+        try (var links = new Links(Map.of(Settings.ADDRESS, text))) {
+            assertEquals(
+                    Links.addresses(text).get(0).authority(), links.channel().authority());
+        }
     }
 
     @ParameterizedTest

@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { connect } from "@teamwire/client";
+import { CREDENTIAL } from "./coordinator.js";
+
+test("a request names the host as its address does", async (context) => {
+  for (const host of ["127.0.0.1", "::1"]) {
+    const asked: unknown[] = [];
+    const server = createServer().on("stream", (stream, headers) => {
+      asked.push(headers[":authority"]);
+      stream.respond({ ":status": 200, "content-type": "application/grpc", "grpc-status": 16 }, { endStream: true });
+    });
+    const isThere = await new Promise((resolve) => {
+      server.once("error", () => resolve(false)).listen(0, host, () => resolve(true));
+    });
+    if (!isThere) {
+      context.diagnostic(`left out: there is no ${host} here`);
+      continue;
+    }
+    const authority = `${host.includes(":") ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`;
+    const client = await connect({ address: `http://${authority}`, credential: CREDENTIAL, patienceMs: 0 });
+    await assert.rejects(client.teams.getTeam({}), /unauthenticated/);
+    assert.deepEqual(asked, [authority]);
+    await client.close();
+    server.close();
+  }
+});
