@@ -82,7 +82,6 @@ pub(super) struct Request {
 pub(super) struct Sent {
     pub(super) id: String,
     pub(super) from: String,
-    pub(super) to: Vec<String>,
     /// The life that a shutdown request is for.
     pub(super) only_for: Option<u64>,
 }
@@ -285,14 +284,13 @@ impl Model {
 
     // What comes of it.
 
-    /// Takes note of a message that was accepted, and returns its place.
-    pub(super) fn send(&mut self, id: &str, from: &str, to: &[String], only_for: Option<u64>) -> usize {
+    /// Takes note of a message that was accepted.
+    pub(super) fn send(&mut self, id: &str, from: &str, to: &[String], only_for: Option<u64>) {
         let place = self.sent.len();
-        self.sent.push(Sent { id: id.to_owned(), from: from.to_owned(), to: to.to_vec(), only_for });
+        self.sent.push(Sent { id: id.to_owned(), from: from.to_owned(), only_for });
         for name in to {
             self.bearer(name).inbox.push(place);
         }
-        place
     }
 
     pub(super) fn ask(&mut self, id: &str, asks: Asks, member: &str, by: Option<String>) {
