@@ -23,7 +23,8 @@ use teamwire_server::{
     },
     domain::{Limits, identity::Presented, secret::SecretHash},
     store::{
-        Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn, embedded::EmbeddedStore,
+        Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
+        embedded::EmbeddedStore,
     },
 };
 use tokio::sync::broadcast;
@@ -148,11 +149,8 @@ impl World {
             let request = v1::SendRequest { body: Some(body), ..Default::default() };
             async move { coordinator.send(&who, &request).await.expect("it is sent") }
         };
-        let direct = v1::DirectMessage {
-            recipient: "ann".to_owned(),
-            summary: "s".to_owned(),
-            content: "c".to_owned(),
-        };
+        let direct =
+            v1::DirectMessage { recipient: "ann".to_owned(), summary: "s".to_owned(), content: "c".to_owned() };
         let sent = send(&lead, Body::Message(direct)).await;
         let plan = v1::PlanApprovalRequest { plan: "p".to_owned(), ..Default::default() };
         let plan = send(&members[1], Body::PlanApprovalRequest(plan)).await;

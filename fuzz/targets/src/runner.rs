@@ -88,7 +88,8 @@ impl AsyncRead for Pipe<'_> {
 pub(crate) fn lines(input: &[u8]) {
     let Some((times, written)) = input.split_first() else { return };
     // Long ones are rare, since they take long.
-    let times = if *times < 250 { 1 } else { (LINE_BYTES_MAX / written.len().max(1)).min(100_000) + usize::from(*times - 249) };
+    let times =
+        if *times < 250 { 1 } else { (LINE_BYTES_MAX / written.len().max(1)).min(100_000) + usize::from(*times - 249) };
     let text = written.repeat(times);
     let pieces = pieces(&text, if times == 1 { written } else { &[255] });
     let mut joined = Vec::new();

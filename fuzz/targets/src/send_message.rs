@@ -170,9 +170,8 @@ fn accepted(request: &v1::SendRequest) -> v1::Message {
 fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
     let is_named = |name: &String| !name.is_empty();
     let body = match message.body.clone()? {
-        message::Body::Message(body) => Some(Body::Message(body)).filter(|_| {
-            matches!(&message.body, Some(message::Body::Message(body)) if is_named(&body.recipient))
-        }),
+        message::Body::Message(body) => Some(Body::Message(body))
+            .filter(|_| matches!(&message.body, Some(message::Body::Message(body)) if is_named(&body.recipient))),
         message::Body::Broadcast(body) => Some(Body::Broadcast(body)),
         message::Body::ShutdownRequest(body) => {
             let body = v1::ShutdownRequest { deadline_seconds: 0, ..body };

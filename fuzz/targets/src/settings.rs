@@ -38,11 +38,7 @@ pub(crate) fn config(input: &[u8]) {
     });
 }
 
-fn load(
-    path: &Path,
-    text: &str,
-    environment: impl IntoIterator<Item = (String, String)>,
-) -> Result<Config, Failure> {
+fn load(path: &Path, text: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Config, Failure> {
     fs::write(path, text).expect("a file");
     Config::load(Some(path), environment, &[])
 }

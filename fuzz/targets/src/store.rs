@@ -166,12 +166,10 @@ fn look(path: &Path, is_checked: bool, is_whole: bool) {
             assert!(!is_whole || last == COMMITS);
             assert_eq!(entries, (1..=last).collect::<Vec<_>>(), "half a commit");
         }
-        let appended = commit(&*store, vec![Write::Append {
-            stream: "s".to_owned(),
-            data: "after".into(),
-            weight: 1,
-            bound: None,
-        }]);
+        let appended = commit(
+            &*store,
+            vec![Write::Append { stream: "s".to_owned(), data: "after".into(), weight: 1, bound: None }],
+        );
         let appended = appended.await;
         assert!(!is_checked || appended.is_ok(), "what was opened takes no writes: {appended:?}");
     });

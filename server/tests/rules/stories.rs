@@ -73,32 +73,65 @@ enum Who {
     Operator,
     Stranger,
     /// `former`: with the credential of any of its lives.
-    Member { name: &'static str, former: Option<Index>, shows: Shows },
+    Member {
+        name: &'static str,
+        former: Option<Index>,
+        shows: Shows,
+    },
 }
 
 #[derive(Clone, Debug)]
 enum Act {
-    Message { to: &'static str, keyed: bool },
-    Broadcast { keyed: bool },
+    Message {
+        to: &'static str,
+        keyed: bool,
+    },
+    Broadcast {
+        keyed: bool,
+    },
     /// A send that was accepted under a key, again.
-    Again { which: Index },
-    Shutdown { to: &'static str },
+    Again {
+        which: Index,
+    },
+    Shutdown {
+        to: &'static str,
+    },
     Plan,
-    Answer { request: Index, asks: Option<Asks>, to: Option<&'static str>, approve: bool, rightly: bool },
+    Answer {
+        request: Index,
+        asks: Option<Asks>,
+        to: Option<&'static str>,
+        approve: bool,
+        rightly: bool,
+    },
     Stream,
-    Ack { messages: Vec<Index> },
+    Ack {
+        messages: Vec<Index>,
+    },
     Heartbeat,
-    Join { name: &'static str },
+    Join {
+        name: &'static str,
+    },
     Rejoin,
     Leave,
-    Force { name: &'static str },
+    Force {
+        name: &'static str,
+    },
     Delete,
     /// Time passes, and what is due is done.
-    Pass { steps: u64 },
+    Pass {
+        steps: u64,
+    },
     Add,
-    Claim { task: Option<Index> },
+    Claim {
+        task: Option<Index>,
+    },
     /// `rightly`: by the owner with its token, as far as the caller has one.
-    Finish { claim: Index, done: bool, rightly: bool },
+    Finish {
+        claim: Index,
+        done: bool,
+        rightly: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -355,14 +388,14 @@ impl Story {
                 let Some(at) = pending.get(request.index(pending.len().max(1))).copied() else { return Some(false) };
                 let asked = self.model.requests[at].clone();
                 let asks = asks.filter(|_| !rightly).unwrap_or(asked.asks);
-                let to = to.filter(|_| !rightly).unwrap_or(NAMES.into_iter().find(|name| asked.member == *name).unwrap());
+                let to =
+                    to.filter(|_| !rightly).unwrap_or(NAMES.into_iter().find(|name| asked.member == *name).unwrap());
                 // As whoever is due, that runs get somewhere.
                 let (who, caller, alpha) = match (rightly, asks) {
                     (false, _) => (who.clone(), caller.clone(), alpha),
                     (true, Asks::Plan) => (operator(), Caller::Operator, "alpha".to_owned()),
                     (true, Asks::Shutdown) => {
-                        let (who, caller) =
-                            self.present(&Who::Member { name: to, former: None, shows: Shows::None });
+                        let (who, caller) = self.present(&Who::Member { name: to, former: None, shows: Shows::None });
                         (who, caller, String::new())
                     }
                 };
@@ -402,7 +435,9 @@ impl Story {
                     // It has approved its shutdown, and is told so again.
                     assert_eq!(self.model.members[&name].life, Life::Approved);
                     let last = timeout(PATIENCE, frames.recv()).await.expect("a frame").unwrap().unwrap().frame;
-                    assert!(matches!(last, Some(Frame::Closing(last)) if last.reason() == CloseReason::ShutdownApproved));
+                    assert!(
+                        matches!(last, Some(Frame::Closing(last)) if last.reason() == CloseReason::ShutdownApproved)
+                    );
                     return Some(true);
                 }
                 self.end_session(&name, CloseReason::Superseded);
@@ -506,7 +541,8 @@ impl Story {
                 }
                 let leases = self.team.leases().await;
                 c.sweep(&self.team.space, &leases, true).await.unwrap();
-                let before: Vec<_> = self.model.members.iter().map(|(name, bearer)| (name.clone(), bearer.life)).collect();
+                let before: Vec<_> =
+                    self.model.members.iter().map(|(name, bearer)| (name.clone(), bearer.life)).collect();
                 self.model.sweep();
                 for (name, life) in before {
                     let ends = life != self.model.members[&name].life && life != Life::Live;
@@ -723,7 +759,10 @@ impl Story {
         let expected: Vec<_> = self.model.requests.iter().map(|request| (request.id.as_str(), request.state)).collect();
         // One that is overdue and not swept yet counts as expired already.
         for (shown, expected) in shown.iter().zip(&expected) {
-            assert!(shown == expected || (shown.0 == expected.0 && expected.1 == State::Pending && shown.1 == State::Expired));
+            assert!(
+                shown == expected
+                    || (shown.0 == expected.0 && expected.1 == State::Pending && shown.1 == State::Expired)
+            );
         }
         assert_eq!(shown.len(), expected.len());
         for (request, expected) in requests.iter().zip(&self.model.requests) {
