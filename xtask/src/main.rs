@@ -8,6 +8,7 @@
 mod buf;
 mod charts;
 mod clients;
+mod fuzz;
 mod generate;
 mod network;
 mod redis;
@@ -36,6 +37,9 @@ Usage: cargo xtask COMMAND
          1.26 and Python 3.11. Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
   manifests
          Render the manifests in deploy/ from the charts anew.
+  fuzz [--seconds N] [TARGET]
+         Fuzz what parses what others send: each target of fuzz/ for N seconds (60), or one. Installs a nightly compiler
+         and cargo-fuzz, where they are missing. docs/testing.md says more.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
   ci     Run lint, check the generated code and the charts, then test with CI=true: what every change must pass.
   help   Show this.
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         ["released"] => buf::keep_as_released(),
         ["clients"] => clients(),
         ["charts"] => charts::check(),
+        ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["manifests"] => charts::write(),
         ["lint"] => lint(),
         ["ci"] => ci(),
@@ -59,7 +64,7 @@ fn main() -> ExitCode {
         }
         _ => Err(Failure::new(
             format!("there is no command `{}`", arguments.join(" ")),
-            "`cargo xtask help` lists the commands; they take no arguments",
+            "`cargo xtask help` lists the commands",
         )),
     };
     outcome.map_or_else(

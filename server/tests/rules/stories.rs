@@ -936,7 +936,7 @@ fn a_team_does_what_its_model_does_whatever_its_members_do() {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let cases = std::env::var("PROPTEST_CASES").map_or(32, |cases| cases.parse().unwrap());
-    let config = Config { failure_persistence: None, cases, max_shrink_iters: 500, ..Config::default() };
+    let config = Config { failure_persistence: None, cases, max_shrink_iters: 100, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let tally = std::cell::Cell::new((0, 0));
     let result = runner.run(&vec(steps(), 20..90), |steps| {
