@@ -15,8 +15,17 @@
 //!
 //! That it can fail was tried with faults that were planted into the rules; each was found by the default number of cases:
 //!
-//! | fault | found by |
+//! | fault | what found it |
 //! |---|---|
+//! | a former life's credential passes | a stream was accepted, and must be refused |
+//! | a superseded session's calls pass | an acknowledgement was accepted, and must be refused |
+//! | what is acknowledged stays in the inbox | the inbox differs |
+//! | the ledger forgets what was answered | the first answer was forgotten |
+//! | a commit does not check what was read | another task than the one that is due |
+//! | what was decided can be answered again | whether it was answered before |
+//! | a full inbox is left out instead of refusing | a send was accepted, and must be refused |
+//! | a message that was shown before does not say so | just that |
+//! | a new life keeps its predecessor's claims | a task is in progress, and must be pending |
 
 mod model;
 
