@@ -242,12 +242,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
                 call(
                     TOKEN,
                     11,
-                    &v1::JoinRequest {
-                        name: text("cid"),
-                        attributes: Some(attributes),
-                        idempotency_key: text("k"),
-                        ..Default::default()
-                    },
+                    &v1::JoinRequest { name: text("cid"), attributes: Some(attributes), idempotency_key: text("k") },
                 ),
                 call(BOB, 11, &v1::JoinRequest::default()),
             ]

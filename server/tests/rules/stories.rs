@@ -645,7 +645,7 @@ impl Story {
         content: String,
         only_for: Option<u64>,
     ) -> Option<bool> {
-        let Some(reply) = expect(c.send(who, &request).await, expected.is_some(), "a send") else { return None };
+        let reply = expect(c.send(who, &request).await, expected.is_some(), "a send")?;
         let mut to = reply.recipients.clone();
         to.sort();
         assert_eq!(Some(&to), expected.as_ref(), "who gets it");
