@@ -58,16 +58,16 @@ impl Credential {
 
     fn split(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once(':')?;
-        let (rest, secret) = rest.rsplit_once(':').unwrap_or(("", rest));
+        let (bearer, secret) = rest.rsplit_once(':').map_or((None, rest), |(bearer, secret)| (Some(bearer), secret));
         let secret_is_sound = (16..=128).contains(&secret.len()) && secret.bytes().all(|b| b.is_ascii_alphanumeric());
         if !secret_is_sound {
             return None;
         }
         let secret = secret.to_owned();
         if kind == "two" {
-            return rest.is_empty().then_some(Self::Operator { secret });
+            return bearer.is_none().then_some(Self::Operator { secret });
         }
-        let (team, which) = rest.split_once(':')?;
+        let (team, which) = bearer?.split_once(':')?;
         let (team, which) = (Name::parse(team, "team").ok()?, Name::parse(which, "id").ok()?);
         match kind {
             "twm" => Some(Self::Member { team, member: which, secret }),
@@ -136,6 +136,13 @@ mod tests {
             assert_eq!(credential.reveal(), text);
             assert!(!format!("{credential:?}").contains(secret));
         }
+    }
+
+    /// Found by fuzzing: what was no form at all passed for the operator's.
+    #[test]
+    fn an_operators_credential_names_nobody_not_even_with_an_empty_part() {
+        assert!(Credential::parse("two::0123456789abcdef").is_err());
+        assert!(Credential::parse("two:a:0123456789abcdef").is_err());
     }
 
     proptest! {

@@ -133,10 +133,12 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// Returns whether a character can move the cursor, break a line or turn the direction of what is shown.
+/// Returns whether a character can move the cursor, break a line, turn the direction of what is shown, or is one of the tags: a
+/// whole ASCII that no person sees and a model reads.
 fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}')
+    let turns = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let is_tag = matches!(c, '\u{E0000}'..='\u{E007F}');
+    c.is_control() || turns || is_tag || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -187,6 +189,13 @@ mod tests {
             teammate_message(&direct("lead", "a \"b\"\nc", "1 < 2\n\tand")),
             "<teammate-message teammate_id=\"lead\" summary=\"a &quot;b&quot;&#xA;c\">1 &lt; 2\n\tand</teammate-message>"
         );
+    }
+
+    /// The property that is fuzzed asked for more than was escaped: the Arabic letter mark and the tags went through.
+    #[test]
+    fn what_turns_or_hides_text_is_shown_as_numbers() {
+        let text = teammate_message(&direct("a", "\u{61C}", "\u{202E}\u{E0041}\u{E007F}"));
+        assert!(text.contains("summary=\"&#x61C;\">&#x202E;&#xE0041;&#xE007F;<"), "{text}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod buf;
 mod charts;
 mod clients;
 mod containers;
+mod fuzz;
 mod generate;
 mod network;
 mod redis;
@@ -40,6 +41,9 @@ Usage: cargo xtask COMMAND
   faults [--fault NAME|mix|all] [--minutes N] [--seed N] [--store embedded|redis]
          Break coordinators, Redis and members while they work, and check what was promised; docs/testing.md explains
          it.
+  fuzz [--seconds N] [TARGET]
+         Fuzz what parses what others send: each target of fuzz/ for N seconds (60), or one. Installs a nightly compiler
+         and cargo-fuzz, where they are missing. docs/testing.md says more.
   lint   Check formatting, the protocol's files (buf, installed by npm) and the code (clippy).
   containers
          Build the images and test them, and deploy/compose.yaml, in real containers: on the Docker daemon that is there;
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         ["released"] => buf::keep_as_released(),
         ["clients"] => clients(),
         ["charts"] => charts::check(),
+        ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["manifests"] => charts::write(),
         ["faults", ref options @ ..] => faults(options),
         ["lint"] => lint(),
@@ -68,7 +73,7 @@ fn main() -> ExitCode {
         }
         _ => Err(Failure::new(
             format!("there is no command `{}`", arguments.join(" ")),
-            "`cargo xtask help` lists the commands; they take no arguments",
+            "`cargo xtask help` lists the commands",
         )),
     };
     outcome.map_or_else(

@@ -19,6 +19,7 @@ mod requests;
 mod retention;
 mod send;
 mod stores;
+mod stories;
 mod stream;
 mod task_errors;
 mod tasks;

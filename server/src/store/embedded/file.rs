@@ -154,8 +154,14 @@ impl Vault {
             }
             std::mem::replace(&mut *current, state)
         };
-        // Closing a database takes a commit, which no reader should wait for.
-        drop(old);
+        // Closing a database takes a commit, which no reader should wait for. After a panic of redb it panics again.
+        let closed = contained(|| {
+            drop(old);
+            Ok(())
+        });
+        if let Err(error) = closed {
+            tracing::error!(error = %self.explain(error), "the store could not be closed cleanly");
+        }
     }
 }
 

@@ -257,10 +257,12 @@ struct Disk {
 struct Faults {
     full: AtomicBool,
     broken: AtomicBool,
+    panics: AtomicBool,
 }
 
 impl Faults {
     fn check(&self) -> std::io::Result<()> {
+        assert!(!self.panics.load(Ordering::Relaxed), "what redb makes of a damaged file");
         if self.full.load(Ordering::Relaxed) {
             return Err(std::io::ErrorKind::StorageFull.into());
         }
@@ -339,6 +341,24 @@ async fn after_a_failed_flush_it_answers_nothing_until_it_is_restarted() {
     drop(store);
     let store = EmbeddedStore::open(&path).unwrap();
     assert_eq!(sequences(&store).await.first(), Some(&1));
+}
+
+/// Found by fuzzing: the panic poisoned redb's locks, and closing the database panicked in turn, in whoever dropped it.
+#[tokio::test]
+async fn a_store_whose_writer_has_panicked_answers_nothing_and_is_closed_without_a_panic() {
+    // More than the file has room for.
+    let long: &'static str = "x".repeat(1 << 20).leak();
+    let (_directory, path) = file();
+    let (store, faults) = on_faulty_disk(&path);
+    commit(&store, vec![append("s", "before")]).await.unwrap();
+    faults.panics.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        let error = commit(&store, vec![append("s", long)]).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Unavailable(reason) if reason.contains("restart")), "{error}");
+    }
+    drop(store);
+    let store = EmbeddedStore::open(&path).unwrap();
+    assert_eq!(sequences(&store).await, [1]);
 }
 
 #[tokio::test]

@@ -1,0 +1,57 @@
+//! What is fuzzed, and what must hold of it whatever comes in.
+//!
+//! Each target is a function over bytes that panics when something is not as it must be. libFuzzer runs them
+//! (`fuzz/fuzz_targets`), and `tests/corpora.rs` plays all inputs that are kept, with every run of the tests.
+//!
+//! Not all of what is fuzzed is public. Such modules are taken in by their path, as they stand.
+
+mod refusal;
+mod render;
+mod request;
+mod runner;
+mod send_message;
+mod settings;
+mod store;
+mod text;
+
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../../src/config/mod.rs"]
+mod config;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../../src/failure.rs"]
+mod failure;
+#[allow(dead_code)]
+#[path = "../../../client/rust/src/runner/lines.rs"]
+mod lines;
+#[path = "../../../client/rust/src/runner/speech.rs"]
+mod speech;
+
+// The name by which a module from elsewhere knows it.
+use teamwire_proto::dialect;
+
+/// A target: what its directory in `fuzz/corpus` is called, and what it does with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    ("address", text::address),
+    ("config", settings::config),
+    ("credential", text::credential),
+    ("dialect", send_message::read),
+    ("join_string", text::join_string),
+    ("lines", runner::lines),
+    ("recipient", text::recipient),
+    ("refusal", refusal::refusal),
+    ("render", render::render),
+    ("request", request::requests),
+    ("speech", runner::speech),
+    ("store", store::open),
+    ("trace_parent", text::trace_parent),
+    ("write_dialect", send_message::write),
+];
+
+/// Runs the target of this name.
+pub fn run(name: &str, input: &[u8]) {
+    let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a target of this name");
+    target(input);
+}

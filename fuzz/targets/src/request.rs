@@ -1,0 +1,346 @@
+//! Calls as they come off the wire, put to the rules.
+//!
+//! An input is a few calls, one after the other, to a team in which there is something of everything. Each is either
+//! refused, with help and without a trace, or accepted; and what is there in the end can be read by everybody who may.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use async_trait::async_trait;
+use prost::Message;
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    dialect, render,
+    v1::{self, history_entry::Event, send_request::Body},
+};
+use teamwire_server::{
+    coordinator::{
+        Coordinator,
+        reads::{HistoryQuery, limit, wait},
+    },
+    domain::{Limits, identity::Presented, secret::SecretHash},
+    store::{
+        Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
+        embedded::EmbeddedStore,
+    },
+};
+use tokio::sync::broadcast;
+use tonic::Status;
+
+const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
+
+/// How many calls an input makes at most.
+const CALLS_MAX: usize = 16;
+
+/// Before the bytes of a call: who makes it, which it is, and how long it is, in two bytes.
+const HEAD_BYTES: usize = 4;
+
+/// How many bytes of headers a refusal may take.
+const HEADER_BYTES_MAX: usize = 8 * 1024;
+
+/// A store that counts what was committed to teams.
+#[derive(Debug)]
+struct Counting {
+    store: Arc<dyn Store>,
+    commits: AtomicU64,
+}
+
+#[async_trait]
+impl Store for Counting {
+    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.store.read(space, keys).await
+    }
+
+    async fn scan(
+        &self,
+        space: &Space,
+        kind: &'static str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Record)>, StoreError> {
+        self.store.scan(space, kind, after, limit).await
+    }
+
+    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        self.store.range(space, stream, range).await
+    }
+
+    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+        self.store.extents(space, streams).await
+    }
+
+    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
+        self.store.leases(space).await
+    }
+
+    async fn now_ms(&self) -> Result<u64, StoreError> {
+        self.store.now_ms().await
+    }
+
+    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+        let outcome = self.store.commit(space, txn).await;
+        // The ledger is asked with a commit that writes nothing. And a team is listed before it is there; the list is put
+        // right by whoever reads it.
+        let changes = !txn.writes.is_empty() && *space != Space::directory();
+        if changes && matches!(outcome, Ok(Outcome::Committed(_))) {
+            self.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.store.hints()
+    }
+}
+
+/// A coordinator, the team `alpha`, and what a caller could know of it.
+struct World {
+    store: Arc<Counting>,
+    coordinator: Arc<Coordinator>,
+    callers: Vec<Presented>,
+    /// What stands for an id in an input, and the id. Both are equally long, so that it can be replaced in what is encoded.
+    ids: Vec<(String, String)>,
+}
+
+pub(crate) fn requests(input: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(async {
+        let world = World::new().await;
+        let mut rest = input;
+        for _ in 0..CALLS_MAX {
+            let Some((head, after)) = rest.split_first_chunk::<HEAD_BYTES>() else { break };
+            let length = usize::from(u16::from_le_bytes([head[2], head[3]])).min(after.len());
+            let (call, after) = after.split_at(length);
+            rest = after;
+            world.call(head[0], head[1], call).await;
+        }
+        world.check_what_is_there().await;
+    });
+}
+
+impl World {
+    async fn new() -> Self {
+        let store = EmbeddedStore::in_memory().expect("memory");
+        let store = Arc::new(Counting { store, commits: AtomicU64::new(0) });
+        let coordinator = Coordinator::new(store.clone(), limits(), SecretHash::of(OPERATOR)).await.expect("a store");
+        let coordinator = Arc::new(coordinator);
+        let operator = Presented::new(Credential::Operator { secret: OPERATOR.to_owned() }, None);
+        let create = v1::CreateTeamRequest { name: "alpha".to_owned(), ..Default::default() };
+        let lead = presented(&coordinator.create_team(&operator, &create).await.expect("a team").credential);
+        let mut members = Vec::new();
+        for name in ["ann", "bob"] {
+            let invite = v1::InviteRequest { member: name.to_owned(), uses_max: 2, ..Default::default() };
+            let token = presented(&coordinator.invite(&lead, &invite).await.expect("a token").join_token);
+            let joined = coordinator.join(&token, &v1::JoinRequest::default()).await.expect("a member");
+            members.push(presented(&joined.credential));
+        }
+        let invite = v1::InviteRequest { uses_max: 1_000, ..Default::default() };
+        let token = presented(&coordinator.invite(&lead, &invite).await.expect("a token").join_token);
+        let observer = coordinator.create_observer(&lead, &v1::CreateObserverRequest::default()).await;
+        let observer = presented(&observer.expect("an observer").credential);
+        let stranger = presented(&format!("twm:alpha:ann:{}", "0".repeat(40)));
+
+        let mut ids = Vec::new();
+        let send = |who: &Presented, body: Body| {
+            let (coordinator, who) = (coordinator.clone(), who.clone());
+            let request = v1::SendRequest { body: Some(body), ..Default::default() };
+            async move { coordinator.send(&who, &request).await.expect("it is sent") }
+        };
+        let direct =
+            v1::DirectMessage { recipient: "ann".to_owned(), summary: "s".to_owned(), content: "c".to_owned() };
+        let sent = send(&lead, Body::Message(direct)).await;
+        let plan = v1::PlanApprovalRequest { plan: "p".to_owned(), ..Default::default() };
+        let plan = send(&members[1], Body::PlanApprovalRequest(plan)).await;
+        let shutdown = v1::ShutdownRequest { recipient: "ann".to_owned(), ..Default::default() };
+        let shutdown = send(&lead, Body::ShutdownRequest(shutdown)).await;
+        for (number, id) in [sent.message_id, plan.message_id].into_iter().enumerate() {
+            ids.push((message_id(number), id));
+        }
+        for (number, id) in [shutdown.request_id, plan.request_id].into_iter().enumerate() {
+            ids.push((request_id(number), id));
+        }
+        for (subject, owner, blocked_by) in [("one", "", vec![]), ("two", "bob", vec![]), ("three", "", vec![1])] {
+            let (subject, owner) = (subject.to_owned(), owner.to_owned());
+            let request = v1::CreateTaskRequest { subject, owner, blocked_by, ..Default::default() };
+            coordinator.create_task(&lead, &request).await.expect("a task");
+        }
+        let claim = v1::ClaimTaskRequest { task_id: 2, ..Default::default() };
+        let claim = coordinator.claim_task(&members[1], &claim).await.expect("a claim");
+        ids.push((claim_token(0), claim.token));
+        assert!(ids.iter().all(|(written, id)| written.len() == id.len()), "{ids:?}");
+        let callers = vec![lead, members[0].clone(), members[1].clone(), operator, observer, token, stranger];
+        Self { store, coordinator, callers, ids }
+    }
+
+    async fn call(&self, by: u8, kind: u8, encoded: &[u8]) {
+        let mut encoded = encoded.to_vec();
+        for (written, id) in &self.ids {
+            replace(&mut encoded, written.as_bytes(), id.as_bytes());
+        }
+        let who = &self.callers[usize::from(by) % self.callers.len()];
+        let before = self.store.commits.load(Ordering::Relaxed);
+        let Some(Err(refusal)) = self.dispatch(who, kind, &encoded).await else { return };
+        assert_eq!(self.store.commits.load(Ordering::Relaxed), before, "a refusal has changed something: {refusal}");
+        check_refusal(refusal);
+    }
+
+    /// Makes a call. `None`: it cannot be decoded.
+    async fn dispatch(&self, who: &Presented, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
+        let c = &self.coordinator;
+        Some(match kind % 32 {
+            0 => c.send(who, &decode(encoded)?).await.map(drop),
+            1 => c.open_session(who, &decode(encoded)?).await.map(drop),
+            2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
+            3 => c.get_message(who, &decode(encoded)?).await.map(drop),
+            4 => c.list_inbox(who, &decode(encoded)?).await.map(drop),
+            5 => c.create_team(who, &decode(encoded)?).await.map(drop),
+            6 => c.get_team(who, &decode::<v1::GetTeamRequest>(encoded)?.team).await.map(drop),
+            7 => {
+                let request: v1::ListTeamsRequest = decode(encoded)?;
+                c.list_teams(who, &request).await.map(drop)
+            }
+            8 => c.delete_team(who, &decode::<v1::DeleteTeamRequest>(encoded)?.team).await,
+            9 => c.invite(who, &decode(encoded)?).await.map(drop),
+            10 => c.create_observer(who, &decode(encoded)?).await.map(drop),
+            11 => c.join(who, &decode(encoded)?).await.map(drop),
+            12 => c.leave(who, &decode(encoded)?).await,
+            13 => c.list_members(who, &decode::<v1::ListMembersRequest>(encoded)?.team).await.map(drop),
+            14 => c.heartbeat(who, &decode(encoded)?).await.map(drop),
+            15 => c.force_stop(who, &decode(encoded)?).await.map(drop),
+            16 => c.set_lead(who, &decode(encoded)?).await.map(drop),
+            17 => {
+                let request: v1::GetRequestRequest = decode(encoded)?;
+                c.get_request(who, &request.team, &request.request_id).await.map(drop)
+            }
+            18 => c.list_requests(who, &decode(encoded)?).await.map(drop),
+            19 => {
+                let request: v1::WaitForDecisionRequest = decode(encoded)?;
+                // Not waited for here.
+                match request.timeout.map(|timeout| wait(&timeout, "timeout")) {
+                    Some(Err(refusal)) => Err(refusal),
+                    _ => c.get_request(who, &request.team, &request.request_id).await.map(drop),
+                }
+            }
+            20 => {
+                let request: v1::ListHistoryRequest = decode(encoded)?;
+                let (filter, after, newest) = (request.filter, request.after_sequence, request.newest);
+                match limit(request.limit, "limit") {
+                    Ok(limit) => {
+                        let query = HistoryQuery { filter, after, limit, newest };
+                        c.history(who, &request.team, &query).await.map(drop)
+                    }
+                    Err(refusal) => Err(refusal),
+                }
+            }
+            21 => c.create_task(who, &decode(encoded)?).await.map(drop),
+            22 => {
+                let request: v1::GetTaskRequest = decode(encoded)?;
+                c.get_task(who, &request.team, request.task_id).await.map(drop)
+            }
+            23 => c.list_tasks(who, &decode(encoded)?).await.map(drop),
+            24 => c.update_task(who, &decode(encoded)?).await.map(drop),
+            25 => c.claim_task(who, &decode(encoded)?).await.map(drop),
+            26 => {
+                let request: v1::ClaimNextTaskRequest = decode(encoded)?;
+                match request.wait.map(|timeout| wait(&timeout, "wait")) {
+                    Some(Err(refusal)) => Err(refusal),
+                    _ => c.claim_next_task(who, &v1::ClaimNextTaskRequest { wait: None, ..request }).await.map(drop),
+                }
+            }
+            27 => c.complete_task(who, &decode(encoded)?).await.map(drop),
+            28 => c.release_task(who, &decode(encoded)?).await.map(drop),
+            29 => {
+                let request: v1::DeleteTaskRequest = decode(encoded)?;
+                c.delete_task(who, &request.team, request.task_id).await.map(drop)
+            }
+            // What an agent writes, as the command line and the runner take it.
+            30 => match dialect::read(std::str::from_utf8(encoded).ok()?) {
+                Ok(request) => c.send(who, &request).await.map(drop),
+                Err(refusal) => Err(refusal),
+            },
+            _ => c.renew(&self.space(), &[]).await,
+        })
+    }
+
+    fn space(&self) -> Space {
+        Space::team(&teamwire_proto::name::Name::parse("alpha", "team").expect("a name"))
+    }
+
+    /// Reads everything that there is, in every form in which it is shown.
+    async fn check_what_is_there(&self) {
+        let operator = &self.callers[3];
+        let c = &self.coordinator;
+        let members = match c.list_members(operator, "alpha").await {
+            Ok(members) => members,
+            Err(refusal) => return assert_eq!(refusal.reason, Reason::TeamNotFound, "{refusal}"),
+        };
+        let filter = Some(v1::HistoryFilter { include_receipts: true, ..Default::default() });
+        let query = HistoryQuery { filter, limit: 1_000, ..Default::default() };
+        let history = c.history(operator, "alpha", &query).await.expect("a history");
+        for entry in history.entries {
+            let Some(Event::Message(message)) = entry.event else { continue };
+            assert_eq!(entry.receipts.len(), message.recipients.len());
+            render::teammate_message(&message);
+            dialect::write(&message);
+        }
+        for member in members {
+            let list = v1::ListInboxRequest { team: "alpha".to_owned(), member: member.name, ..Default::default() };
+            let inbox = c.list_inbox(operator, &list).await.expect("an inbox");
+            assert!(inbox.deliveries.len() as u64 <= inbox.total);
+        }
+        let list = v1::ListTasksRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
+        for task in c.list_tasks(operator, &list).await.expect("tasks").tasks {
+            render::task(&task);
+        }
+        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), ..Default::default() };
+        c.list_requests(operator, &list).await.expect("requests");
+    }
+}
+
+fn limits() -> Limits {
+    Limits { content_bytes_max: 1024, members_max: 6, inbox_entries_max: 8, open_tasks_max: 6, ..Limits::default() }
+}
+
+fn presented(credential: &str) -> Presented {
+    Presented::new(Credential::parse(credential).expect("a credential"), None)
+}
+
+fn decode<T: Message + Default>(encoded: &[u8]) -> Option<T> {
+    T::decode(encoded).ok()
+}
+
+fn replace(text: &mut [u8], written: &[u8], id: &[u8]) {
+    for at in 0..(text.len() + 1).saturating_sub(written.len()) {
+        if text[at..].starts_with(written) {
+            text[at..at + id.len()].copy_from_slice(id);
+        }
+    }
+}
+
+/// What stands for the id of a message in an input.
+pub(crate) fn message_id(number: usize) -> String {
+    format!("00000000-0000-7000-8000-{number:012}")
+}
+
+/// What stands for the id of a request in an input.
+pub(crate) fn request_id(number: usize) -> String {
+    format!("req_{number:026}")
+}
+
+/// What stands for the token of a claim in an input.
+pub(crate) fn claim_token(number: usize) -> String {
+    format!("{number:040}")
+}
+
+fn check_refusal(refusal: Refusal) {
+    assert_ne!(refusal.reason, Reason::Internal, "{refusal}");
+    assert!(refusal.message.ends_with(['.', '?', '…']), "no help: {refusal}");
+    let status = Status::from(refusal);
+    let mut headers = http::HeaderMap::new();
+    status.add_header(&mut headers).expect("headers");
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+    assert!(bytes < HEADER_BYTES_MAX, "{bytes} bytes of headers: {status:?}");
+}

@@ -1,0 +1,128 @@
+//! What a program writes under the runner.
+
+use std::{
+    io,
+    pin::Pin,
+    str,
+    task::{Context, Poll},
+};
+
+use prost::Message as _;
+use serde_json::{Value, json};
+use teamwire_proto::{dialect, render, v1};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::{
+    lines::{LINE_BYTES_MAX, Lines, Piece},
+    speech::Speech,
+};
+
+/// A line that a program has written, or a message that it was handed.
+pub(crate) fn speech(input: &[u8]) {
+    if let Ok(message) = v1::Message::decode(input) {
+        check_echo(&message);
+    }
+    let Ok(line) = str::from_utf8(input) else { return };
+    let value = serde_json::from_str::<Value>(line).ok().filter(Value::is_object);
+    let speech = Speech::of(line);
+    let Some(value) = value else {
+        assert_eq!(speech, Speech::Other);
+        return;
+    };
+    match speech {
+        Speech::Other => {}
+        Speech::Ack(ids) => assert!(value["ack"] == json!(ids) || vec![value["ack"].clone()] == ids),
+        Speech::Complete(id, result, written) => {
+            assert_eq!((written, result.as_str()), (value.clone(), value["result"].as_str().unwrap_or_default()));
+            assert!(is_task(&value["complete"], id));
+        }
+        Speech::Release(id, reason, written) => {
+            assert_eq!((written, reason.as_str()), (value.clone(), value["reason"].as_str().unwrap_or_default()));
+            assert!(is_task(&value["release"], id));
+        }
+        Speech::Send(request, written) => {
+            assert_eq!(*request, dialect::read(line));
+            // What the program is told of it must not be taken for a message, were it to repeat that.
+            for kind in ["sent", "error"] {
+                let told = json!({"type": kind, "request": written}).to_string();
+                assert_eq!(Speech::of(&told), Speech::Other, "{told}");
+            }
+            assert_eq!(written, value);
+        }
+    }
+}
+
+fn is_task(value: &Value, id: u64) -> bool {
+    value.as_u64() == Some(id) || value.as_str().and_then(|text| text.parse().ok()) == Some(id)
+}
+
+/// A program that shows what it was handed must not send it again under its own name.
+fn check_echo(message: &v1::Message) {
+    let mut line = dialect::write(message);
+    line["text"] = json!(render::teammate_message(message));
+    line["delivery_count"] = json!(1);
+    let line = line.to_string();
+    assert!(!line.contains(['\n', '\r']), "a message is one line");
+    assert_eq!(Speech::of(&line), Speech::Other, "{line}");
+}
+
+/// A pipe that gives what it has in pieces of any length.
+struct Pipe<'a> {
+    left: &'a [u8],
+    lengths: std::iter::Cycle<std::slice::Iter<'a, u8>>,
+}
+
+impl AsyncRead for Pipe<'_> {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Of a piece that is at least one byte; the large ones in a few steps.
+        let length = self.lengths.next().map_or(1, |length| usize::from(*length).pow(2) + 1);
+        let (piece, left) = self.left.split_at(length.min(self.left.len()).min(buf.remaining()));
+        buf.put_slice(piece);
+        self.left = left;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A byte that says how often what follows is repeated, so that long lines are had cheaply; then what a program writes.
+/// Nothing of it is lost, whatever the pieces in which it comes, and no piece is too long.
+pub(crate) fn lines(input: &[u8]) {
+    let Some((times, written)) = input.split_first() else { return };
+    // Long ones are rare, since they take long.
+    let times =
+        if *times < 250 { 1 } else { (LINE_BYTES_MAX / written.len().max(1)).min(100_000) + usize::from(*times - 249) };
+    let text = written.repeat(times);
+    let pieces = pieces(&text, if times == 1 { written } else { &[255] });
+    let mut joined = Vec::new();
+    let mut is_within = false;
+    for (at, piece) in pieces.iter().enumerate() {
+        match piece {
+            Piece::Line(line) => {
+                assert!(!is_within, "a part of a long line is taken for a line");
+                assert!(line.len() <= LINE_BYTES_MAX && !line.contains(&b'\n'));
+                joined.extend_from_slice(line);
+                // Only the last may lack its end.
+                if at + 1 < pieces.len() || text.ends_with(b"\n") {
+                    joined.push(b'\n');
+                }
+            }
+            Piece::Part(part) => {
+                assert!(part.len() <= LINE_BYTES_MAX + 64 * 1024, "too much is held in memory");
+                joined.extend_from_slice(part);
+                is_within = part.last() != Some(&b'\n');
+            }
+        }
+    }
+    assert!(joined == text, "something was lost or made up");
+}
+
+fn pieces(text: &[u8], lengths: &[u8]) -> Vec<Piece> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut lines = Lines::new(Pipe { left: text, lengths: lengths.iter().cycle() });
+        let mut pieces = Vec::new();
+        while let Some(piece) = lines.next().await.expect("nothing fails here") {
+            pieces.push(piece);
+        }
+        pieces
+    })
+}

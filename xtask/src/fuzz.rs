@@ -1,0 +1,82 @@
+//! Fuzzes what parses what others send: installs what is missing, and runs the targets of `fuzz/` one after the other.
+
+use std::fs;
+
+use crate::step::{Failure, Step, root};
+
+/// How long each target runs, in seconds, where the command does not say.
+const SECONDS_DEFAULT: &str = "60";
+
+/// How long one input may take, in seconds.
+const TIMEOUT: &str = "-timeout=25";
+
+/// How much memory one input may take, in MiB.
+const MEMORY_MAX: &str = "-rss_limit_mb=2048";
+
+/// Runs what `arguments` name: `[--seconds N] [TARGET]`.
+pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let (seconds, named) = match *arguments {
+        ["--seconds", seconds] => (seconds, None),
+        ["--seconds", seconds, target] => (seconds, Some(target)),
+        [target] => (SECONDS_DEFAULT, Some(target)),
+        [] => (SECONDS_DEFAULT, None),
+        _ => return Err(usage(format!("`{}` is too much", arguments.join(" ")))),
+    };
+    if seconds.parse::<u32>().is_err() {
+        return Err(usage(format!("`{seconds}` is no number of seconds")));
+    }
+    let targets = targets()?;
+    if let Some(unknown) = named.filter(|named| !targets.iter().any(|target| target == named)) {
+        return Err(usage(format!("there is no target `{unknown}`; there are {}", targets.join(", "))));
+    }
+    install()?;
+    let most = format!("-max_total_time={seconds}");
+    for target in targets.iter().filter(|target| named.is_none_or(|named| named == *target)) {
+        eprintln!("xtask: fuzzing {target} for {seconds} s");
+        // What is found new goes into the first directory, which is not kept; what is kept is only read.
+        let found = root().join("fuzz/target/found").join(target);
+        fs::create_dir_all(&found)
+            .map_err(|error| Failure::new(format!("{}: {error}", found.display()), "make room"))?;
+        let (found, kept) = (found.to_string_lossy(), format!("fuzz/corpus/{target}"));
+        // Without a sanitizer: there is no unsafe code here for one to watch, and it takes most of the time.
+        let fuzz = ["fuzz", "run", "--sanitizer", "none", target, &found, &kept, "--", &most, TIMEOUT, MEMORY_MAX];
+        nightly(&fuzz).advice("it names the input; docs/testing.md says what to do with it").run()?;
+    }
+    Ok(())
+}
+
+fn usage(what: String) -> Failure {
+    Failure::new(what, "cargo xtask fuzz [--seconds N] [TARGET]")
+}
+
+/// Returns the names of all targets.
+fn targets() -> Result<Vec<String>, Failure> {
+    let directory = root().join("fuzz/fuzz_targets");
+    let failed =
+        |error| Failure::new(format!("{}: {error}", directory.display()), "run this in a clone of the repository");
+    let mut targets = Vec::new();
+    for file in fs::read_dir(&directory).map_err(failed)? {
+        let name = file.map_err(failed)?.file_name();
+        targets.extend(name.to_string_lossy().strip_suffix(".rs").map(ToOwned::to_owned));
+    }
+    targets.sort();
+    Ok(targets)
+}
+
+/// Installs a nightly compiler and cargo-fuzz, where they are not there.
+fn install() -> Result<(), Failure> {
+    if !nightly(&["--version"]).succeeds() {
+        Step::new("rustup", &["toolchain", "install", "nightly", "--profile", "minimal"])
+            .advice("libFuzzer needs a nightly compiler; rustup.rs installs rustup")
+            .run()?;
+    }
+    if !nightly(&["fuzz", "--version"]).succeeds() {
+        nightly(&["install", "cargo-fuzz", "--locked", "--version", "^0.13"]).run()?;
+    }
+    Ok(())
+}
+
+/// Names arguments for a cargo of the nightly toolchain, whichever runs this.
+fn nightly(arguments: &[&str]) -> Step {
+    Step::new("rustup", &[&["run", "nightly", "cargo"], arguments].concat())
+}
