@@ -237,7 +237,6 @@ class AsyncSubscription:
         if len(self._is_acked) > _REMEMBERED:
             oldest = next(iter(self._is_acked))
             del self._is_acked[oldest]
-            self._unproven.pop(oldest, None)
 
     async def _acknowledge(self) -> None:
         """Sends what is taken, many at a time, until the coordinator says for good that it will not have it."""
