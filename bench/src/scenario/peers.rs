@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{nats_if_any, receive_all, send_all, send_at, still_there, who};
 use crate::{
-    Bench, Result,
+    Bench, Result, Store,
     contender::{Contender, Shape},
     measure::Arrivals,
     report::{Report, Who},
@@ -32,11 +32,13 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     contenders.extend(nats_if_any());
     contenders.push(Contender::File);
     let peer = |contender: Contender| match contender {
-        Contender::Teamwire(_) => Who { floors: Vec::new(), ..who(contender) },
-        Contender::Raw(store) => {
-            let name = format!("Redis streams by hand, {}", store.append_fsync().unwrap_or_default());
-            Who { name, ..who(contender) }
+        // Compared with those whose OK says as much of the disk.
+        Contender::Teamwire(store) => {
+            let by_hand = by_hand(if store == Store::Embedded { Store::RedisAlways } else { store });
+            let nats = Contender::Nats(store != Store::RedisEverysec).to_string();
+            Who { floors: vec![by_hand, nats], ..who(contender) }
         }
+        Contender::Raw(store) => Who { name: by_hand(store), ..who(contender) },
         _ => who(contender),
     };
     for inboxes in [1, 100] {
@@ -83,4 +85,8 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn by_hand(store: Store) -> String {
+    format!("Redis streams by hand, {}", store.append_fsync().unwrap_or_default())
 }
