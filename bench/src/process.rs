@@ -17,7 +17,11 @@ use nix::{
     unistd::{SysconfVar, sysconf},
 };
 use tempfile::TempDir;
-use tokio::{net::TcpStream, time::sleep};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::sleep,
+};
 
 use crate::{Result, Store};
 
@@ -205,7 +209,6 @@ impl Coordinator {
 
     /// Returns how often it has asked its store for this kind of thing.
     pub(crate) async fn store_calls(&mut self, operation: &str) -> Result<f64> {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let line = self.process.said("metrics are served").await?;
         let address = line.split("address").nth(1).unwrap_or_default();
         let address = address.trim_matches(|c: char| !c.is_ascii_digit());

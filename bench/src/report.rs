@@ -88,7 +88,7 @@ impl Report {
         let mut text = String::new();
         let of_scenario = || self.series.iter().filter(|series| series.scenario == scenario);
         let mut cases: Vec<_> = of_scenario().map(|series| &series.case).collect();
-        cases.dedup();
+        // In the order in which they came, which takes turns in some scenarios.
         cases.sort_by_key(|case| of_scenario().position(|series| series.case == **case));
         cases.dedup();
         for case in cases {

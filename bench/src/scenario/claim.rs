@@ -7,7 +7,7 @@ use std::{
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::v1;
-use tokio::task::JoinSet;
+use tokio::{sync::Barrier, task::JoinSet};
 
 use super::{send_all, who};
 use crate::{
@@ -86,7 +86,7 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
     }
     let (commits, reads) = (coordinator.store_calls("commit").await?, coordinator.store_calls("read").await?);
     let began = Instant::now();
-    let gate = Arc::new(tokio::sync::Barrier::new(WORKERS));
+    let gate = Arc::new(Barrier::new(WORKERS));
     let mut claiming = JoinSet::new();
     for worker in workers {
         let gate = gate.clone();

@@ -10,7 +10,13 @@ mod recovery;
 mod send;
 mod start;
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
+};
 
 use clap::ValueEnum;
 use tokio::task::JoinSet;
@@ -18,7 +24,7 @@ use tokio::task::JoinSet;
 use crate::{
     Bench, Result, Store,
     contender::{Contender, Mail, Shape, nats},
-    measure::{Arrivals, Pace, closed_loop, open_loop, stamped},
+    measure::{Arrivals, Pace, Taken, closed_loop, open_loop, stamped},
     process::find,
     report::{Report, Who},
 };
@@ -88,21 +94,21 @@ fn who(contender: Contender) -> Who {
 }
 
 /// Sends to all inboxes in turn, as fast as so many callers can.
-async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<crate::measure::Taken> {
+async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<Taken> {
     let mail = mail.clone();
-    let turn = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let turn = Arc::new(AtomicUsize::new(0));
     closed_loop(shape.callers, pace, move |caller| {
         let (mail, turn) = (mail.clone(), turn.clone());
         async move {
-            let inbox = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % shape.inboxes;
-            mail.send(caller, inbox, stamped(std::time::Instant::now())).await
+            let inbox = turn.fetch_add(1, Relaxed) % shape.inboxes;
+            mail.send(caller, inbox, stamped(Instant::now())).await
         }
     })
     .await
 }
 
 /// Sends to all inboxes in turn, so many times a second.
-async fn send_at(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace, per_second: f64) -> Result<crate::measure::Taken> {
+async fn send_at(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace, per_second: f64) -> Result<Taken> {
     let mail = mail.clone();
     open_loop(per_second, pace, move |number, due| {
         let mail = mail.clone();
@@ -126,14 +132,13 @@ fn still_there(receiving: &mut JoinSet<Result<()>>) -> Result<()> {
 
 /// Puts so many messages into the first inbox.
 async fn queue(mail: &Arc<dyn Mail>, shape: Shape, messages: u64) -> Result<()> {
-    let left = Arc::new(std::sync::atomic::AtomicU64::new(messages));
+    let left = Arc::new(AtomicU64::new(messages));
     let mut sending = JoinSet::new();
     for caller in 0..shape.callers {
         let (mail, left) = (mail.clone(), left.clone());
         sending.spawn(async move {
-            use std::sync::atomic::Ordering::Relaxed;
             while left.try_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
-                mail.send(caller, 0, stamped(std::time::Instant::now())).await?;
+                mail.send(caller, 0, stamped(Instant::now())).await?;
             }
             Result::Ok(())
         });
