@@ -15,10 +15,20 @@ mod process;
 mod report;
 mod scenario;
 
-use std::{env, error::Error, fmt, path::PathBuf, process::Command, process::ExitCode, time::Duration};
+use std::{
+    env,
+    error::Error,
+    fmt,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Duration,
+};
 
 use clap::{Parser, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
 
 use self::{machine::Machine, measure::Pace, report::Report, scenario::Scenario};
 
@@ -136,27 +146,14 @@ pub(crate) struct Bench {
 }
 
 fn main() -> ExitCode {
-    // What is measured as a process of its own.
     let arguments: Vec<_> = env::args().skip(1).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let done = runtime.map_err(Into::into).and_then(|runtime| match &arguments[..] {
-        [mode, store] if mode == "bare" => runtime.block_on(contender::bare::serve(store)),
-        _ => {
-            let cli = Cli::parse();
-            let done = runtime.block_on(async {
-                let (mut interrupt, mut terminate) =
-                    (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-                // Whatever was started ends with what has started it.
-                tokio::select! {
-                    done = run(cli) => done,
-                    _ = interrupt.recv() => Err("interrupted".into()),
-                    _ = terminate.recv() => Err("terminated".into()),
-                }
-            });
-            runtime.shutdown_background();
-            done
+    let done = match &arguments[..] {
+        // What is measured as a process of its own.
+        [mode, store] if mode == "bare" => {
+            runtime().and_then(|runtime| runtime.block_on(contender::bare::serve(store)))
         }
-    });
+        _ => start(Cli::parse()),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -166,12 +163,33 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(cli: Cli) -> Result<()> {
-    measure::start_clock();
-    process::allow_many_connections()?;
+fn runtime() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// Measures what is asked for. Whatever it has started ends with it, and its files go, however it ends.
+fn start(cli: Cli) -> Result<()> {
     let executable = env::current_exe()?;
     let beside = executable.parent().ok_or("an executable without a directory")?;
-    let directory = cli.directory.unwrap_or_else(|| beside.to_owned()).canonicalize()?;
+    let directory = cli.directory.as_deref().unwrap_or(beside).canonicalize()?;
+    let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(directory)?;
+    let runtime = runtime()?;
+    let done = runtime.block_on(async {
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        tokio::select! {
+            done = run(cli, beside, directory.path()) => done,
+            _ = interrupt.recv() => Err("interrupted".into()),
+            _ = terminate.recv() => Err("terminated".into()),
+        }
+    });
+    process::end_all();
+    runtime.shutdown_background();
+    done
+}
+
+async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
+    measure::start_clock();
+    process::allow_many_connections()?;
     let teamwire = match cli.teamwire {
         Some(path) => path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?,
         None => {
@@ -196,7 +214,7 @@ async fn run(cli: Cli) -> Result<()> {
         streams: usize::try_from(cli.streams)?,
         backlog: cli.backlog,
         queued: cli.queued,
-        directory,
+        directory: directory.to_owned(),
     };
     let machine = Machine::look(&bench.directory)?;
     println!("{}", machine.describe());

@@ -5,10 +5,12 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File},
+    io,
     net::TcpListener,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -47,10 +49,14 @@ inbox_bytes_max = \"1GiB\"
 members_max = 1000
 ";
 
-/// A process of ours. Killed when dropped.
+/// All processes that run, for the end.
+static OURS: Mutex<Vec<Weak<Mutex<Child>>>> = Mutex::new(Vec::new());
+
+/// A process of ours. Killed when dropped, or by [`end_all`].
 #[derive(Debug)]
 pub(crate) struct Process {
-    child: Child,
+    child: Arc<Mutex<Child>>,
+    id: u32,
     log: PathBuf,
 }
 
@@ -72,7 +78,11 @@ impl Process {
         command.process_group(0).current_dir(directory);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().map_err(|error| format!("{name} cannot be started: {error}"))?;
-        Ok(Self { child, log: path })
+        let (id, child) = (child.id(), Arc::new(Mutex::new(child)));
+        let mut ours = lock(&OURS);
+        ours.retain(|child| child.strong_count() > 0);
+        ours.push(Arc::downgrade(&child));
+        Ok(Self { child, id, log: path })
     }
 
     /// Waits until its output says something.
@@ -83,7 +93,7 @@ impl Process {
             if let Some(line) = log.lines().rev().find(|line| line.contains(text)) {
                 return Ok(line.to_owned());
             }
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = lock(&self.child).try_wait()? {
                 return Err(format!("a process ended ({status}): {log}").into());
             }
             if began.elapsed() > PATIENCE {
@@ -97,7 +107,7 @@ impl Process {
     pub(crate) async fn listens(&mut self, port: u16) -> Result<()> {
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            if self.child.try_wait()?.is_some() || began.elapsed() > PATIENCE {
+            if lock(&self.child).try_wait()?.is_some() || began.elapsed() > PATIENCE {
                 return Err(format!("a process does not listen: {}", fs::read_to_string(&self.log)?).into());
             }
             sleep(LOOK).await;
@@ -107,14 +117,12 @@ impl Process {
 
     /// Kills it on the spot, as a power failure would.
     pub(crate) fn kill(&mut self) -> Result<()> {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
+        Ok(end(&self.child)?)
     }
 
     /// Returns what it uses now.
     pub(crate) fn usage(&self) -> Result<Usage> {
-        let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.child.id()));
+        let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.id));
         let status = of("status")?;
         let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
         let stat = of("stat")?;
@@ -130,9 +138,25 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = end(&self.child);
     }
+}
+
+/// Ends whatever still runs: calls that were interrupted may keep what they call.
+pub(crate) fn end_all() {
+    for child in lock(&OURS).drain(..).filter_map(|child| child.upgrade()) {
+        let _ = end(&child);
+    }
+}
+
+fn end(child: &Mutex<Child>) -> io::Result<()> {
+    let mut child = lock(child);
+    child.kill()?;
+    child.wait().map(|_| ())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets this process and those that it starts open as many connections as the system lets them.
