@@ -39,6 +39,8 @@ pub(crate) struct Pace {
 pub(crate) struct Taken {
     /// From when to when.
     pub(crate) window: (Instant, Instant),
+    /// How many calls there were in all; in a closed loop those before the window as well.
+    pub(crate) calls: u64,
     latencies: Histogram<u64>,
 }
 
@@ -50,7 +52,7 @@ impl Taken {
         for latency in latencies {
             histogram.saturating_record(nanos(latency));
         }
-        Ok(Self { window, latencies: histogram })
+        Ok(Self { window, calls: histogram.len(), latencies: histogram })
     }
 
     /// Returns how many there were a second.
@@ -77,13 +79,14 @@ where
     for caller in 0..callers {
         let call = call.clone();
         calling.spawn(async move {
-            let mut latencies = Vec::new();
+            let (mut latencies, mut calls) = (Vec::new(), 0);
             loop {
                 let called = Instant::now();
                 if called >= end {
-                    return Result::Ok(latencies);
+                    return Result::Ok((latencies, calls));
                 }
                 call(caller).await?;
+                calls += 1;
                 let answered = Instant::now();
                 if (begin..end).contains(&answered) {
                     latencies.push(answered - called);
@@ -91,11 +94,13 @@ where
             }
         });
     }
-    let mut latencies = Vec::new();
+    let (mut latencies, mut calls) = (Vec::new(), 0);
     while let Some(done) = calling.join_next().await {
-        latencies.extend(done??);
+        let (of_one, calls_of_one) = done??;
+        latencies.extend(of_one);
+        calls += calls_of_one;
     }
-    Taken::new((begin, end), latencies)
+    Ok(Taken { calls, ..Taken::new((begin, end), latencies)? })
 }
 
 /// Calls so many times a second, whether or not earlier calls were answered. Latency counts from when a call was due, not

@@ -226,6 +226,11 @@ impl Coordinator {
         Ok(fs::read_to_string(self.directory.join("state/operator.credential"))?.trim().to_owned())
     }
 
+    /// Returns what its process uses now.
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        self.process.usage()
+    }
+
     /// Returns its process.
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
@@ -262,7 +267,7 @@ impl Coordinator {
 pub(crate) struct Ground {
     /// What names the store to a coordinator.
     pub(crate) url: String,
-    _redis: Option<Process>,
+    redis: Option<Process>,
     /// Goes last.
     directory: TempDir,
 }
@@ -273,7 +278,7 @@ impl Ground {
         let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(below)?;
         let Some(fsync) = store.and_then(Store::append_fsync) else {
             let url = format!("embedded:{}", directory.path().join("store.redb").display());
-            return Ok(Self { url, _redis: None, directory });
+            return Ok(Self { url, redis: None, directory });
         };
         let port = free_port()?;
         let mut command = Command::new("redis-server");
@@ -281,7 +286,12 @@ impl Ground {
         command.args(["--appendfsync", fsync, "--maxmemory-policy", "noeviction"]);
         let mut redis = Process::start(command, directory.path(), "redis")?;
         redis.listens(port).await?;
-        Ok(Self { url: format!("redis://127.0.0.1:{port}"), _redis: Some(redis), directory })
+        Ok(Self { url: format!("redis://127.0.0.1:{port}"), redis: Some(redis), directory })
+    }
+
+    /// Returns the time of processors that its own process has used.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        self.redis.as_ref().map_or(Ok(Duration::ZERO), |redis| Ok(redis.usage()?.cpu))
     }
 
     /// Returns the directory, which goes with it.

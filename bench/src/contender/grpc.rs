@@ -1,6 +1,6 @@
 //! A team at a coordinator, or at what speaks the same protocol, through the Rust client.
 
-use std::{path::Path, process::Command, sync::Arc};
+use std::{path::Path, process::Command, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use teamwire_client::{
@@ -24,9 +24,9 @@ pub(crate) struct Team {
     pub(crate) inboxes: Vec<Client>,
     /// Where they are. `None`: at a bare server.
     pub(crate) coordinator: Option<Coordinator>,
-    _bare: Option<Process>,
+    bare: Option<Process>,
     /// Goes last.
-    _ground: Ground,
+    ground: Ground,
 }
 
 impl Team {
@@ -42,7 +42,7 @@ impl Team {
         for inbox in 0..shape.inboxes {
             inboxes.push(members.join(&inbox_name(inbox)).await?);
         }
-        Ok(Self { senders, inboxes, coordinator: Some(coordinator), _bare: None, _ground: ground })
+        Ok(Self { senders, inboxes, coordinator: Some(coordinator), bare: None, ground })
     }
 
     /// Gathers one at a new bare server.
@@ -55,8 +55,8 @@ impl Team {
             senders: (0..shape.connections()).map(|at| member(format!("sender-{at}"))).collect::<Result<_>>()?,
             inboxes: (0..shape.inboxes).map(|at| member(inbox_name(at))).collect::<Result<_>>()?,
             coordinator: None,
-            _bare: Some(server),
-            _ground: ground,
+            bare: Some(server),
+            ground,
         })
     }
 }
@@ -117,6 +117,17 @@ impl Mail for Team {
 
     fn receive(&self, inbox: usize, until: u64, arrivals: Arc<Arrivals>) -> BoxFuture<'static, Result<()>> {
         Box::pin(receive(self.inboxes[inbox].clone(), until, arrivals))
+    }
+
+    fn cpu(&self) -> Result<Option<Duration>> {
+        let mut all = self.ground.cpu()?;
+        if let Some(coordinator) = &self.coordinator {
+            all += coordinator.usage()?.cpu;
+        }
+        if let Some(bare) = &self.bare {
+            all += bare.usage()?.cpu;
+        }
+        Ok(Some(all))
     }
 }
 

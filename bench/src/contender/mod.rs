@@ -6,7 +6,7 @@ pub(crate) mod grpc;
 pub(crate) mod nats;
 pub(crate) mod raw;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
@@ -57,6 +57,11 @@ pub(crate) trait Mail: Send + Sync {
 
     /// Receives what comes, until so many are taken and acknowledged.
     fn receive(&self, inbox: usize, until: u64, arrivals: Arc<Arrivals>) -> BoxFuture<'static, Result<()>>;
+
+    /// Returns the time of processors that its processes have used together. `None`: it has none of its own.
+    fn cpu(&self) -> Result<Option<Duration>> {
+        Ok(None)
+    }
 }
 
 impl fmt::Display for Contender {

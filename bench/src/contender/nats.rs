@@ -1,6 +1,6 @@
 //! NATS `JetStream`: one stream in files, a subject and a durable consumer for each inbox, a message id on each message.
 
-use std::{fmt::Display, fs, path::Path, process::Command, sync::Arc};
+use std::{fmt::Display, fs, path::Path, process::Command, sync::Arc, time::Duration};
 
 use async_nats::jetstream::{
     self, Context,
@@ -27,7 +27,7 @@ pub(crate) struct Nats {
     /// Connections, shared by the callers as those of teamwire are.
     senders: Vec<Context>,
     consumers: Vec<Consumer<pull::Config>>,
-    _server: Process,
+    server: Process,
     /// Goes last.
     _ground: Ground,
 }
@@ -69,7 +69,7 @@ impl Nats {
             };
             consumers.push(stream.create_consumer(config).await?);
         }
-        Ok(Self { senders, consumers, _server: server, _ground: ground })
+        Ok(Self { senders, consumers, server, _ground: ground })
     }
 }
 
@@ -93,6 +93,10 @@ impl Mail for Nats {
             }
             Ok(())
         })
+    }
+
+    fn cpu(&self) -> Result<Option<Duration>> {
+        Ok(Some(self.server.usage()?.cpu))
     }
 }
 

@@ -3,7 +3,7 @@
 //! For each message: its body once, its id into each inbox and into the history, and its id under the idempotency key,
 //! which must not have been seen; all of it at once, on disk as the store is set.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Duration};
 
 use futures::future::BoxFuture;
 use redb::{Database, TableDefinition};
@@ -189,5 +189,13 @@ impl Mail for Raw {
             }
             Ok(())
         })
+    }
+
+    fn cpu(&self) -> Result<Option<Duration>> {
+        match self.store {
+            RawStore::Redis(..) => Ok(Some(self.ground.cpu()?)),
+            // They work in this process.
+            RawStore::Redb(_) | RawStore::Nothing => Ok(None),
+        }
     }
 }

@@ -25,18 +25,18 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         for _ in 0..bench.runs {
             for contender in &contenders {
                 let mail = contender.open(bench, shape).await?;
+                let before = mail.cpu()?;
                 let sent = send_all(&mail, shape, bench.pace).await?;
-                report.add(
-                    NAME,
-                    &closed(callers),
-                    who(*contender),
-                    &[
-                        ("sends/s", sent.per_second()),
-                        ("p50 ms", sent.percentile_ms(50.0)),
-                        ("p99 ms", sent.percentile_ms(99.0)),
-                        ("p99.9 ms", sent.percentile_ms(99.9)),
-                    ],
-                );
+                let used = before.zip(mail.cpu()?).map(|(before, after)| after - before);
+                let mut figures = vec![
+                    ("sends/s", sent.per_second()),
+                    ("p50 ms", sent.percentile_ms(50.0)),
+                    ("p99 ms", sent.percentile_ms(99.0)),
+                    ("p99.9 ms", sent.percentile_ms(99.9)),
+                ];
+                // Hardly depends on what else the machine does.
+                figures.extend(used.map(|used| ("server CPU µs each", used.as_secs_f64() * 1e6 / sent.calls as f64)));
+                report.add(NAME, &closed(callers), who(*contender), &figures);
             }
         }
     }
