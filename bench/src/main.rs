@@ -37,21 +37,23 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>
 
 const EXAMPLES: &str = "\
 Scenarios:
-  send      how many sends a second 1, 8, 64 and 512 callers get confirmed, and how long one takes; also at half of that
-            load, sent at a fixed rate and timed from when each was due
+  send      how many sends 1, 8, 64 and 512 callers get confirmed, and how long one takes; then at
+            half that load, at a fixed rate and timed from when each was due
   latency   from the call to the subscriber, 50 times a second
-  fanout    a broadcast, from the call to the first and to the last of 10, 100 and 1,000 subscribers
+  fanout    a broadcast, from the call to the first and the last of 10, 100 and 998 subscribers
   idle      memory and processor time of a coordinator for each subscriber that waits
   drain     how fast one subscriber takes and acknowledges a backlog
   claim     100 workers who empty a task board
   start     how long a coordinator takes to serve, empty and with messages queued
   recovery  from the restart after kill -9 to the first delivery
-  peers     sending and receiving with 1 and 100 inboxes, beside Redis streams by hand, NATS JetStream and JSON files
+  peers     sending and receiving with 1 and 100 inboxes, beside Redis streams by hand, NATS
+            JetStream and files of JSON
 
-Without a scenario all are measured, which takes the better part of an hour. Each run of each contender has new processes
-and an empty store. Every table shows the median over the runs, with the least and the greatest; ratios are those of runs
-beside each other. The coordinator's rates and the bounds of inboxes, teams and connections are raised, since they are
-there to keep agents from just this; everything else is as it comes, so an OK means what it means in production.
+Without a scenario all are measured, which takes the better part of an hour. Each run of each \
+contender has new processes and an empty store. Every table shows the median over the runs, with \
+the least and the greatest; ratios are those of runs beside each other. The coordinator's rates \
+and the bounds of inboxes, teams and connections are raised, since they are there to keep agents \
+from just this; everything else is as it comes, so an OK means what it means in production.
 
 Examples:
   cargo run --release --package teamwire-bench -- send --store embedded
