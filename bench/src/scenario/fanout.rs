@@ -11,7 +11,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::who;
+use super::{still_there, who};
 use crate::{
     Bench, Result,
     contender::{
@@ -89,7 +89,9 @@ async fn broadcast(team: &Team) -> Result<(f64, f64, f64)> {
         if u64::try_from(sent.recipients.len())? < members {
             return Err(format!("{} of {members} were there", sent.recipients.len()).into());
         }
-        timeout(PATIENCE, arrivals.reach(members)).await.map_err(|_| "a broadcast did not reach all")??;
+        let reached = timeout(PATIENCE, arrivals.reach(members)).await;
+        still_there(&mut receiving)?;
+        reached.map_err(|_| "a broadcast did not reach all")??;
         let (first, last) = arrivals.take_span().ok_or("nothing has arrived")?;
         if number >= 2 {
             lasts.push(ms(called, last));
