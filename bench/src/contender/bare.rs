@@ -1,0 +1,193 @@
+//! A gRPC server in a process of its own that speaks teamwire's protocol and has none of its rules: it takes every message as
+//! it is, stores it as [`RawStore`] does or not at all, and hands it to whoever has a stream open. So it is what any server
+//! with these messages on these libraries must cost.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use prost::Message as _;
+use teamwire_proto::v1::{
+    self,
+    message_service_server::{MessageService, MessageServiceServer},
+    send_request::Body,
+    stream_response::Frame,
+};
+use tokio::{net::TcpListener, sync::mpsc};
+use tokio_stream::{
+    Stream, StreamExt as _,
+    wrappers::{TcpListenerStream, UnboundedReceiverStream},
+};
+use tonic::{Request, Response, Status, transport::Server};
+use uuid::Uuid;
+
+use super::{
+    SUMMARY, TEAM,
+    raw::{Entry, RawStore},
+};
+use crate::Result;
+
+/// What it prints before its address.
+pub(crate) const LISTENS: &str = "listens on port ";
+
+/// Serves until it is killed. `store`: the URL of a store; empty for none.
+pub(crate) async fn serve(store: &str) -> Result<()> {
+    let bare = Bare { store: RawStore::open(store).await?, inboxes: Arc::default() };
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{LISTENS}{}", listener.local_addr()?.port());
+    let connections = TcpListenerStream::new(listener).map(|connection| {
+        connection.inspect(|stream| {
+            let _ = stream.set_nodelay(true);
+        })
+    });
+    Ok(Server::builder().add_service(MessageServiceServer::new(bare)).serve_with_incoming(connections).await?)
+}
+
+/// Makes a message to one member as teamwire composes and stores it.
+pub(crate) fn compose(recipient: &str, content: String) -> (Uuid, Vec<u8>) {
+    let text = v1::DirectMessage { recipient: recipient.to_owned(), summary: SUMMARY.to_owned(), content };
+    let (id, message) = message(vec![recipient.to_owned()], String::new(), v1::message::Body::Message(text));
+    (id, message.encode_to_vec())
+}
+
+/// Returns what a stored message says.
+pub(crate) fn content(body: &[u8]) -> Result<String> {
+    match v1::Message::decode(body)?.body {
+        Some(v1::message::Body::Message(text)) => Ok(text.content),
+        _ => Err("not the message that was sent".into()),
+    }
+}
+
+fn message(recipients: Vec<String>, sender: String, body: v1::message::Body) -> (Uuid, v1::Message) {
+    let id = Uuid::now_v7();
+    let message = v1::Message {
+        id: id.to_string(),
+        team: TEAM.to_owned(),
+        sender: Some(v1::Sender { kind: v1::SenderKind::Member.into(), name: sender }),
+        sent_at: Some(SystemTime::now().into()),
+        recipients,
+        body: Some(body),
+        ..v1::Message::default()
+    };
+    (id, message)
+}
+
+/// An inbox: who reads it, and what nobody has read.
+#[derive(Debug, Default)]
+struct Inbox {
+    reader: Option<mpsc::UnboundedSender<std::result::Result<v1::StreamResponse, Status>>>,
+    waiting: Vec<v1::Message>,
+    sequence: u64,
+}
+
+impl Inbox {
+    fn deliver(&mut self, message: v1::Message) {
+        match &self.reader {
+            Some(reader) => {
+                self.sequence += 1;
+                let (sequence, message) = (self.sequence, Some(message));
+                let delivery = v1::Delivery { sequence, delivery_count: 1, message };
+                // It may have gone away.
+                let _ = reader.send(Ok(v1::StreamResponse { frame: Some(Frame::Delivery(delivery)) }));
+            }
+            None => self.waiting.push(message),
+        }
+    }
+}
+
+struct Bare {
+    store: RawStore,
+    inboxes: Arc<Mutex<HashMap<String, Inbox>>>,
+}
+
+#[tonic::async_trait]
+impl MessageService for Bare {
+    type StreamStream = Pin<Box<dyn Stream<Item = std::result::Result<v1::StreamResponse, Status>> + Send>>;
+
+    async fn send(&self, request: Request<v1::SendRequest>) -> std::result::Result<Response<v1::SendResponse>, Status> {
+        let sender = caller(&request);
+        let request = request.into_inner();
+        let (inboxes, body) = match request.body {
+            Some(Body::Message(text)) => (vec![text.recipient.clone()], v1::message::Body::Message(text)),
+            Some(Body::Broadcast(text)) => (self.readers(), v1::message::Body::Broadcast(text)),
+            _ => return Err(Status::unimplemented("only texts")),
+        };
+        let (id, message) = message(inboxes.clone(), sender, body);
+        if !matches!(self.store, RawStore::Nothing) {
+            let body = message.encode_to_vec();
+            let entry = Entry { id, key: request.idempotency_key, inboxes: inboxes.clone(), body };
+            self.store.append(entry).await.map_err(|error| Status::internal(error.to_string()))?;
+        }
+        let sent_at = message.sent_at;
+        {
+            let mut open = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+            for inbox in &inboxes {
+                open.entry(inbox.clone()).or_default().deliver(message.clone());
+            }
+        }
+        Ok(Response::new(v1::SendResponse {
+            message_id: id.to_string(),
+            recipients: inboxes,
+            sent_at,
+            ..v1::SendResponse::default()
+        }))
+    }
+
+    async fn stream(
+        &self,
+        request: Request<v1::StreamRequest>,
+    ) -> std::result::Result<Response<Self::StreamStream>, Status> {
+        let member = caller(&request);
+        let (reader, frames) = mpsc::unbounded_channel();
+        let opened = v1::SessionOpened {
+            session_id: Uuid::new_v4().to_string(),
+            epoch: 1,
+            heartbeat_interval_ms: 3_600_000,
+            member: member.clone(),
+            ..v1::SessionOpened::default()
+        };
+        let _ = reader.send(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) }));
+        let mut open = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let inbox = open.entry(member).or_default();
+        inbox.reader = Some(reader);
+        for message in std::mem::take(&mut inbox.waiting) {
+            inbox.deliver(message);
+        }
+        Ok(Response::new(Box::pin(UnboundedReceiverStream::new(frames))))
+    }
+
+    async fn ack(&self, request: Request<v1::AckRequest>) -> std::result::Result<Response<v1::AckResponse>, Status> {
+        let acked = u32::try_from(request.into_inner().message_ids.len()).unwrap_or(u32::MAX);
+        Ok(Response::new(v1::AckResponse { acked }))
+    }
+
+    async fn get_message(
+        &self,
+        _: Request<v1::GetMessageRequest>,
+    ) -> std::result::Result<Response<v1::GetMessageResponse>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+
+    async fn list_inbox(
+        &self,
+        _: Request<v1::ListInboxRequest>,
+    ) -> std::result::Result<Response<v1::ListInboxResponse>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+}
+
+impl Bare {
+    fn readers(&self) -> Vec<String> {
+        let open = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter().filter(|(_, inbox)| inbox.reader.is_some()).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// Returns the name that somebody calls by: all that its credential is here.
+fn caller<T>(request: &Request<T>) -> String {
+    let authorization = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
+    authorization.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,154 @@
+//! A team at a coordinator, or at what speaks the same protocol, through the Rust client.
+
+use std::{path::Path, process::Command, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use teamwire_client::{
+    Client, Event, SubscribeOptions, message,
+    v1::{self, message::Body},
+};
+
+use super::{Mail, SUMMARY, Shape, TEAM, bare, inbox_name};
+use crate::{
+    Bench, Result, Store,
+    measure::Arrivals,
+    process::{Coordinator, Ground, Process},
+};
+
+/// A team of senders and owners of inboxes.
+#[derive(Debug)]
+pub(crate) struct Team {
+    /// One for each connection.
+    pub(crate) senders: Vec<Client>,
+    /// Each on a connection of its own.
+    pub(crate) inboxes: Vec<Client>,
+    /// Where they are. `None`: at a bare server.
+    pub(crate) coordinator: Option<Coordinator>,
+    bare: Option<Process>,
+    /// Goes last.
+    ground: Ground,
+}
+
+impl Team {
+    /// Gathers one at a new coordinator.
+    pub(crate) async fn of_teamwire(bench: &Bench, store: Store, shape: Shape) -> Result<Self> {
+        let ground = Ground::prepare(&bench.directory, Some(store)).await?;
+        let coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+        let members = Members::found(&coordinator, TEAM).await?;
+        let (mut senders, mut inboxes) = (Vec::new(), Vec::new());
+        for sender in 0..shape.connections() {
+            senders.push(members.join(&format!("sender-{sender}")).await?);
+        }
+        for inbox in 0..shape.inboxes {
+            inboxes.push(members.join(&inbox_name(inbox)).await?);
+        }
+        Ok(Self { senders, inboxes, coordinator: Some(coordinator), bare: None, ground })
+    }
+
+    /// Gathers one at a new bare server.
+    pub(crate) async fn of_bare(bench: &Bench, store: Option<Store>, shape: Shape) -> Result<Self> {
+        let ground = Ground::prepare(&bench.directory, store).await?;
+        let url = if store.is_some() { &*ground.url } else { "" };
+        let (server, address) = start_bare(ground.directory(), url).await?;
+        let member = |name: String| Ok(Client::connect(&address)?.with_credential(&name)?.with_team(TEAM));
+        Ok(Self {
+            senders: (0..shape.connections()).map(|at| member(format!("sender-{at}"))).collect::<Result<_>>()?,
+            inboxes: (0..shape.inboxes).map(|at| member(inbox_name(at))).collect::<Result<_>>()?,
+            coordinator: None,
+            bare: Some(server),
+            ground,
+        })
+    }
+}
+
+/// Starts a bare server on a store, given as its URL, and returns it with its address.
+pub(crate) async fn start_bare(directory: &Path, store: &str) -> Result<(Process, String)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bare", store]);
+    let mut server = Process::start(command, directory, "bare")?;
+    let said = server.said(bare::LISTENS).await?;
+    let port = said.rsplit(' ').next().unwrap_or_default();
+    Ok((server, format!("http://127.0.0.1:{port}")))
+}
+
+/// A team that others may join.
+#[derive(Debug)]
+pub(crate) struct Members {
+    address: String,
+    /// Where joining is done, so that it leaves no connection behind.
+    entrance: Client,
+    /// Who leads it.
+    pub(crate) lead: Client,
+    token: String,
+}
+
+impl Members {
+    /// Creates a team.
+    pub(crate) async fn found(coordinator: &Coordinator, name: &str) -> Result<Self> {
+        let entrance = Client::connect(coordinator.address())?;
+        let operator = entrance.with_credential(&coordinator.operator()?)?;
+        let request = v1::CreateTeamRequest { name: name.to_owned(), ..v1::CreateTeamRequest::default() };
+        let lead = entrance.with_credential(&operator.create_team(request).await?.credential)?;
+        let invited = lead.invite(v1::InviteRequest { uses_max: 1_000, ..v1::InviteRequest::default() }).await?;
+        let address = coordinator.address().to_owned();
+        Ok(Self { address, entrance, lead, token: invited.join_token })
+    }
+
+    /// Has somebody join, with a connection of its own.
+    pub(crate) async fn join(&self, name: &str) -> Result<Client> {
+        let credential = self.credential(name).await?;
+        Ok(Client::connect(&self.address)?.with_credential(&credential)?)
+    }
+
+    /// Has somebody join, and returns the credential.
+    pub(crate) async fn credential(&self, name: &str) -> Result<String> {
+        let request = v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() };
+        Ok(self.entrance.with_credential(&self.token)?.join(request).await?.credential)
+    }
+}
+
+#[tonic::async_trait]
+impl Mail for Team {
+    async fn send(&self, caller: usize, inbox: usize, content: String) -> Result<()> {
+        let sender = &self.senders[caller % self.senders.len()];
+        sender.send(message::direct(inbox_name(inbox), SUMMARY, content)).await?;
+        Ok(())
+    }
+
+    fn receive(&self, inbox: usize, until: u64, arrivals: Arc<Arrivals>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(receive(self.inboxes[inbox].clone(), until, arrivals))
+    }
+
+    fn cpu(&self) -> Result<Option<Duration>> {
+        let mut all = self.ground.cpu()?;
+        if let Some(coordinator) = &self.coordinator {
+            all += coordinator.usage()?.cpu;
+        }
+        if let Some(bare) = &self.bare {
+            all += bare.usage()?.cpu;
+        }
+        Ok(Some(all))
+    }
+}
+
+/// Takes what comes into an inbox and acknowledges it.
+pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>) -> Result<()> {
+    let mut inbox = client.subscribe(SubscribeOptions::default());
+    let mut taken = 0;
+    while taken < until {
+        match inbox.next().await.ok_or("a subscription has ended")?? {
+            Event::Delivery(delivery) => {
+                match &delivery.message.body {
+                    Some(Body::Message(text)) => arrivals.note(&text.content)?,
+                    Some(Body::Broadcast(text)) => arrivals.note(&text.content)?,
+                    other => return Err(format!("not what was sent: {other:?}").into()),
+                }
+                delivery.ack();
+                taken += 1;
+            }
+            Event::Opened(_) => {}
+            other => return Err(format!("a subscription was disturbed: {other:?}").into()),
+        }
+    }
+    Ok(inbox.flush_acks().await?)
+}

@@ -1,0 +1,117 @@
+//! What is measured and compared: teamwire, the floors that it stands on, and what is used in its place.
+
+pub(crate) mod bare;
+mod file;
+pub(crate) mod grpc;
+pub(crate) mod nats;
+pub(crate) mod raw;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+
+use crate::{Bench, Result, Store, measure::Arrivals, process::Ground};
+
+/// The name of the team.
+pub(crate) const TEAM: &str = "bench";
+
+/// The summary of every message.
+pub(crate) const SUMMARY: &str = "a message of the benchmark";
+
+/// Something that takes messages for inboxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contender {
+    /// The release build of the coordinator, in a process of its own, through the Rust client.
+    Teamwire(Store),
+    /// [`bare`], with or without a store, through the same client.
+    Bare(Option<Store>),
+    /// [`raw`]: the store alone.
+    Raw(Store),
+    /// NATS `JetStream`. True: it flushes every write before it answers.
+    Nats(bool),
+    /// A file of JSON for each inbox.
+    File,
+}
+
+/// How many there are around a contender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Who calls, all at once.
+    pub(crate) callers: usize,
+    /// Who is sent to.
+    pub(crate) inboxes: usize,
+}
+
+impl Shape {
+    /// Returns how many connections the callers share.
+    pub(crate) fn connections(self) -> usize {
+        self.callers.div_ceil(16).min(32)
+    }
+}
+
+/// A contender that is ready to take messages.
+#[tonic::async_trait]
+pub(crate) trait Mail: Send + Sync {
+    /// Sends a content, and returns when that is confirmed.
+    async fn send(&self, caller: usize, inbox: usize, content: String) -> Result<()>;
+
+    /// Receives what comes, until so many are taken and acknowledged.
+    fn receive(&self, inbox: usize, until: u64, arrivals: Arc<Arrivals>) -> BoxFuture<'static, Result<()>>;
+
+    /// Returns the time of processors that its processes have used together. `None`: it has none of its own.
+    fn cpu(&self) -> Result<Option<Duration>> {
+        Ok(None)
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Teamwire(store) => write!(f, "**teamwire**, {store}"),
+            Self::Bare(None) => f.write_str("bare gRPC, no store"),
+            Self::Bare(Some(store)) => write!(f, "bare gRPC + {store}"),
+            Self::Raw(Store::Embedded) => f.write_str("redb alone"),
+            Self::Raw(store) => write!(f, "{store} alone"),
+            Self::Nats(true) => f.write_str("NATS JetStream, sync always"),
+            Self::Nats(false) => f.write_str("NATS JetStream, as it comes"),
+            Self::File => f.write_str("JSON file under a lock"),
+        }
+    }
+}
+
+impl Contender {
+    /// Returns what an OK of it is worth.
+    pub(crate) fn promise(self) -> &'static str {
+        match self {
+            Self::Teamwire(Store::RedisEverysec) => {
+                "written, on disk within 1 s; rules, roster, dedupe, order, history, receipts"
+            }
+            Self::Teamwire(_) => "on disk (fsync); rules, roster, dedupe, order, history, receipts",
+            Self::Bare(None) => "nothing",
+            Self::Bare(Some(Store::RedisEverysec)) | Self::Raw(Store::RedisEverysec) => {
+                "written, on disk within 1 s; dedupe, history"
+            }
+            Self::Bare(Some(_)) | Self::Raw(_) => "on disk (fsync); dedupe, history",
+            Self::Nats(true) => "on disk (fsync); dedupe for 2 min, order, history",
+            Self::Nats(false) => "written, on disk within 2 min; dedupe for 2 min, order, history",
+            Self::File => "in the file, no fsync; order",
+        }
+    }
+
+    /// Starts it, alone, with callers and inboxes.
+    pub(crate) async fn open(self, bench: &Bench, shape: Shape) -> Result<Arc<dyn Mail>> {
+        let below = &bench.directory;
+        Ok(match self {
+            Self::Teamwire(store) => Arc::new(grpc::Team::of_teamwire(bench, store, shape).await?),
+            Self::Bare(store) => Arc::new(grpc::Team::of_bare(bench, store, shape).await?),
+            Self::Raw(store) => Arc::new(raw::Raw::open(Ground::prepare(below, Some(store)).await?, shape).await?),
+            Self::Nats(sync_always) => Arc::new(nats::Nats::open(below, sync_always, shape).await?),
+            Self::File => Arc::new(file::Files::open(Ground::prepare(below, None).await?)),
+        })
+    }
+}
+
+/// Returns the name of an inbox's owner.
+pub(crate) fn inbox_name(inbox: usize) -> String {
+    format!("inbox-{inbox}")
+}

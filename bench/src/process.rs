@@ -1,0 +1,313 @@
+//! The processes that are measured: started on free ports of this machine, each with a directory of its own, and ended by
+//! their ids whatever happens.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    net::TcpListener,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::resource::{Resource, getrlimit, setrlimit},
+    unistd::{SysconfVar, sysconf},
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::sleep,
+};
+
+use crate::{Result, Store};
+
+/// How long a process may take to come up. Never reached unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often is looked whether it has come up: the precision of start-up times.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What a coordinator is told besides its store. Its rates and bounds are made for agents, not for load; all that bears on
+/// what a message costs is as it comes.
+const CONFIGURATION: &str = "\
+[network]
+connections_max = 20000
+[rates]
+sends_per_second = 1000000
+sends_burst = 1000000
+broadcasts_per_second = 1000000
+broadcasts_burst = 1000000
+[limits]
+inbox_entries_max = 1000000
+inbox_bytes_max = \"1GiB\"
+members_max = 1000
+";
+
+/// All processes that run, for the end.
+static OURS: Mutex<Vec<Weak<Mutex<Child>>>> = Mutex::new(Vec::new());
+
+/// A process of ours. Killed when dropped, or by [`end_all`].
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Arc<Mutex<Child>>,
+    id: u32,
+    log: PathBuf,
+}
+
+/// What the kernel says of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// Memory that it holds, in bytes.
+    pub(crate) resident: u64,
+    /// Time of processors that it has used.
+    pub(crate) cpu: Duration,
+}
+
+impl Process {
+    /// Starts a command in a directory, with its output in a file there.
+    pub(crate) fn start(mut command: Command, directory: &Path, name: &str) -> Result<Self> {
+        let path = directory.join(format!("{name}.log"));
+        let log = File::options().create(true).append(true).open(&path)?;
+        // Ctrl-C is for us, who end it then.
+        command.process_group(0).current_dir(directory);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().map_err(|error| format!("{name} cannot be started: {error}"))?;
+        let (id, child) = (child.id(), Arc::new(Mutex::new(child)));
+        let mut ours = lock(&OURS);
+        ours.retain(|child| child.strong_count() > 0);
+        ours.push(Arc::downgrade(&child));
+        Ok(Self { child, id, log: path })
+    }
+
+    /// Waits until its output says something.
+    pub(crate) async fn said(&mut self, text: &str) -> Result<String> {
+        let began = Instant::now();
+        loop {
+            let log = fs::read_to_string(&self.log)?;
+            if let Some(line) = log.lines().rev().find(|line| line.contains(text)) {
+                return Ok(line.to_owned());
+            }
+            if let Some(status) = lock(&self.child).try_wait()? {
+                return Err(format!("a process ended ({status}): {log}").into());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("a process does not say \"{text}\": {log}").into());
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until it takes connections.
+    pub(crate) async fn listens(&mut self, port: u16) -> Result<()> {
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            if lock(&self.child).try_wait()?.is_some() || began.elapsed() > PATIENCE {
+                return Err(format!("a process does not listen: {}", fs::read_to_string(&self.log)?).into());
+            }
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Kills it on the spot, as a power failure would.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        Ok(end(&self.child)?)
+    }
+
+    /// Returns what it uses now.
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.id));
+        let status = of("status")?;
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+        let stat = of("stat")?;
+        // After the name, which may hold anything: user and system time are the 12th and 13th.
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = fields.iter().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>();
+        let per_second = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
+        let resident = kib.map(|kib: u64| kib * 1024).ok_or("/proc says nothing of a process' memory")?;
+        Ok(Usage { resident, cpu: Duration::from_secs_f64(ticks / per_second) })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = end(&self.child);
+    }
+}
+
+/// Ends whatever still runs: calls that were interrupted may keep what they call.
+pub(crate) fn end_all() {
+    for child in lock(&OURS).drain(..).filter_map(|child| child.upgrade()) {
+        let _ = end(&child);
+    }
+}
+
+fn end(child: &Mutex<Child>) -> io::Result<()> {
+    let mut child = lock(child);
+    child.kill()?;
+    child.wait().map(|_| ())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets this process and those that it starts open as many connections as the system lets them.
+pub(crate) fn allow_many_connections() -> Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
+}
+
+/// A coordinator.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    process: Process,
+    binary: PathBuf,
+    directory: PathBuf,
+    arguments: Vec<OsString>,
+    address: String,
+    starts: usize,
+}
+
+impl Coordinator {
+    /// Starts one on a store, given as its URL.
+    pub(crate) async fn start(binary: &Path, directory: &Path, store: &str) -> Result<Self> {
+        let file = directory.join("teamwire.toml");
+        fs::write(&file, CONFIGURATION)?;
+        let port = free_port()?;
+        let mut arguments = vec![OsString::from("serve"), "--config".into(), file.into()];
+        arguments.extend(["--store", store, "--metrics", "127.0.0.1:0"].map(OsString::from));
+        arguments.extend(["--listen".into(), format!("127.0.0.1:{port}").into()]);
+        let mut started = Self {
+            process: Self::spawn(binary, directory, &arguments)?,
+            binary: binary.to_owned(),
+            directory: directory.to_owned(),
+            arguments,
+            address: format!("http://127.0.0.1:{port}"),
+            starts: 1,
+        };
+        started.serves().await?;
+        Ok(started)
+    }
+
+    /// Starts it again after it was killed, and does not wait until it serves.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        self.process = Self::spawn(&self.binary, &self.directory, &self.arguments)?;
+        self.starts += 1;
+        Ok(())
+    }
+
+    /// Waits until it serves.
+    pub(crate) async fn serves(&mut self) -> Result<()> {
+        loop {
+            self.process.said(" serving").await?;
+            let log = fs::read_to_string(&self.process.log)?;
+            if log.lines().filter(|line| line.contains(" serving")).count() >= self.starts {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Returns where it listens, as a client wants it.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns the credential of its operator.
+    pub(crate) fn operator(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.directory.join("state/operator.credential"))?.trim().to_owned())
+    }
+
+    /// Returns what its process uses now.
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        self.process.usage()
+    }
+
+    /// Returns its process.
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Returns how often it has asked its store for this kind of thing.
+    pub(crate) async fn store_calls(&mut self, operation: &str) -> Result<f64> {
+        let line = self.process.said("metrics are served").await?;
+        let address = line.split("address").nth(1).unwrap_or_default();
+        let address = address.trim_matches(|c: char| !c.is_ascii_digit());
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n").await?;
+        let mut metrics = String::new();
+        stream.read_to_string(&mut metrics).await?;
+        let series = format!("teamwire_store_seconds_count{{operation=\"{operation}\"}} ");
+        Ok(metrics.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or(0.0))
+    }
+
+    fn spawn(binary: &Path, directory: &Path, arguments: &[OsString]) -> Result<Process> {
+        let mut command = Command::new(binary);
+        for (variable, _) in env::vars_os() {
+            // Nothing that would configure it besides.
+            if ["TEAMWIRE_", "OTEL_"].iter().any(|prefix| variable.to_string_lossy().starts_with(prefix)) {
+                command.env_remove(variable);
+            }
+        }
+        command.args(arguments).env("TEAMWIRE_STATE_DIR", directory.join("state"));
+        Process::start(command, directory, "teamwire")
+    }
+}
+
+/// What a store needs to be there: a directory, and a Redis where it is in one.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    /// What names the store to a coordinator.
+    pub(crate) url: String,
+    redis: Option<Process>,
+    /// Goes last.
+    directory: TempDir,
+}
+
+impl Ground {
+    /// Prepares it below a directory. `None`: nothing is to be stored.
+    pub(crate) async fn prepare(below: &Path, store: Option<Store>) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(below)?;
+        let Some(fsync) = store.and_then(Store::append_fsync) else {
+            let url = format!("embedded:{}", directory.path().join("store.redb").display());
+            return Ok(Self { url, redis: None, directory });
+        };
+        let port = free_port()?;
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
+        command.args(["--appendfsync", fsync, "--maxmemory-policy", "noeviction"]);
+        let mut redis = Process::start(command, directory.path(), "redis")?;
+        redis.listens(port).await?;
+        Ok(Self { url: format!("redis://127.0.0.1:{port}"), redis: Some(redis), directory })
+    }
+
+    /// Returns the time of processors that its own process has used.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        self.redis.as_ref().map_or(Ok(Duration::ZERO), |redis| Ok(redis.usage()?.cpu))
+    }
+
+    /// Returns the directory, which goes with it.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// Returns a port that nobody listens on.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Finds a program in PATH, or among the `tools` beside our own build.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let tools = env::current_exe().ok()?.parent()?.parent()?.join("tools");
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).chain([tools]).map(|directory| directory.join(program)).find(|path| path.is_file())
+}

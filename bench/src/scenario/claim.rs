@@ -1,0 +1,120 @@
+//! Workers who empty a board: each claims the next task, and again, until there is none.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use teamwire_client::v1;
+use tokio::{sync::Barrier, task::JoinSet};
+
+use super::{send_all, who};
+use crate::{
+    Bench, Result, Store,
+    contender::{Contender, Shape, grpc::Members},
+    measure::Taken,
+    process::{Coordinator, Ground},
+    report::Report,
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "claim";
+
+/// How many workers there are, and how many tasks for each. A member may have 32 claims.
+const WORKERS: usize = 100;
+const TASKS_EACH: usize = 20;
+
+/// Measures it.
+pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
+    let case = format!("{WORKERS} workers, {} tasks", WORKERS * TASKS_EACH);
+    for _ in 0..bench.runs {
+        for store in &bench.stores {
+            // The claims of a board take turns, so that what bounds them is one commit after the other.
+            let (floor, shape) = (Contender::Raw(*store), Shape { callers: 1, inboxes: 1 });
+            let commits = send_all(&floor.open(bench, shape).await?, shape, bench.pace).await?;
+            report.add(
+                NAME,
+                &case,
+                who(floor),
+                &[
+                    ("claims/s", commits.per_second()),
+                    ("p50 ms", commits.percentile_ms(50.0)),
+                    ("p99 ms", commits.percentile_ms(99.0)),
+                ],
+            );
+            let contest = contest(bench, *store).await?;
+            report.add(
+                NAME,
+                &case,
+                who(Contender::Teamwire(*store)),
+                &[
+                    ("claims/s", contest.claimed.per_second()),
+                    ("p50 ms", contest.claimed.percentile_ms(50.0)),
+                    ("p99 ms", contest.claimed.percentile_ms(99.0)),
+                    ("commits a claim", contest.commits),
+                    ("reads a claim", contest.reads),
+                ],
+            );
+        }
+    }
+    Ok(())
+}
+
+struct Contest {
+    claimed: Taken,
+    commits: f64,
+    reads: f64,
+}
+
+async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
+    let ground = Ground::prepare(&bench.directory, Some(store)).await?;
+    let mut coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+    let members = Members::found(&coordinator, "bench").await?;
+    let mut workers = Vec::new();
+    for worker in 0..WORKERS {
+        workers.push(members.join(&format!("worker-{worker}")).await?);
+    }
+    let tasks = (0..WORKERS * TASKS_EACH).map(|task| {
+        let subject = format!("task {task}");
+        members.lead.create_task(v1::CreateTaskRequest { subject, ..v1::CreateTaskRequest::default() })
+    });
+    let created: Vec<_> = stream::iter(tasks).buffer_unordered(32).try_collect().await?;
+    // Connections open before the contest begins.
+    for worker in &workers {
+        worker.list_tasks(v1::ListTasksRequest { limit: 1, ..v1::ListTasksRequest::default() }).await?;
+    }
+    let (commits, reads) = (coordinator.store_calls("commit").await?, coordinator.store_calls("read").await?);
+    let began = Instant::now();
+    let gate = Arc::new(Barrier::new(WORKERS));
+    let mut claiming = JoinSet::new();
+    for worker in workers {
+        let gate = gate.clone();
+        claiming.spawn(async move {
+            gate.wait().await;
+            let mut latencies = Vec::new();
+            for _ in 0..TASKS_EACH {
+                let called = Instant::now();
+                if worker.claim_next_task(Duration::ZERO).await?.is_none() {
+                    break;
+                }
+                latencies.push(called.elapsed());
+            }
+            Result::Ok(latencies)
+        });
+    }
+    let mut latencies = Vec::new();
+    while let Some(done) = claiming.join_next().await {
+        latencies.extend(done??);
+    }
+    let window = (began, Instant::now());
+    if latencies.len() != created.len() {
+        return Err(format!("{} of {} tasks were claimed", latencies.len(), created.len()).into());
+    }
+    let claims = latencies.len() as f64;
+    Ok(Contest {
+        claimed: Taken::new(window, latencies)?,
+        commits: (coordinator.store_calls("commit").await? - commits) / claims,
+        reads: (coordinator.store_calls("read").await? - reads) / claims,
+    })
+}

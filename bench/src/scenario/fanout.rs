@@ -1,0 +1,109 @@
+//! A broadcast to many subscribers.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use teamwire_client::message;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{still_there, who};
+use crate::{
+    Bench, Result,
+    contender::{
+        Contender, SUMMARY, Shape,
+        grpc::{Team, receive},
+    },
+    measure::{Arrivals, stamped},
+    report::Report,
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "fanout";
+
+/// How many there are who receive. A team may be told to have 1,000 members, with its lead and the sender.
+const MEMBERS: [usize; 3] = [10, 100, 998];
+
+/// How many broadcasts a run has, and how long there is nothing between them.
+const BROADCASTS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long one may take. Never reached unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Measures it.
+pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
+    let mut contenders = vec![Contender::Bare(None)];
+    for store in &bench.stores {
+        contenders.extend([Contender::Bare(Some(*store)), Contender::Teamwire(*store)]);
+    }
+    for members in MEMBERS {
+        let shape = Shape { callers: 1, inboxes: members };
+        for _ in 0..bench.runs {
+            for contender in &contenders {
+                let team = match contender {
+                    Contender::Teamwire(store) => Team::of_teamwire(bench, *store, shape).await?,
+                    Contender::Bare(store) => Team::of_bare(bench, *store, shape).await?,
+                    _ => continue,
+                };
+                let (all, first, confirmed) = broadcast(&team).await?;
+                report.add(
+                    NAME,
+                    &format!("{members} subscribers"),
+                    who(*contender),
+                    &[
+                        ("call to last ms", all),
+                        ("first to last ms", all - first),
+                        ("call to first ms", first),
+                        ("call to OK ms", confirmed),
+                    ],
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Broadcasts a few times, and returns the medians of the milliseconds from the call to the last delivery, to the first, and
+/// to the confirmation.
+async fn broadcast(team: &Team) -> Result<(f64, f64, f64)> {
+    let arrivals = Arc::new(Arrivals::default());
+    let mut receiving = JoinSet::new();
+    for inbox in &team.inboxes {
+        receiving.spawn(receive(inbox.clone(), u64::MAX, arrivals.clone()));
+    }
+    let (mut lasts, mut firsts, mut confirmations) = (Vec::new(), Vec::new(), Vec::new());
+    let members = u64::try_from(team.inboxes.len())?;
+    let ms = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
+    // Until all are there; the first ones warm up.
+    sleep(Duration::from_secs(1) + Duration::from_millis(2) * u32::try_from(members)?).await;
+    for number in 0..BROADCASTS + 2 {
+        let called = Instant::now();
+        let sent = team.senders[0].send(message::broadcast(SUMMARY, stamped(called))).await?;
+        let confirmed = Instant::now();
+        // The lead of a team at a coordinator gets it as well, and reads nothing.
+        if u64::try_from(sent.recipients.len())? < members {
+            return Err(format!("{} of {members} were there", sent.recipients.len()).into());
+        }
+        let reached = timeout(PATIENCE, arrivals.reach(members)).await;
+        still_there(&mut receiving)?;
+        reached.map_err(|_| "a broadcast did not reach all")??;
+        let (first, last) = arrivals.take_span().ok_or("nothing has arrived")?;
+        if number >= 2 {
+            lasts.push(ms(called, last));
+            firsts.push(ms(called, first));
+            confirmations.push(ms(called, confirmed));
+        }
+        sleep(PAUSE).await;
+    }
+    Ok((median(lasts), median(firsts), median(confirmations)))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,126 @@
+//! What a subscriber costs who waits: memory and time of the coordinator's process.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use teamwire_client::{Client, Event, SubscribeOptions, Subscription};
+use tokio::time::sleep;
+
+use super::who;
+use crate::{
+    Bench, Result, Store,
+    contender::{
+        Contender,
+        grpc::{Members, start_bare},
+    },
+    process::{Coordinator, Ground, Process},
+    report::Report,
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "idle";
+
+/// How many members a team has.
+const TEAM: usize = 200;
+
+/// How many subscribers share a connection, where they do; a connection has 64 streams at most.
+const SHARING: usize = 50;
+
+/// How many streams are opened at a time.
+const AT_ONCE: usize = 32;
+
+/// Heartbeats come every 10 s, so this is at least two of them.
+const OBSERVED_MIN: Duration = Duration::from_secs(20);
+
+/// Measures it.
+pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
+    let contenders: Vec<_> = [Contender::Bare(None)]
+        .into_iter()
+        .chain(bench.stores.iter().map(|store| Contender::Teamwire(*store)))
+        .collect();
+    for (sharing, how) in
+        [(1, "each on a connection of its own".to_owned()), (SHARING, format!("{SHARING} a connection"))]
+    {
+        for _ in 0..bench.runs {
+            for contender in &contenders {
+                let case = format!("{} subscribers, {how}", bench.streams);
+                let figures = match contender {
+                    Contender::Teamwire(store) => of_teamwire(bench, *store, sharing).await?,
+                    _ => of_bare(bench, sharing).await?,
+                };
+                let [resident, cpu] = figures;
+                let each = resident / bench.streams as f64;
+                report.add(
+                    NAME,
+                    &case,
+                    who(*contender),
+                    &[
+                        ("KiB each", each / 1024.0),
+                        ("MiB for all", resident / 1024.0 / 1024.0),
+                        ("% of a processor", cpu * 100.0),
+                    ],
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn of_teamwire(bench: &Bench, store: Store, sharing: usize) -> Result<[f64; 2]> {
+    let ground = Ground::prepare(&bench.directory, Some(store)).await?;
+    let mut coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+    let mut credentials = Vec::new();
+    while credentials.len() < bench.streams {
+        let members = Members::found(&coordinator, &format!("bench-{}", credentials.len() / TEAM)).await?;
+        for member in 0..TEAM.min(bench.streams - credentials.len()) {
+            credentials.push(members.credential(&format!("member-{member}")).await?);
+        }
+    }
+    let address = coordinator.address().to_owned();
+    observe(bench, &address, &credentials, sharing, coordinator.process()).await
+}
+
+async fn of_bare(bench: &Bench, sharing: usize) -> Result<[f64; 2]> {
+    let ground = Ground::prepare(&bench.directory, None).await?;
+    let (mut server, address) = start_bare(ground.directory(), "").await?;
+    let credentials: Vec<_> = (0..bench.streams).map(|member| format!("member-{member}")).collect();
+    observe(bench, &address, &credentials, sharing, &mut server).await
+}
+
+/// Opens a stream for each, and returns how many bytes of memory that has taken, and which part of a processor it takes to
+/// keep them.
+async fn observe(
+    bench: &Bench,
+    address: &str,
+    credentials: &[String],
+    sharing: usize,
+    process: &mut Process,
+) -> Result<[f64; 2]> {
+    let before = process.usage()?;
+    let mut clients = Vec::new();
+    for group in credentials.chunks(sharing) {
+        let connection = Client::connect(address)?;
+        for credential in group {
+            clients.push(connection.with_credential(credential)?);
+        }
+    }
+    let opening = stream::iter(clients).map(open).buffer_unordered(AT_ONCE);
+    let subscriptions: Vec<Subscription> = opening.try_collect().await?;
+    // Until what opening them has taken is over.
+    sleep(Duration::from_secs(3)).await;
+    let opened = process.usage()?;
+    let observed = bench.pace.length.max(OBSERVED_MIN);
+    sleep(observed).await;
+    let after = process.usage()?;
+    drop(subscriptions);
+    let resident = after.resident.saturating_sub(before.resident);
+    Ok([resident as f64, (after.cpu - opened.cpu).as_secs_f64() / observed.as_secs_f64()])
+}
+
+async fn open(client: Client) -> Result<Subscription> {
+    let mut subscription = client.subscribe(SubscribeOptions::default());
+    match subscription.next().await {
+        Some(Ok(Event::Opened(_))) => Ok(subscription),
+        other => Err(format!("a subscription did not open: {other:?}").into()),
+    }
+}

@@ -1,0 +1,162 @@
+//! What is measured, one module each.
+
+mod claim;
+mod drain;
+mod fanout;
+mod idle;
+mod latency;
+mod peers;
+mod recovery;
+mod send;
+mod start;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use clap::ValueEnum;
+use tokio::task::JoinSet;
+
+use crate::{
+    Bench, Result, Store,
+    contender::{Contender, Mail, Shape, nats},
+    measure::{Arrivals, Pace, Taken, closed_loop, open_loop, stamped},
+    process::find,
+    report::{Report, Who},
+};
+
+/// Something that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)] // The help of the program has them.
+pub(crate) enum Scenario {
+    Send,
+    Latency,
+    Fanout,
+    Idle,
+    Drain,
+    Claim,
+    Start,
+    Recovery,
+    Peers,
+}
+
+impl Scenario {
+    /// Returns its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Send => send::NAME,
+            Self::Latency => latency::NAME,
+            Self::Fanout => fanout::NAME,
+            Self::Idle => idle::NAME,
+            Self::Drain => drain::NAME,
+            Self::Claim => claim::NAME,
+            Self::Start => start::NAME,
+            Self::Recovery => recovery::NAME,
+            Self::Peers => peers::NAME,
+        }
+    }
+
+    /// Measures it.
+    pub(crate) async fn run(self, bench: &Bench, report: &mut Report) -> Result<()> {
+        match self {
+            Self::Send => send::run(bench, report).await,
+            Self::Latency => latency::run(bench, report).await,
+            Self::Fanout => fanout::run(bench, report).await,
+            Self::Idle => idle::run(bench, report).await,
+            Self::Drain => drain::run(bench, report).await,
+            Self::Claim => claim::run(bench, report).await,
+            Self::Start => start::run(bench, report).await,
+            Self::Recovery => recovery::run(bench, report).await,
+            Self::Peers => peers::run(bench, report).await,
+        }
+    }
+}
+
+/// Returns teamwire on each store, each behind its floors.
+fn teamwire_and_floors(bench: &Bench) -> Vec<Contender> {
+    let with_floors =
+        |store: &Store| [Contender::Raw(*store), Contender::Bare(Some(*store)), Contender::Teamwire(*store)];
+    [Contender::Bare(None)].into_iter().chain(bench.stores.iter().flat_map(with_floors)).collect()
+}
+
+/// Names a contender for a table. Teamwire is compared with what it stands on.
+fn who(contender: Contender) -> Who {
+    let floors = match contender {
+        Contender::Teamwire(store) => vec![Contender::Raw(store), Contender::Bare(Some(store)), Contender::Bare(None)],
+        _ => Vec::new(),
+    };
+    let floors = floors.iter().map(ToString::to_string).collect();
+    Who { name: contender.to_string(), promise: contender.promise(), floors }
+}
+
+/// Sends to all inboxes in turn, as fast as so many callers can.
+async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<Taken> {
+    let mail = mail.clone();
+    let turn = Arc::new(AtomicUsize::new(0));
+    closed_loop(shape.callers, pace, move |caller| {
+        let (mail, turn) = (mail.clone(), turn.clone());
+        async move {
+            let inbox = turn.fetch_add(1, Relaxed) % shape.inboxes;
+            mail.send(caller, inbox, stamped(Instant::now())).await
+        }
+    })
+    .await
+}
+
+/// Sends to all inboxes in turn, so many times a second.
+async fn send_at(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace, per_second: f64) -> Result<Taken> {
+    let mail = mail.clone();
+    open_loop(per_second, pace, move |number, due| {
+        let mail = mail.clone();
+        async move { mail.send(number, number % shape.inboxes, stamped(due)).await }
+    })
+    .await
+}
+
+/// Has all inboxes received from, until what is returned is dropped.
+fn receive_all(mail: &Arc<dyn Mail>, shape: Shape, arrivals: &Arc<Arrivals>) -> JoinSet<Result<()>> {
+    (0..shape.inboxes).map(|inbox| mail.receive(inbox, u64::MAX, arrivals.clone())).collect()
+}
+
+/// Fails if one of those has ended, which none should.
+fn still_there(receiving: &mut JoinSet<Result<()>>) -> Result<()> {
+    match receiving.try_join_next() {
+        Some(ended) => Err(format!("a receiver has ended: {:?}", ended?).into()),
+        None => Ok(()),
+    }
+}
+
+/// Puts so many messages into the first inbox.
+async fn queue(mail: &Arc<dyn Mail>, shape: Shape, messages: u64) -> Result<()> {
+    let left = Arc::new(AtomicU64::new(messages));
+    let mut sending = JoinSet::new();
+    for caller in 0..shape.callers {
+        let (mail, left) = (mail.clone(), left.clone());
+        sending.spawn(async move {
+            while left.try_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+                mail.send(caller, 0, stamped(Instant::now())).await?;
+            }
+            Result::Ok(())
+        });
+    }
+    while let Some(done) = sending.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+/// Returns NATS in both settings, or says why not.
+fn nats_if_any() -> Vec<Contender> {
+    if find(nats::PROGRAM).is_some() {
+        return vec![Contender::Nats(true), Contender::Nats(false)];
+    }
+    eprintln!(
+        "skipped: NATS, since there is no nats-server in PATH. To have one: GOBIN=$PWD/target/tools go install \
+         github.com/nats-io/nats-server/v2@latest"
+    );
+    Vec::new()
+}

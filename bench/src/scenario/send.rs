@@ -1,0 +1,70 @@
+//! How many sends are confirmed, and how long one takes. Nobody receives, so that it is sending alone that is measured.
+
+use super::{send_all, send_at, teamwire_and_floors, who};
+use crate::{
+    Bench, Result,
+    contender::{Contender, Shape},
+    report::Report,
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "send";
+
+/// How many inboxes the messages go to in turn.
+const INBOXES: usize = 32;
+
+/// How many callers there are; the load of these is halved for the open loop.
+const CALLERS: [usize; 4] = [1, 8, 64, 512];
+const HALVED: usize = 64;
+
+/// Measures it.
+pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
+    let contenders = teamwire_and_floors(bench);
+    for callers in CALLERS {
+        let shape = Shape { callers, inboxes: INBOXES };
+        for _ in 0..bench.runs {
+            for contender in &contenders {
+                let mail = contender.open(bench, shape).await?;
+                let before = mail.cpu()?;
+                let sent = send_all(&mail, shape, bench.pace).await?;
+                let used = before.zip(mail.cpu()?).map(|(before, after)| after - before);
+                let mut figures = vec![
+                    ("sends/s", sent.per_second()),
+                    ("p50 ms", sent.percentile_ms(50.0)),
+                    ("p99 ms", sent.percentile_ms(99.0)),
+                    ("p99.9 ms", sent.percentile_ms(99.9)),
+                ];
+                // Hardly depends on what else the machine does.
+                figures.extend(used.map(|used| ("server CPU µs each", used.as_secs_f64() * 1e6 / sent.calls as f64)));
+                report.add(NAME, &closed(callers), who(*contender), &figures);
+            }
+        }
+    }
+    let shape = Shape { callers: HALVED, inboxes: INBOXES };
+    let case = format!("at half the rate of {HALVED} callers, timed from when each was due");
+    for _ in 0..bench.runs {
+        for contender in contenders.iter().filter(|contender| !matches!(contender, Contender::Raw(_))) {
+            let reached = report.last(NAME, &closed(HALVED), &who(*contender).name).unwrap_or(0.0);
+            let mail = contender.open(bench, shape).await?;
+            let sent = send_at(&mail, shape, bench.pace, reached / 2.0).await?;
+            let (p50, p99) = (sent.percentile_ms(50.0), sent.percentile_ms(99.0));
+            report.add(
+                NAME,
+                &case,
+                who(*contender),
+                &[
+                    ("p50 ms", p50),
+                    ("p99 ms", p99),
+                    ("p99.9 ms", sent.percentile_ms(99.9)),
+                    ("p99 / p50", p99 / p50),
+                    ("sends/s", sent.per_second()),
+                ],
+            );
+        }
+    }
+    Ok(())
+}
+
+fn closed(callers: usize) -> String {
+    format!("{callers} callers, each again once answered")
+}
