@@ -88,7 +88,8 @@ impl TaskService for Services {
         request: Request<v1::ClaimNextTaskRequest>,
     ) -> Result<Response<v1::ClaimNextTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        if request.wait.is_some() && who.credential.team().is_some() {
+        let waits = request.wait.is_some_and(|wait| wait.seconds > 0 || wait.nanos > 0);
+        if waits && who.credential.team().is_some() {
             // Whoever waits is alive all the while; but not before it is known to be who it says.
             self.coordinator.get_team(&who, "").await?;
             self.heard_of(&who);
