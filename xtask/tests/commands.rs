@@ -112,13 +112,14 @@ fn the_tests_are_given_the_server_in_the_path() {
     assert_eq!(
         machine.calls(),
         [
+            "cargo build --locked --package teamwire-actor",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
             "cargo test --workspace --locked --lib --bins --tests"
         ]
     );
     let server = machine.directory.join("bin/redis-server");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("CI= {}\n", server.display()).repeat(2));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("CI= {}\n", server.display()).repeat(3));
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn the_tests_are_given_the_server_that_is_named_as_seen_from_anywhere() {
     let output = machine.xtask(&["test"], &[("TEAMWIRE_REDIS_SERVER", "bin/valkey-server")]);
     assert!(output.status.success(), "{output:?}");
     let server = machine.directory.join("bin/valkey-server");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", server.display()).repeat(2));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", server.display()).repeat(3));
 }
 
 #[test]
@@ -148,7 +149,12 @@ fn nextest_is_used_where_it_is_there_after_the_tests_that_it_leaves_out() {
     assert!(machine.xtask(&["test"], &[]).status.success());
     assert_eq!(
         machine.calls(),
-        ["cargo test --workspace --locked --doc", "cargo nextest --version", "cargo nextest run --workspace --locked"]
+        [
+            "cargo build --locked --package teamwire-actor",
+            "cargo test --workspace --locked --doc",
+            "cargo nextest --version",
+            "cargo nextest run --workspace --locked"
+        ]
     );
 }
 
@@ -174,6 +180,7 @@ fn root_has_missing_servers_installed_and_what_makes_networks() {
             "id -u",
             "apt-get update",
             "apt-get install --yes --no-install-recommends iproute2",
+            "cargo build --locked --package teamwire-actor",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
             "cargo test --workspace --locked --lib --bins --tests"
@@ -313,7 +320,7 @@ fn ci_checks_then_tests_as_ci() {
         .with_clients();
     let output = machine.xtask(&["ci"], &[]);
     assert!(output.status.success(), "{output:?}");
-    let tested = "test CI=true python,typescript,go,java\n".repeat(2);
+    let tested = ["build", "test", "test"].map(|step| format!("{step} CI=true python,typescript,go,java\n")).concat();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
         format!("fmt CI=\nclippy CI=\nbuild CI=\nbuild CI=\nrun CI=\n{tested}")
@@ -339,7 +346,7 @@ fn a_client_whose_language_is_not_there_is_left_out_but_not_of_ci() {
     let output = without.xtask(&["test"], &[]);
     assert!(output.status.success(), "{output:?}");
     assert!(said(&output).contains("the java client is left out"), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "python,typescript,go\n".repeat(2));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "python,typescript,go\n".repeat(3));
     let output = without.xtask(&["ci"], &[]);
     assert!(!output.status.success());
     assert!(said(&output).contains("no javac in PATH") && said(&output).contains("openjdk"), "{output:?}");
