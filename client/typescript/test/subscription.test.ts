@@ -48,14 +48,21 @@ function play(...sessions: (Frame | ConnectError | Promise<void>)[][]) {
 
 test("a shutdown request comes first, and each message once over all sessions", async () => {
   const broken = refusal("SLOW_CONSUMER", Code.ResourceExhausted);
+  const all = [OPENED, delivery(A), delivery(B), delivery(C, "shutdownRequest")];
+  // The end would come before what waits.
+  let end = () => {};
+  const taken = new Promise<void>((resolve) => {
+    end = resolve;
+  });
   const { inbox, instances, client } = play(
-    [OPENED, delivery(A), delivery(B), delivery(C, "shutdownRequest"), broken],
-    [OPENED, delivery(A), delivery(B), delivery(C, "shutdownRequest"), closing(v1.CloseReason.SHUTDOWN_APPROVED)],
+    [...all, broken],
+    [...all, taken, closing(v1.CloseReason.SHUTDOWN_APPROVED)],
   );
   await new Promise((resolve) => setTimeout(resolve, 20));
   const ids: string[] = [];
   for (let i = 0; i < 3; i++) ids.push((await inbox.receive())?.id ?? "");
   assert.deepEqual(ids, [C, A, B]);
+  end();
   for await (const message of inbox) assert.fail(message.id);
   assert.deepEqual(inbox.ending, { how: "shutdown_approved", requestId: "req_1" });
   assert.ok(inbox.signal.aborted);
