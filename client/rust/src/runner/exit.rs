@@ -205,7 +205,7 @@ mod tests {
     fn who_cannot_join_says_why() {
         let refused = |reason| not_joined(&Error::Refused(Refusal::new(reason, "no"))).code;
         assert_eq!(refused(Reason::JoinTokenUsed), 77);
-        assert_eq!(refused(Reason::MemberExists), 77);
+        assert_eq!(refused(Reason::MemberExists), 75);
         assert_eq!(refused(Reason::StoreUnavailable), 75);
         let named = Error::Refused(Refusal::new(Reason::InvalidName, "no").field("name"));
         assert_eq!(not_joined(&named).code, 64);
