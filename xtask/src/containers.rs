@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    redis::{in_path, may_install},
+    redis::{INSTALL, apt_get, in_path, may_install},
     step::{Failure, Step, root},
 };
 
@@ -215,9 +215,6 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), Failure> {
 }
 
 fn install() -> Result<(), Failure> {
-    let apt = |arguments: &[&str]| {
-        Step::new("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").advice(ADVICE).run()
-    };
-    apt(&["update"])?;
-    apt(&[&["install", "--yes", "--no-install-recommends"], &PACKAGES[..]].concat())
+    apt_get(&["update"], ADVICE)?;
+    apt_get(&[&INSTALL[..], &PACKAGES[..]].concat(), ADVICE)
 }

@@ -1,8 +1,8 @@
 //! Installs what the tests make networks with.
 
 use crate::{
-    redis::{in_path, may_install},
-    step::{Failure, Step},
+    redis::{INSTALL, apt_get, in_path, may_install},
+    step::Failure,
 };
 
 const ADVICE: &str = "install iproute2 (Debian and Ubuntu: `sudo apt-get install iproute2`)";
@@ -12,9 +12,6 @@ pub(crate) fn prepare() -> Result<(), Failure> {
     if in_path("ip").is_some() || !may_install() {
         return Ok(());
     }
-    let apt = |arguments: &[&str]| {
-        Step::new("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").advice(ADVICE).run()
-    };
-    apt(&["update"])?;
-    apt(&["install", "--yes", "--no-install-recommends", "iproute2"])
+    apt_get(&["update"], ADVICE)?;
+    apt_get(&[&INSTALL[..], &["iproute2"]].concat(), ADVICE)
 }

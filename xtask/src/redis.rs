@@ -57,20 +57,17 @@ impl Server {
     }
 
     fn install(&self) -> Result<(), Failure> {
-        let apt = |arguments: &[&str]| {
-            Step::new("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").advice(self.advice).run()
-        };
-        let install = ["install", "--yes", "--no-install-recommends"];
+        let apt = |arguments: &[&str]| apt_get(arguments, self.advice);
         apt(&["update"])?;
         if Step::new("apt-get", &["install", "--simulate", self.name]).succeeds() {
-            return apt(&[&install[..], &[self.name]].concat());
+            return apt(&[&INSTALL[..], &[self.name]].concat());
         }
         // Where the release is too old to have it, its backports do. They are named for these two commands only, so that
         // this machine's own list of sources stays as it is.
         let sources = Backports::write().map_err(|why| Failure::new(why, self.advice))?;
         let option = format!("Dir::Etc::sourceparts={}", sources.directory.display());
         apt(&["--option", &option, "update"])?;
-        apt(&[&["--option", &option], &install[..], &["--target-release", &sources.release, self.name]].concat())
+        apt(&[&["--option", &option], &INSTALL[..], &["--target-release", &sources.release, self.name]].concat())
     }
 }
 
@@ -109,6 +106,14 @@ impl Drop for Backports {
         // A few small files left behind in a temporary directory do no harm.
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// What stands before the packages that apt-get installs.
+pub(crate) const INSTALL: [&str; 3] = ["install", "--yes", "--no-install-recommends"];
+
+/// Runs apt-get, which asks nothing.
+pub(crate) fn apt_get(arguments: &[&str], advice: &'static str) -> Result<(), Failure> {
+    Step::new("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").advice(advice).run()
 }
 
 /// Returns whether packages can be installed here.
