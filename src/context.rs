@@ -270,11 +270,13 @@ impl ContextArgs {
 
     /// Returns where the coordinator on this machine keeps its data.
     pub fn state_dir(&self) -> Result<PathBuf, Failure> {
-        self.state_dir.clone().map_or_else(|| home("XDG_STATE_HOME", ".local/state"), Ok)
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let states = || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+        self.state_dir.clone().or_else(|| Some(states()?.join("teamwire"))).ok_or_else(homeless)
     }
 
     fn path(&self) -> Result<PathBuf, Failure> {
-        self.context.clone().map_or_else(|| Ok(home("XDG_CONFIG_HOME", ".config")?.join("context.json")), Ok)
+        self.context.clone().or_else(ContextFile::path).ok_or_else(homeless)
     }
 
     /// Reads the context file; none is an empty one.
@@ -345,13 +347,8 @@ fn absolute(pem: Pem) -> Pem {
     }
 }
 
-fn home(variable: &str, otherwise: &str) -> Result<PathBuf, Failure> {
-    let base = env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = base.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(otherwise)));
-    let base = base.ok_or_else(|| {
-        Failure::usage("HOME is not set. Say where files go with --context FILE and --state-dir DIR.")
-    })?;
-    Ok(base.join("teamwire"))
+fn homeless() -> Failure {
+    Failure::usage("HOME is not set. Say where files go with --context FILE and --state-dir DIR.")
 }
 
 /// Makes a directory that only its owner can look into, if it is not there.

@@ -48,7 +48,7 @@ impl Use {
                 context.load()?.names()
             )));
         };
-        let name = format!("{}@{}", identity.member, identity.team);
+        let name = identity.name();
         context.change(|file| file.current = Some(name.clone()))?;
         anstream::println!("You are {name} now.");
         Ok(())
