@@ -12,7 +12,7 @@ use crate::{
     coordinator::Coordinator,
     delivery::{lease::SignsOfLife, losses, poll, session::Pace, sweep, tidy},
     domain::{Limits, secret::SecretHash},
-    edge::{self, Acceptor, tls::Tls, visitor},
+    edge::{self, Acceptor, Listen, tls::Tls, visitor},
     grpc::{self, Advertised, Services},
     health,
     rate::Rates,
@@ -71,9 +71,9 @@ impl Config {
 
 /// Where a coordinator is reached.
 #[derive(Debug)]
-pub struct Listeners {
+pub struct Listeners<L = TcpListener> {
     /// For the protocol.
-    pub protocol: TcpListener,
+    pub protocol: L,
     /// For health checks alone, without TLS. None: they are answered with the protocol only.
     pub health: Option<TcpListener>,
 }
@@ -94,10 +94,10 @@ pub enum RunError {
 
 /// Serves a coordinator on its listeners until `shutdown` is cancelled, and then until its calls have ended or the grace is
 /// over.
-pub async fn run(
+pub async fn run<L: Listen>(
     config: Config,
     store: Arc<dyn Store>,
-    listeners: Listeners,
+    listeners: Listeners<L>,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let metrics = config.metrics;

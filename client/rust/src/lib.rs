@@ -66,4 +66,6 @@ pub use retry::Retry;
 pub use subscription::{Acks, Closed, Delivery, Event, SubscribeOptions, Subscription};
 pub use task::TaskFollower;
 pub use teamwire_proto::{Reason, Refusal, dialect, render, v1};
+#[doc(hidden)]
+pub use transport::{Connect, Duplex};
 pub use transport::{ConnectOptions, Pem, Resolve, SystemResolver, TlsOptions};

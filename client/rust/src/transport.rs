@@ -8,6 +8,7 @@
 //! A coordinator that drains says so in the last frame of a stream or in a refusal. The link to it is given up at once:
 //! what is under way on it may end there, and everything new goes to another one.
 
+mod connect;
 mod dial;
 mod fault;
 mod resolve;
@@ -37,6 +38,7 @@ use self::fault::Fault;
 use self::tls::Tls;
 pub(crate) use self::{dial::Spent, fault::DialError};
 pub use self::{
+    connect::{Connect, Duplex},
     resolve::{Resolve, SystemResolver},
     tls::{Pem, TlsOptions},
 };
@@ -55,11 +57,14 @@ pub struct ConnectOptions {
     pub tls: TlsOptions,
     /// What finds the IP addresses of hosts. Default: the system.
     pub resolver: Arc<dyn Resolve>,
+    /// What makes connections. None: the system, by TCP. For simulations.
+    #[doc(hidden)]
+    pub connector: Option<Arc<dyn Connect>>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { tls: TlsOptions::default(), resolver: Arc::new(SystemResolver) }
+        Self { tls: TlsOptions::default(), resolver: Arc::new(SystemResolver), connector: None }
     }
 }
 
@@ -99,6 +104,8 @@ pub(crate) struct Transport {
     /// At least one; all with TLS, or all without.
     addresses: Vec<Address>,
     resolver: Arc<dyn Resolve>,
+    /// None: the system.
+    connector: Option<Arc<dyn Connect>>,
     /// None: the addresses are without.
     tls: Option<Tls>,
     state: Mutex<State>,
@@ -116,6 +123,7 @@ impl Transport {
         Ok(Self {
             addresses,
             resolver: options.resolver,
+            connector: options.connector,
             tls,
             state: Mutex::new(State::None),
             ids: AtomicU64::new(0),

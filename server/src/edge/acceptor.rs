@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::{Instant, sleep, timeout_at},
@@ -12,7 +13,7 @@ use tokio_util::either::Either;
 
 use super::{
     Bounds,
-    connection::{Connection, Stream},
+    connection::Connection,
     tls::Tls,
 };
 
@@ -22,30 +23,50 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How many connections wait to be taken over. There are never more than are open.
 const READY_MAX: usize = 64;
 
+/// Where connections come from: the system, or the network of a simulation.
+pub trait Listen: Send + Sync + 'static {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// Waits for the next connection, and says from where it comes.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
+}
+
+impl Listen for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = Self::accept(self).await?;
+        // A setting that cannot be made costs speed only.
+        let _ = stream.set_nodelay(true);
+        Ok((stream, peer))
+    }
+}
+
 /// Takes connections.
 #[derive(Debug)]
-pub struct Acceptor {
-    listener: TcpListener,
+pub struct Acceptor<L = TcpListener> {
+    listener: L,
     tls: Option<Arc<Tls>>,
     bounds: Bounds,
     places: Arc<Semaphore>,
 }
 
-impl Acceptor {
+impl<L: Listen> Acceptor<L> {
     /// Takes what comes to a listener; with TLS if certificates are given.
-    pub fn new(listener: TcpListener, tls: Option<Arc<Tls>>, bounds: Bounds) -> Self {
+    pub fn new(listener: L, tls: Option<Arc<Tls>>, bounds: Bounds) -> Self {
         let places = Arc::new(Semaphore::new(bounds.connections_max));
         Self { listener, tls, bounds, places }
     }
 
     /// Returns the connections that are ready for HTTP/2. The listener is closed when the stream is dropped.
-    pub fn incoming(self) -> impl tokio_stream::Stream<Item = io::Result<Connection>> {
+    pub fn incoming(self) -> impl tokio_stream::Stream<Item = io::Result<Connection<L::Stream>>> {
         let (ready, incoming) = mpsc::channel(READY_MAX);
         tokio::spawn(self.run(ready));
         ReceiverStream::new(incoming).map(Ok)
     }
 
-    async fn run(self, ready: mpsc::Sender<Connection>) {
+    async fn run(self, ready: mpsc::Sender<Connection<L::Stream>>) {
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -63,7 +84,7 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr, ready: &mpsc::Sender<Connection>) {
+    fn admit(&self, stream: L::Stream, peer: SocketAddr, ready: &mpsc::Sender<Connection<L::Stream>>) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             tracing::debug!(%peer, max = self.bounds.connections_max, "closed: too many connections are open");
             return;
@@ -79,16 +100,15 @@ impl Acceptor {
     }
 }
 
-async fn prepare(
-    stream: TcpStream,
+async fn prepare<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     peer: SocketAddr,
     tls: Option<&Tls>,
     bounds: &Bounds,
     place: OwnedSemaphorePermit,
-) -> io::Result<Connection> {
+) -> io::Result<Connection<S>> {
     let began = Instant::now();
-    stream.set_nodelay(true)?;
-    let stream: Stream = match tls {
+    let stream = match tls {
         None => Either::Left(stream),
         Some(tls) => {
             let shaken = timeout_at(began + bounds.handshake_timeout, tls.acceptor().accept(stream)).await;

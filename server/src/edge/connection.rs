@@ -11,7 +11,6 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     sync::OwnedSemaphorePermit,
     time::{Instant, Sleep, sleep_until},
 };
@@ -25,15 +24,15 @@ use super::visitor::Visitor;
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// With TLS or without.
-pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 
 /// A connection that keeps its place among those that may be open, and fails once its visitor has not shown a credential
 /// in time.
 ///
 /// The deadline is looked at with every read and write: hyper always has a read under way, unless it waits to write.
 #[derive(Debug)]
-pub struct Connection {
-    stream: Stream,
+pub struct Connection<S> {
+    stream: Stream<S>,
     peer: SocketAddr,
     visitor: Arc<Visitor>,
     /// None: the visitor is known.
@@ -41,8 +40,8 @@ pub struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
-impl Connection {
-    pub(super) fn new(stream: Stream, peer: SocketAddr, deadline: Instant, place: OwnedSemaphorePermit) -> Self {
+impl<S> Connection<S> {
+    pub(super) fn new(stream: Stream<S>, peer: SocketAddr, deadline: Instant, place: OwnedSemaphorePermit) -> Self {
         let deadline = Some(Box::pin(sleep_until(deadline)));
         Self { stream, peer, visitor: Arc::default(), deadline, _place: place }
     }
@@ -66,7 +65,7 @@ impl Connection {
     }
 }
 
-impl Connected for Connection {
+impl<S> Connected for Connection<S> {
     type ConnectInfo = Arc<Visitor>;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -74,7 +73,7 @@ impl Connected for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -85,7 +84,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_deadline(context)?;
         Pin::new(&mut self.stream).poll_write(context, bytes)

@@ -16,5 +16,5 @@ pub mod connection;
 pub mod tls;
 pub mod visitor;
 
-pub use acceptor::Acceptor;
+pub use acceptor::{Acceptor, Listen};
 pub use bounds::Bounds;

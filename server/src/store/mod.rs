@@ -17,6 +17,7 @@ mod conformance;
 #[cfg(test)]
 mod differential;
 pub mod embedded;
+pub mod model;
 mod open;
 pub mod redis;
 #[cfg(test)]

@@ -25,7 +25,9 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tower_service::Service;
 
 use super::{
-    BROKEN_FOR, DialError, Fault, Link, Transport, lock,
+    BROKEN_FOR, DialError, Fault, Link, Transport,
+    connect::Stream,
+    lock,
     wire::{Signs, Wire},
 };
 
@@ -105,12 +107,20 @@ impl Transport {
         }
     }
 
+    async fn connect(&self, peer: SocketAddr) -> io::Result<Stream> {
+        if let Some(connector) = &self.connector {
+            return connector.connect(peer).await.map(Either::Right);
+        }
+        let stream = TcpStream::connect(peer).await?;
+        // A setting that cannot be made costs speed only.
+        let _ = stream.set_nodelay(true);
+        Ok(Either::Left(stream))
+    }
+
     async fn open(&self, id: u64, address: &Address, peer: SocketAddr) -> Result<Link, Fault> {
         let opening = async {
             let signs = Arc::new(Signs::new(address, Arc::clone(&self.has_connected)));
-            let stream = TcpStream::connect(peer).await.map_err(|error| Fault::of(&error, address))?;
-            // A setting that cannot be made costs speed only.
-            let _ = stream.set_nodelay(true);
+            let stream = self.connect(peer).await.map_err(|error| Fault::of(&error, address))?;
             let stream = match &self.tls {
                 Some(tls) => Either::Left(tls.connect(address, stream, &signs).await?),
                 None => Either::Right(stream),

@@ -10,7 +10,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use teamwire_proto::{address::Address, join_string::Fingerprint};
-use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -23,7 +22,7 @@ use tokio_rustls::{
     },
 };
 
-use super::{Fault, lock, trust::ByFingerprint, wire::Signs};
+use super::{Fault, connect::Stream, lock, trust::ByFingerprint, wire::Signs};
 use crate::Error;
 
 /// What is written in PEM: in a file, or here.
@@ -163,9 +162,9 @@ impl Tls {
     pub(super) async fn connect(
         &self,
         address: &Address,
-        stream: TcpStream,
+        stream: Stream,
         signs: &Arc<Signs>,
-    ) -> Result<TlsStream<TcpStream>, Fault> {
+    ) -> Result<TlsStream<Stream>, Fault> {
         let name = ServerName::try_from(address.host.clone())
             .map_err(|_| Fault::lasting(format!("no certificate can be for {}", address.host)))?;
         let mut config = ClientConfig::clone(&*self.config());

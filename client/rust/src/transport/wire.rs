@@ -13,13 +13,12 @@ use std::{
 use teamwire_proto::address::Address;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     sync::Notify,
 };
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use super::Fault;
+use super::{Fault, connect::Stream};
 
 /// The first byte of an alert of TLS. HTTP/2 begins with the length of a frame, which is not that large.
 const TLS_ALERT: u8 = 0x15;
@@ -126,13 +125,13 @@ impl Signs {
 
 /// One connection, with or without TLS.
 pub(super) struct Wire {
-    stream: Either<TlsStream<TcpStream>, TcpStream>,
+    stream: Either<TlsStream<Stream>, Stream>,
     signs: Arc<Signs>,
     is_begun: bool,
 }
 
 impl Wire {
-    pub(super) fn new(stream: Either<TlsStream<TcpStream>, TcpStream>, signs: Arc<Signs>) -> Self {
+    pub(super) fn new(stream: Either<TlsStream<Stream>, Stream>, signs: Arc<Signs>) -> Self {
         Self { stream, signs, is_begun: false }
     }
 }

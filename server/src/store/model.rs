@@ -1,0 +1,311 @@
+//! The store in maps, behind one lock: what a store is, in the fewest words, to hold others against and to simulate with.
+//!
+//! Nothing waits and nothing runs beside the caller, so that on simulated time all of it is decided by what is asked in
+//! which order. Any number of coordinators of one process may share one. Nothing outlives it, and keys of the ledger are
+//! not forgotten. Not for use otherwise: it never gives memory back.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::broadcast;
+
+use super::{
+    Check, Commit, Durability, Entry, Extent, Failed, HINTS_MAX, Hint, Key, Leases, Outcome, Range, Record, Space,
+    Store, StoreError, Txn, WhenFull, Write,
+};
+
+/// The store in maps. See the [module](self).
+#[derive(Debug)]
+pub struct ModelStore {
+    state: Mutex<State>,
+    hints: broadcast::Sender<Hint>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    spaces: BTreeMap<Space, Contents>,
+    version: u64,
+    clock_ms: u64,
+}
+
+/// What is in a space.
+#[derive(Debug, Default)]
+struct Contents {
+    records: BTreeMap<(&'static str, String), Record>,
+    streams: BTreeMap<String, Stream>,
+    leases: BTreeMap<String, u64>,
+    ledger: BTreeMap<String, Bytes>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    extent: Extent,
+    /// With their weights.
+    entries: BTreeMap<u64, (u64, Bytes)>,
+}
+
+/// What has been done to a stream, so that it can be undone.
+enum Done<'t> {
+    Appended(&'t str),
+    Removed(&'t str, u64, (u64, Bytes)),
+}
+
+impl ModelStore {
+    /// Makes an empty one.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), hints: broadcast::channel(HINTS_MAX).0 })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at a space, where there is something in it.
+    fn look<T: Default>(&self, space: &Space, look: impl FnOnce(&Contents) -> T) -> T {
+        self.state().spaces.get(space).map(look).unwrap_or_default()
+    }
+}
+
+impl State {
+    fn now_ms(&mut self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        self.clock_ms = self.clock_ms.max(u64::try_from(now).unwrap_or(u64::MAX));
+        self.clock_ms
+    }
+
+    fn commit(&mut self, space: &Space, txn: &Txn) -> Result<Commit, Failed> {
+        let at_ms = self.now_ms();
+        let contents = self.spaces.entry(space.clone()).or_default();
+        txn.checks.iter().try_for_each(|check| contents.check(check, at_ms))?;
+        let (appended, removed) = contents.write_streams(&txn.writes)?;
+        self.version += 1;
+        for write in &txn.writes {
+            contents.write(write, self.version, at_ms);
+        }
+        if txn.writes.contains(&Write::DropSpace) {
+            self.spaces.remove(space);
+        }
+        Ok(Commit { version: self.version, at_ms, durability: Durability::Applied, appended, removed })
+    }
+}
+
+impl Contents {
+    fn check(&self, check: &Check, now_ms: u64) -> Result<(), Failed> {
+        match check {
+            Check::Version { key, version } => {
+                let current = self.record(key);
+                if current.as_ref().map(|record| record.version) != *version {
+                    return Err(Failed::Version { key: key.clone(), current });
+                }
+            }
+            Check::Unseen { key } => {
+                if let Some(data) = self.ledger.get(key) {
+                    return Err(Failed::Seen { data: data.clone() });
+                }
+            }
+            Check::Lease { name, alive } => {
+                if self.leases.get(name).is_some_and(|until_ms| *until_ms > now_ms) != *alive {
+                    return Err(Failed::Lease { name: name.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&self, key: &Key) -> Option<Record> {
+        self.records.get(&(key.kind, key.id.clone())).cloned()
+    }
+
+    /// Does what is to be done to streams, or nothing of it. Returns the sequence of each append, and how many entries were
+    /// removed.
+    fn write_streams(&mut self, writes: &[Write]) -> Result<(Vec<Option<u64>>, u64), Failed> {
+        let (mut done, mut appended, mut removed) = (Vec::new(), Vec::new(), 0);
+        for write in writes {
+            match write {
+                Write::Append { stream: name, data, weight, bound } => {
+                    let stream = self.streams.entry(name.clone()).or_default();
+                    let Extent { entries, weight: heavy, .. } = stream.extent;
+                    let full = bound.filter(|it| entries >= it.entries_max || heavy + weight > it.weight_max);
+                    match full.map(|bound| bound.when_full) {
+                        Some(WhenFull::Refuse) => {
+                            done.into_iter().rev().for_each(|done| self.undo(done));
+                            return Err(Failed::Full { stream: name.clone() });
+                        }
+                        Some(WhenFull::Skip) => appended.push(None),
+                        None => {
+                            appended.push(Some(stream.extent.next));
+                            stream.put(stream.extent.next, (*weight, data.clone()));
+                            stream.extent.next += 1;
+                            done.push(Done::Appended(name));
+                        }
+                    }
+                }
+                Write::Remove { stream: name, sequences } => {
+                    for sequence in sequences {
+                        if let Some(entry) = self.streams.get_mut(name).and_then(|stream| stream.take(*sequence)) {
+                            removed += 1;
+                            done.push(Done::Removed(name, *sequence, entry));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok((appended, removed))
+    }
+
+    fn undo(&mut self, done: Done<'_>) {
+        match done {
+            Done::Appended(name) => {
+                let stream = self.streams.entry(name.to_owned()).or_default();
+                stream.extent.next -= 1;
+                stream.take(stream.extent.next);
+            }
+            Done::Removed(name, sequence, entry) => {
+                self.streams.entry(name.to_owned()).or_default().put(sequence, entry);
+            }
+        }
+    }
+
+    /// Does what is to be done to anything but streams.
+    fn write(&mut self, write: &Write, version: u64, now_ms: u64) {
+        match write {
+            Write::Put { key, data } => {
+                self.records.insert((key.kind, key.id.clone()), Record { version, data: data.clone() });
+            }
+            Write::Delete { key } => {
+                self.records.remove(&(key.kind, key.id.clone()));
+            }
+            Write::Remember { key, data } => {
+                self.ledger.insert(key.clone(), data.clone());
+            }
+            Write::Lease { name, ttl } => {
+                let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+                self.leases.insert(name.clone(), now_ms.saturating_add(ttl_ms));
+            }
+            Write::EndLease { name } => {
+                self.leases.remove(name);
+            }
+            Write::Append { .. } | Write::Remove { .. } | Write::Hint { .. } | Write::DropSpace => {}
+        }
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { extent: Extent { next: 1, entries: 0, weight: 0 }, entries: BTreeMap::new() }
+    }
+}
+
+impl Stream {
+    fn put(&mut self, sequence: u64, entry: (u64, Bytes)) {
+        self.extent.entries += 1;
+        self.extent.weight += entry.0;
+        self.entries.insert(sequence, entry);
+    }
+
+    fn take(&mut self, sequence: u64) -> Option<(u64, Bytes)> {
+        let entry = self.entries.remove(&sequence)?;
+        self.extent.entries -= 1;
+        self.extent.weight -= entry.0;
+        Some(entry)
+    }
+
+    fn range(&self, range: Range) -> Vec<Entry> {
+        if range.first > range.last {
+            return Vec::new();
+        }
+        let found = self.entries.range(range.first..=range.last);
+        let entry = |(sequence, (_, data)): (&u64, &(u64, Bytes))| Entry { sequence: *sequence, data: data.clone() };
+        match range.newest_first {
+            true => found.rev().take(range.limit).map(entry).collect(),
+            false => found.take(range.limit).map(entry).collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for ModelStore {
+    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        let state = self.state();
+        let contents = state.spaces.get(space);
+        Ok(keys.iter().map(|key| contents?.record(key)).collect())
+    }
+
+    async fn scan(
+        &self,
+        space: &Space,
+        kind: &'static str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Record)>, StoreError> {
+        Ok(self.look(space, |contents| {
+            let all = contents.records.iter().filter(|((of, id), _)| *of == kind && id.as_str() > after);
+            all.take(limit).map(|((_, id), record)| (id.clone(), record.clone())).collect()
+        }))
+    }
+
+    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        Ok(self.look(space, |contents| contents.streams.get(stream).map(|it| it.range(range)).unwrap_or_default()))
+    }
+
+    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+        let state = self.state();
+        let contents = state.spaces.get(space);
+        let extent = |name| contents.and_then(|it| it.streams.get(name)).map_or(Stream::default().extent, |it| it.extent);
+        Ok(streams.iter().map(extent).collect())
+    }
+
+    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
+        let until_ms = self.look(space, |contents| contents.leases.clone());
+        Ok(Leases { now_ms: self.state().now_ms(), until_ms })
+    }
+
+    async fn now_ms(&self) -> Result<u64, StoreError> {
+        Ok(self.state().now_ms())
+    }
+
+    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+        let commit = match self.state().commit(space, txn) {
+            Ok(commit) => commit,
+            Err(failed) => return Ok(Outcome::Refused(failed)),
+        };
+        for write in &txn.writes {
+            if let Write::Hint { topic } = write {
+                // Without a listener there is nobody to wake.
+                let _ = self.hints.send(Hint::Topic(space.clone(), topic.clone()));
+            }
+        }
+        Ok(Outcome::Committed(commit))
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::store::conformance::{Bench, for_each_promise};
+
+    async fn open() -> Option<Bench> {
+        let store = ModelStore::new();
+        let raw = Arc::clone(&store);
+        let raw_keys = move |space| {
+            let keys = raw.state().spaces.get(&space).map(|contents| format!("{contents:?}"));
+            std::future::ready(keys.into_iter().collect()).boxed()
+        };
+        let second = Arc::clone(&store) as Arc<dyn Store>;
+        Some(Bench { store, second, raw_keys: Box::new(raw_keys), _keeps: Box::new(()) })
+    }
+
+    for_each_promise!(open);
+}
