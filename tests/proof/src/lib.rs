@@ -5,11 +5,12 @@
 //! real coordinators and stores, breaks these ([`faults`]), lets everything heal, and adds what is there in the end. Then
 //! the history alone is looked at ([`check`]): each promise has one checker.
 //!
-//! The checkers are themselves tested, with bugs that are planted into a real coordinator (`tests/planted.rs`).
+//! The checkers are themselves tested, with bugs that are planted into a real coordinator ([`liar`], `tests/planted.rs`).
 
 pub mod check;
 pub mod faults;
 pub mod history;
+pub mod liar;
 pub mod stage;
 pub mod stock;
 pub mod worker;

@@ -54,7 +54,13 @@ struct Worker {
 
 /// Works until the subscription ends. Returns the exit code.
 pub async fn run(config: Config) -> Result<u8, Error> {
-    let client = Client::connect(&config.address)?.with_credential(&config.credential)?;
+    let client = Client::connect(&config.address)?;
+    run_over(client, config).await
+}
+
+/// Works like [`run`], over a client's connection.
+pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
+    let client = client.with_credential(&config.credential)?;
     let client = client.with_retry(Retry::within(PATIENCE).while_full());
     let recorder = Recorder::open(&config.directory, &config.member, config.process)
         .map_err(|error| Error::Context(format!("the history cannot be opened: {error}")))?;

@@ -4,161 +4,29 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::{
-    collections::HashMap,
-    path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use teamwire_client::{Client, Event, Retry, SubscribeOptions, v1};
 use teamwire_proof::{
     check::{self, Promise},
-    history, worker,
+    history,
+    liar::{Bug, Liar},
+    worker,
 };
 use teamwire_server::{
     server::{self, Listeners},
-    store::{
-        self, Check, Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn, Write,
-    },
+    store::{self, Store},
 };
-use tokio::{net::TcpListener, sync::broadcast, task::JoinSet, time::sleep};
+use tokio::{net::TcpListener, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 const SECRET: &str = "planted0123456789abcdef";
-
-/// A bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bug {
-    None,
-    /// One in forty entries of inboxes is put where nobody looks for it.
-    TrimmedInbox,
-    /// The ledger forgets at once what it is to remember.
-    NoLedger,
-    /// One in forty entries of inboxes is another one.
-    SwappedEntries,
-    /// Whoever asks for a session is told the first one that there was.
-    NoFence,
-    /// Commits to the board and to tasks are not checked against what was read.
-    NoClaimCheck,
-}
-
-/// A store that lies.
-#[derive(Debug)]
-struct Liar {
-    store: Arc<dyn Store>,
-    bug: Bug,
-    appended: AtomicU64,
-    /// What records were like when they were first read.
-    first: Mutex<HashMap<(Space, Key), Record>>,
-    last_inbox_entry: Mutex<Option<Bytes>>,
-}
-
-impl Liar {
-    fn is_its_turn(&self) -> bool {
-        self.appended.fetch_add(1, Ordering::Relaxed) % 40 == 39
-    }
-
-    /// Makes a transaction what the bug makes of it.
-    fn bend(&self, txn: &Txn) -> Txn {
-        let mut txn = txn.clone();
-        match self.bug {
-            Bug::NoLedger => {
-                txn.checks.retain(|check| !matches!(check, Check::Unseen { .. }));
-                txn.writes.retain(|write| !matches!(write, Write::Remember { .. }));
-            }
-            Bug::NoClaimCheck => txn.checks.retain(
-                |check| !matches!(check, Check::Version { key, .. } if key.kind == "board" || key.kind == "task"),
-            ),
-            Bug::TrimmedInbox => {
-                for write in &mut txn.writes {
-                    let Write::Append { stream, .. } = write else { continue };
-                    if stream.starts_with("inbox/m") && self.is_its_turn() {
-                        *stream = "nowhere".to_owned();
-                    }
-                }
-            }
-            Bug::SwappedEntries => {
-                for write in &mut txn.writes {
-                    let Write::Append { stream, data, .. } = write else { continue };
-                    if stream.starts_with("inbox/") {
-                        let other = self.last_inbox_entry.lock().unwrap().replace(data.clone());
-                        if let Some(other) = other.filter(|_| self.is_its_turn()) {
-                            *data = other;
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
-        txn
-    }
-}
-
-#[async_trait]
-impl Store for Liar {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        let mut records = self.store.read(space, keys).await?;
-        if self.bug == Bug::NoFence {
-            let mut first = self.first.lock().unwrap();
-            for (key, record) in keys.iter().zip(&mut records) {
-                if let Some(record) = record.as_mut().filter(|_| key.kind == "session") {
-                    let first = first.entry((space.clone(), key.clone())).or_insert_with(|| record.clone());
-                    // With the version that holds, or no commit would succeed.
-                    record.data = first.data.clone();
-                }
-            }
-        }
-        Ok(records)
-    }
-
-    async fn scan(
-        &self,
-        space: &Space,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.store.scan(space, kind, after, limit).await
-    }
-
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.store.range(space, stream, range).await
-    }
-
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.store.extents(space, streams).await
-    }
-
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
-        self.store.leases(space).await
-    }
-
-    async fn now_ms(&self) -> Result<u64, StoreError> {
-        self.store.now_ms().await
-    }
-
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
-        self.store.commit(space, &self.bend(txn)).await
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.store.hints()
-    }
-}
 
 /// Has members work on a store with a bug for a while, and returns which promises were not kept.
 async fn broken(bug: Bug) -> Vec<Promise> {
     let directory = tempfile::tempdir().unwrap();
     let store = store::open("memory:").await.unwrap();
-    let liar =
-        Liar { store, bug, appended: AtomicU64::new(0), first: Mutex::default(), last_inbox_entry: Mutex::default() };
-    let liar = Arc::new(liar);
+    let liar = Liar::new(store, bug);
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
     let mut addresses = Vec::new();

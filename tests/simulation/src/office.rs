@@ -1,0 +1,227 @@
+//! What the lead does: it sets the team up, gives work, answers plans, runs errands, and in the end has everybody go home.
+
+use std::{sync::Arc, time::Duration};
+
+use teamwire_client::{Client, Error, Event, Retry, SubscribeOptions, v1};
+use teamwire_proof::{
+    history::{self, Recorder, What},
+    stock, worker,
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    net,
+    world::{Act, Errand, SECRET, Stage},
+};
+
+/// The member that the office acts as.
+const LEAD: &str = "lead";
+
+/// How long a call is tried. Longer than any fault lasts.
+const CALL_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long everything may take to be done once nothing is broken any more.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The lead at work.
+struct Office {
+    stage: Stage,
+    /// Has no credential.
+    stranger: Client,
+    /// The lead, outside of any session.
+    lead: Client,
+}
+
+/// Does all of it.
+pub(crate) async fn run(stage: Stage) -> turmoil::Result {
+    let stranger = net::client(&stage.address)?.with_retry(Retry::within(CALL_PATIENCE));
+    let operator = stranger.with_credential(&format!("two:{SECRET}"))?;
+    let create = v1::CreateTeamRequest { name: "simulated".to_owned(), ..Default::default() };
+    let credential = operator.create_team(create).await?.credential;
+    let lead = stranger.with_credential(&credential)?;
+    let office = Arc::new(Office { stage, stranger, lead });
+    let count = office.stage.shared().members.len();
+    for member in 0..count {
+        office.invite(member).await?;
+    }
+    office.stage.shared().act = Act::Broken;
+
+    let mut work = JoinSet::new();
+    work.spawn(read_all(office.lead.with_credential(&credential)?));
+    work.spawn(Arc::clone(&office).give_work());
+    for (process, approve) in [(1, true), (2, false)] {
+        work.spawn(Arc::clone(&office).decide(process, approve));
+    }
+    while office.act() == Act::Broken {
+        office.run_errands().await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    std::fs::write(office.stage.directory.join(worker::QUIET), "")?;
+    office.settle().await?;
+    office.stage.shared().act = Act::Ending;
+    office.send_home().await?;
+    work.shutdown().await;
+    stock::take(&office.lead, &Recorder::open(&office.stage.directory, LEAD, 3)?).await?;
+    office.stage.shared().act = Act::Over;
+    Ok(())
+}
+
+impl Office {
+    fn act(&self) -> Act {
+        self.stage.shared().act
+    }
+
+    fn name(&self, member: usize) -> String {
+        self.stage.shared().members[member].name.clone()
+    }
+
+    /// Begins a life with a new token.
+    async fn invite(&self, member: usize) -> Result<(), Error> {
+        let invite = v1::InviteRequest { member: self.name(member), ..Default::default() };
+        let token = self.lead.invite(invite).await?.join_token;
+        self.join(member, &token).await
+    }
+
+    async fn join(&self, member: usize, credential: &str) -> Result<(), Error> {
+        let joined = self.stranger.with_credential(credential)?.join(v1::JoinRequest::default()).await?;
+        let mut shared = self.stage.shared();
+        let member = &mut shared.members[member];
+        member.credential = joined.credential;
+        member.is_dismissed = false;
+        Ok(())
+    }
+
+    /// Does what the supervisor has asked for, one after the other.
+    async fn run_errands(&self) {
+        let errands = self.stage.shared().errands.clone();
+        for errand in errands {
+            // An errand that fails is asked for again where it is needed.
+            let _ = match errand {
+                Errand::Dismiss(member) => {
+                    self.lead.request_shutdown(&self.name(member), "Come back later.").await.map(drop)
+                }
+                Errand::Renew(member) => self.renew(member).await,
+                Errand::Force(member) => self.force(member).await,
+            };
+            self.stage.shared().errands.retain(|other| *other != errand);
+        }
+    }
+
+    async fn renew(&self, member: usize) -> Result<(), Error> {
+        let credential = self.stage.shared().members[member].credential.clone();
+        match self.join(member, &credential).await {
+            Err(Error::Refused(_)) => self.invite(member).await,
+            joined => joined,
+        }
+    }
+
+    async fn force(&self, member: usize) -> Result<(), Error> {
+        let stop = v1::ForceStopRequest { member: self.name(member), ..Default::default() };
+        self.lead.force_stop(stop).await?;
+        self.invite(member).await
+    }
+
+    /// Puts tasks on the board.
+    async fn give_work(self: Arc<Self>) {
+        while self.act() == Act::Broken {
+            let task = v1::CreateTaskRequest { subject: "Break it".to_owned(), ..Default::default() };
+            // One that could not be made is one less to be done.
+            let _ = self.lead.create_task(task).await;
+            sleep(Duration::from_millis(300)).await;
+        }
+    }
+
+    /// Answers every plan in one way, while somebody else answers it in the other.
+    async fn decide(self: Arc<Self>, process: u32, approve: bool) {
+        let note = |what| self.stage.note(LEAD, process, what);
+        let mut op = 0;
+        while self.act() == Act::Broken {
+            sleep(Duration::from_millis(300)).await;
+            let pending = v1::ListRequestsRequest {
+                kind: v1::RequestKind::PlanApproval.into(),
+                state: v1::RequestState::Pending.into(),
+                ..Default::default()
+            };
+            let Ok(pending) = self.lead.list_requests(pending).await else { continue };
+            for request in pending.requests {
+                op += 1;
+                note(What::Deciding { op, request_id: request.id.clone(), approve });
+                match self.lead.answer_plan(&request.member, &request.id, approve, "so").await {
+                    Ok(reply) => note(What::Decided { op, replayed: reply.replayed }),
+                    Err(Error::Refused(refusal)) => {
+                        note(What::DecideRefused { op, reason: refusal.reason.to_string() });
+                    }
+                    Err(error) => note(What::Unknown { op, detail: error.to_string() }),
+                }
+            }
+        }
+    }
+
+    /// Waits until every member is there and has nothing left to do.
+    async fn settle(&self) -> turmoil::Result {
+        let began = Instant::now();
+        loop {
+            self.run_errands().await;
+            let members = self.lead.list_members(v1::ListMembersRequest::default()).await?.members;
+            let left: Vec<_> =
+                members.iter().filter(|m| m.name != LEAD && (m.inbox_depth > 0 || !m.connected)).collect();
+            let under_way = match left.is_empty() {
+                true => history::under_way(&history::read(&self.stage.directory)?),
+                false => 0,
+            };
+            if left.is_empty() && under_way == 0 {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                for member in left {
+                    let (depth, connected) = (member.inbox_depth, member.connected);
+                    let detail = format!("{} has {depth} messages left, connected: {connected}", member.name);
+                    self.stage.note(LEAD, 3, What::Stuck { detail });
+                }
+                if under_way > 0 {
+                    let detail = format!("{under_way} calls have not ended");
+                    self.stage.note(LEAD, 3, What::Stuck { detail });
+                }
+                return Ok(());
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Has every member end.
+    async fn send_home(&self) -> Result<(), Error> {
+        let count = self.stage.shared().members.len();
+        for member in 0..count {
+            self.lead.request_shutdown(&self.name(member), "That is all.").await?;
+        }
+        let gone = async {
+            while self.stage.shared().desks.iter().any(|desk| desk.process.is_some()) {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        if timeout(PATIENCE, gone).await.is_err() {
+            let shared = self.stage.shared();
+            let left = shared.desks.iter().filter_map(|desk| Some((desk.member, desk.process?)));
+            let left: Vec<_> = left.map(|(member, process)| (shared.members[member].name.clone(), process)).collect();
+            drop(shared);
+            for (name, process) in left {
+                let detail = format!("process {process} does not end");
+                self.stage.note(&name, process, What::Stuck { detail });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads what the lead is sent, so that its inbox never fills up.
+async fn read_all(lead: Client) {
+    let mut inbox = lead.subscribe(SubscribeOptions::default());
+    while let Some(Ok(event)) = inbox.next().await {
+        if let Event::Delivery(delivery) = event {
+            delivery.ack();
+        }
+    }
+}

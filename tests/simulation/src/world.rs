@@ -1,0 +1,338 @@
+//! The world: coordinators on one store, members at work, an office that the lead works in, and the network between them.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hasher as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rand::{RngExt as _, rngs::StdRng};
+use teamwire_proof::{
+    check::{self, Counts, Violation},
+    history::{self, Recorder, What},
+    liar::{Bug, Liar},
+    worker,
+};
+use teamwire_server::{
+    server::{self, Listeners},
+    store::model::ModelStore,
+};
+use tokio_util::sync::CancellationToken;
+use turmoil::Sim;
+
+use crate::{
+    nature,
+    net::{self, PORT, Port},
+    office,
+    strike::Strikes,
+    weather::Way,
+};
+
+/// The operator's secret.
+pub(crate) const SECRET: &str = "simulated0123456789abcdef";
+
+/// One step of the simulation. What hosts do within one is not seen by others before the next.
+const STEP: Duration = Duration::from_millis(2);
+
+/// How long things are broken.
+const BROKEN_FOR: Duration = Duration::from_secs(60);
+
+/// After this everything has failed, whatever it waits for.
+const END: Duration = Duration::from_secs(600);
+
+/// How far the play is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Act {
+    /// The team is set up.
+    #[default]
+    Setup,
+    /// Members work, and things break.
+    Broken,
+    /// All is healed, and what was begun comes to its end.
+    Healed,
+    /// Members are asked to end.
+    Ending,
+    Over,
+}
+
+/// A member.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) credential: String,
+    /// Its last process was dismissed: it needs a new life.
+    pub(crate) is_dismissed: bool,
+    processes: u32,
+}
+
+/// A machine that processes of one member run on. Each has two, so that one process may follow another while that runs.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) host: String,
+    pub(crate) member: usize,
+    /// The process that runs there.
+    pub(crate) process: Option<u32>,
+    /// A process is to be started there.
+    pub(crate) is_called: bool,
+}
+
+/// What the supervisor asks of the office.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// Ask a member to end.
+    Dismiss(usize),
+    /// Begin a new life for a member.
+    Renew(usize),
+    /// End a life by force, and begin a new one.
+    Force(usize),
+}
+
+/// What hosts and the supervisor share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) act: Act,
+    pub(crate) members: Vec<Member>,
+    pub(crate) desks: Vec<Desk>,
+    pub(crate) errands: Vec<Errand>,
+    /// What nothing but a fault of the simulation or a panic can explain.
+    pub(crate) failures: Vec<String>,
+}
+
+/// A handle of all that hosts need.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    pub(crate) shared: Arc<Mutex<Shared>>,
+    pub(crate) directory: Arc<Path>,
+    /// The addresses of all coordinators.
+    pub(crate) address: Arc<str>,
+    pub(crate) seed: u64,
+}
+
+impl Stage {
+    pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether there is nothing more to play.
+    fn is_over(&self) -> bool {
+        let shared = self.shared();
+        shared.act == Act::Over || !shared.failures.is_empty()
+    }
+
+    pub(crate) fn note(&self, member: &str, process: u32, what: What) {
+        match Recorder::open(&self.directory, member, process) {
+            Ok(recorder) => recorder.note(what),
+            Err(error) => self.shared().failures.push(format!("the history cannot be written: {error}")),
+        }
+    }
+}
+
+/// A coordinator.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    pub(crate) host: String,
+    pub(crate) way: Arc<Way>,
+    /// What tells it to end.
+    pub(crate) shutdown: Arc<Mutex<CancellationToken>>,
+}
+
+/// What came of a play.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) took: Duration,
+    pub(crate) strikes: usize,
+    pub(crate) counts: Counts,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) failures: Vec<String>,
+    /// Of all that happened and all that is stored in the end.
+    pub(crate) fingerprint: u64,
+}
+
+/// Plays a seed, with a bug. The histories are written to a directory.
+pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
+    nature::rule(seed);
+    let mut random: StdRng = rand::make_rng();
+    let mut sim = turmoil::Builder::new()
+        .rng_seed(random.random())
+        .enable_random_order()
+        .tick_duration(STEP)
+        .simulation_duration(END)
+        .min_message_latency(Duration::from_millis(1))
+        .max_message_latency(Duration::from_millis(20))
+        .tcp_capacity(256)
+        .build();
+    let model = ModelStore::new();
+    let liar = Liar::new(Arc::clone(&model) as _, bug);
+
+    let coordinators: Vec<_> = (1..=random.random_range(2..=3)).map(|n| coordinate(&mut sim, n, &liar)).collect();
+    let addresses: Vec<_> = coordinators.iter().map(|it| format!("http://{}:{PORT}", sim.lookup(&*it.host))).collect();
+    let stage = Stage { shared: Arc::default(), directory: directory.into(), address: addresses.join(",").into(), seed };
+    sim.host("office", {
+        let stage = stage.clone();
+        move || office::run(stage.clone())
+    });
+    let count = random.random_range(3..=4);
+    stage.shared().members = (1..=count)
+        .map(|n| Member { name: format!("m{n}"), credential: String::new(), is_dismissed: false, processes: 0 })
+        .collect();
+    for (member, place) in (0..count).flat_map(|member| [(member, 'a'), (member, 'b')]) {
+        let host = format!("m{}{place}", member + 1);
+        let desk = stage.shared().desks.len();
+        stage.shared().desks.push(Desk { host: host.clone(), member, process: None, is_called: false });
+        let stage = stage.clone();
+        sim.host(host, move || work(stage.clone(), desk));
+    }
+
+    let mut strikes = Strikes::new(random, coordinators);
+    let mut supervisor = Supervisor { stage: stage.clone(), starts: BTreeMap::new(), broken_until: None };
+    while !stage.is_over() {
+        if let Err(error) = sim.step() {
+            stage.shared().failures.push(format!("a host has failed: {error}"));
+        }
+        nature::advance(sim.elapsed());
+        supervisor.look(&mut sim, &mut strikes);
+    }
+    let took = sim.elapsed();
+    let strikes = strikes.count();
+    drop(sim);
+
+    let mut fingerprint = DefaultHasher::new();
+    let mut failures = std::mem::take(&mut stage.shared().failures);
+    let events = history::read(directory).unwrap_or_else(|error| {
+        failures.push(format!("the histories cannot be read: {error}"));
+        Vec::new()
+    });
+    for event in &events {
+        fingerprint.write(&serde_json::to_vec(event).unwrap_or_default());
+    }
+    fingerprint.write(format!("{model:?}").as_bytes());
+    Outcome {
+        took,
+        strikes,
+        counts: check::count(&events),
+        violations: check::check(&events),
+        failures,
+        fingerprint: fingerprint.finish(),
+    }
+}
+
+/// Puts a coordinator up.
+fn coordinate(sim: &mut Sim<'_>, number: usize, store: &Arc<Liar>) -> Coordinator {
+    let (host, way) = (format!("c{number}"), Way::new(Arc::clone(store) as _));
+    let shutdown = Arc::new(Mutex::new(CancellationToken::new()));
+    let (to_store, told) = (Arc::clone(&way), Arc::clone(&shutdown));
+    sim.host(&*host, move || {
+        let (store, token) = (Arc::clone(&to_store), CancellationToken::new());
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = token.clone();
+        async move {
+            let listeners = Listeners { protocol: Port::open().await?, health: None };
+            // Without its store it does not come up, and is started again.
+            let _ = server::run(server::Config::new(SECRET), store, listeners, token).await;
+            Ok(())
+        }
+    });
+    Coordinator { host, way, shutdown }
+}
+
+/// Runs a process of a member at a desk, if one is to be there.
+async fn work(stage: Stage, desk: usize) -> turmoil::Result {
+    let (name, config) = {
+        let mut shared = stage.shared();
+        let Shared { desks, members, .. } = &mut *shared;
+        let desk = &mut desks[desk];
+        if !std::mem::take(&mut desk.is_called) {
+            return Ok(());
+        }
+        let others = members.iter().map(|it| it.name.clone());
+        let member = &members[desk.member];
+        let config = worker::Config {
+            directory: PathBuf::from(&*stage.directory),
+            member: member.name.clone(),
+            process: member.processes + 1,
+            seed: stage.seed,
+            address: stage.address.to_string(),
+            credential: member.credential.clone(),
+            others: others.filter(|other| *other != member.name).collect(),
+        };
+        let member = &mut members[desk.member];
+        member.processes += 1;
+        desk.process = Some(member.processes);
+        (config.member.clone(), config)
+    };
+    let process = config.process;
+    let code = match net::client(&stage.address) {
+        Ok(client) => worker::run_over(client, config).await.unwrap_or(worker::OTHERWISE),
+        Err(_) => worker::OTHERWISE,
+    };
+    stage.note(&name, process, What::Exited { code: Some(code.into()) });
+    let mut shared = stage.shared();
+    let Shared { desks, members, .. } = &mut *shared;
+    desks[desk].process = None;
+    members[desks[desk].member].is_dismissed |= code == 0;
+    Ok(())
+}
+
+/// What keeps the play going, besides the hosts.
+struct Supervisor {
+    stage: Stage,
+    /// When which member gets a process again.
+    starts: BTreeMap<usize, Duration>,
+    broken_until: Option<Duration>,
+}
+
+impl Supervisor {
+    fn look(&mut self, sim: &mut Sim<'_>, strikes: &mut Strikes) {
+        let (now, act) = (sim.elapsed(), self.stage.shared().act);
+        strikes.keep_coordinators(sim, now);
+        match act {
+            Act::Setup | Act::Over => {}
+            Act::Broken => {
+                if now >= *self.broken_until.get_or_insert(now + BROKEN_FOR) {
+                    strikes.heal(sim);
+                    self.stage.shared().act = Act::Healed;
+                } else {
+                    strikes.go_on(sim, &self.stage, now);
+                }
+                self.keep_members(sim, strikes, now);
+            }
+            Act::Healed => self.keep_members(sim, strikes, now),
+            Act::Ending => {}
+        }
+    }
+
+    /// Starts a process of each member that has none, a little later, and asks for a new life where that is needed.
+    fn keep_members(&mut self, sim: &mut Sim<'_>, strikes: &mut Strikes, now: Duration) {
+        let count = self.stage.shared().members.len();
+        for member in 0..count {
+            if let Some(host) = self.call(strikes, member, now) {
+                sim.bounce(&*host);
+            }
+        }
+    }
+
+    /// Returns where a process of a member is to be started now.
+    fn call(&mut self, strikes: &mut Strikes, member: usize, now: Duration) -> Option<String> {
+        let shared = &mut *self.stage.shared();
+        let mut desks = shared.desks.iter().filter(|desk| desk.member == member);
+        if desks.any(|desk| desk.process.is_some() || desk.is_called) {
+            self.starts.remove(&member);
+            return None;
+        }
+        if shared.members[member].is_dismissed {
+            if !shared.errands.contains(&Errand::Renew(member)) {
+                shared.errands.push(Errand::Renew(member));
+            }
+            return None;
+        }
+        if now < *self.starts.entry(member).or_insert_with(|| now + strikes.pause(50..1_500)) {
+            return None;
+        }
+        self.starts.remove(&member);
+        let mut desks = shared.desks.iter_mut().filter(|desk| desk.member == member);
+        let desk = desks.nth(usize::from(strikes.toss()))?;
+        desk.is_called = true;
+        Some(desk.host.clone())
+    }
+}
