@@ -94,34 +94,41 @@ impl Office {
         Ok(())
     }
 
-    /// Does what the supervisor has asked for, one after the other.
+    /// Does what the supervisor has asked for, one after the other. Whose life was ended is asked for again until it has
+    /// another one.
     async fn run_errands(&self) {
         let errands = self.stage.shared().errands.clone();
         for errand in errands {
-            // An errand that fails is asked for again where it is needed.
-            let _ = match errand {
+            let is_done = match errand {
                 Errand::Dismiss(member) => {
-                    self.lead.request_shutdown(&self.name(member), "Come back later.").await.map(drop)
+                    let _ = self.lead.request_shutdown(&self.name(member), "Come back later.").await;
+                    true
                 }
-                Errand::Renew(member) => self.renew(member).await,
-                Errand::Force(member) => self.force(member).await,
+                Errand::Renew(member) => self.renew(member).await.is_ok(),
+                Errand::Force(member) => self.force(member).await.is_ok(),
             };
-            self.stage.shared().errands.retain(|other| *other != errand);
+            if is_done {
+                self.stage.shared().errands.retain(|other| *other != errand);
+            }
         }
     }
 
+    /// Begins a new life with the credential of the last one, or else by force.
     async fn renew(&self, member: usize) -> Result<(), Error> {
         let credential = self.stage.shared().members[member].credential.clone();
         match self.join(member, &credential).await {
-            Err(Error::Refused(_)) => self.invite(member).await,
+            Err(Error::Refused(_)) => self.force(member).await,
             joined => joined,
         }
     }
 
+    /// Ends a life, if there is one, and begins a new one.
     async fn force(&self, member: usize) -> Result<(), Error> {
         let stop = v1::ForceStopRequest { member: self.name(member), ..Default::default() };
-        self.lead.force_stop(stop).await?;
-        self.invite(member).await
+        match self.lead.force_stop(stop).await {
+            Ok(_) | Err(Error::Refused(_)) => self.invite(member).await,
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts tasks on the board.
@@ -166,13 +173,13 @@ impl Office {
         loop {
             self.run_errands().await;
             let members = self.lead.list_members(v1::ListMembersRequest::default()).await?.members;
-            let left: Vec<_> =
-                members.iter().filter(|m| m.name != LEAD && (m.inbox_depth > 0 || !m.connected)).collect();
+            let is_busy = |m: &&v1::Member| m.inbox_depth > 0 || !m.connected || !m.pending_shutdown.is_empty();
+            let left: Vec<_> = members.iter().filter(|m| m.name != LEAD).filter(is_busy).collect();
             let under_way = match left.is_empty() {
                 true => history::under_way(&history::read(&self.stage.directory)?),
                 false => 0,
             };
-            if left.is_empty() && under_way == 0 {
+            if left.is_empty() && under_way == 0 && !self.stage.is_renewing() {
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {

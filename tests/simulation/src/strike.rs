@@ -142,7 +142,7 @@ impl Strikes {
         let due: Vec<(Duration, Mend)> = due;
         due.into_iter().for_each(|(_, mend)| self.mend(sim, &mend));
         if self.next <= now {
-            self.next = now + self.pause(100..3_000);
+            self.next = now + self.pause(50..2_000);
             if let Some(strike) = ALL.choose(&mut self.random).copied() {
                 self.count += 1;
                 self.strike(sim, stage, strike, now);
@@ -181,7 +181,8 @@ impl Strikes {
             let host = if self.random.random_bool(0.15) { "office".to_owned() } else { desk.host.clone() };
             (host, desk.member)
         };
-        let until = now + self.pause(100..20_000);
+        // Mostly short; some last until what waits on them gives up.
+        let until = now + if self.random.random_bool(0.2) { self.pause(5_000..40_000) } else { self.pause(50..4_000) };
         let link = Mend::Link(coordinator.clone(), host.clone());
         match strike {
             Strike::Cut => {
@@ -252,7 +253,7 @@ impl Strikes {
                 self.change_weather(number, until, |weather| weather.delay_max = delay_max);
             }
             Strike::StoreDown => {
-                let until = now + self.pause(100..10_000);
+                let until = now + self.pause(100..8_000);
                 for number in 0..self.coordinators.len() {
                     self.change_weather(number, until, |weather| weather.is_down = true);
                 }

@@ -34,10 +34,10 @@ use crate::{
 pub(crate) const SECRET: &str = "simulated0123456789abcdef";
 
 /// One step of the simulation. What hosts do within one is not seen by others before the next.
-const STEP: Duration = Duration::from_millis(2);
+const STEP: Duration = Duration::from_millis(5);
 
 /// How long things are broken.
-const BROKEN_FOR: Duration = Duration::from_secs(60);
+const BROKEN_FOR: Duration = Duration::from_secs(45);
 
 /// After this everything has failed, whatever it waits for.
 const END: Duration = Duration::from_secs(600);
@@ -119,6 +119,12 @@ impl Stage {
     fn is_over(&self) -> bool {
         let shared = self.shared();
         shared.act == Act::Over || !shared.failures.is_empty()
+    }
+
+    /// Returns whether a member has a new life before it.
+    pub(crate) fn is_renewing(&self) -> bool {
+        let shared = self.shared();
+        !shared.errands.is_empty() || shared.members.iter().any(|member| member.is_dismissed)
     }
 
     pub(crate) fn note(&self, member: &str, process: u32, what: What) {
@@ -291,7 +297,9 @@ impl Supervisor {
             Act::Broken => {
                 if now >= *self.broken_until.get_or_insert(now + BROKEN_FOR) {
                     strikes.heal(sim);
-                    self.stage.shared().act = Act::Healed;
+                    let mut shared = self.stage.shared();
+                    shared.act = Act::Healed;
+                    shared.errands.retain(|errand| matches!(errand, Errand::Renew(_) | Errand::Force(_)));
                 } else {
                     strikes.go_on(sim, &self.stage, now);
                 }
@@ -320,10 +328,13 @@ impl Supervisor {
             self.starts.remove(&member);
             return None;
         }
-        if shared.members[member].is_dismissed {
-            if !shared.errands.contains(&Errand::Renew(member)) {
-                shared.errands.push(Errand::Renew(member));
-            }
+        let lives = [Errand::Renew(member), Errand::Force(member)];
+        let mut waits = lives.iter().any(|errand| shared.errands.contains(errand));
+        if shared.members[member].is_dismissed && !waits {
+            shared.errands.push(Errand::Renew(member));
+            waits = true;
+        }
+        if waits {
             return None;
         }
         if now < *self.starts.entry(member).or_insert_with(|| now + strikes.pause(50..1_500)) {
