@@ -41,6 +41,9 @@ Usage: cargo xtask COMMAND
   faults [--fault NAME|mix|all] [--minutes N] [--seed N] [--store embedded|redis]
          Break coordinators, Redis and members while they work, and check what was promised; docs/testing.md explains
          it.
+  simulate [--seed N] [--seeds N]
+         Play coordinators, members and their network on simulated time, from the seed N, or N seeds
+         from a random one (20) or from --seed. It names a seed that fails; the same seed is the same play again. docs/testing.md says more.
   fuzz [--seconds N] [TARGET]
          Fuzz what parses what others send: each target of fuzz/ for N seconds (60), or one. Installs a nightly compiler
          and cargo-fuzz, where they are missing. docs/testing.md says more.
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["manifests"] => charts::write(),
         ["faults", ref options @ ..] => faults(options),
+        ["simulate", ref options @ ..] => simulate(options),
         ["lint"] => lint(),
         ["containers"] => containers::test(),
         ["ci"] => ci(),
@@ -101,6 +105,16 @@ fn faults(options: &[&str]) -> Result<(), Failure> {
     Step::cargo(&[&run[..], options].concat())
         .env(redis::SERVERS[0].variable, redis)
         .advice("repeat it with the --seed that it names; `teamwire-proof check DIR` looks at what it has kept")
+        .run()
+}
+
+/// Plays on simulated time.
+fn simulate(options: &[&str]) -> Result<(), Failure> {
+    let run = ["run", "--quiet", "--locked", "--package", "teamwire-simulation", "--"];
+    Step::cargo(&[&run[..], options].concat())
+        .advice(
+            "`cargo xtask simulate --seed N` plays one seed again; with RUST_LOG=teamwire_server=debug it tells more",
+        )
         .run()
 }
 

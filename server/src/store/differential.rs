@@ -21,6 +21,7 @@ use super::{
     Bound, Check, Failed, Key, Outcome, Range, Record, Space, Store, Txn, WhenFull, Write,
     conformance::space,
     embedded::EmbeddedStore,
+    model::ModelStore,
     redis::RedisStore,
     test_redis::{Flavour, TestCluster, TestRedis},
 };
@@ -252,23 +253,28 @@ async fn compare(sides: &mut [Side; 2], case: usize, steps: &[Step]) -> Result<(
 #[test]
 fn redis_answers_like_the_embedded_store() {
     let Some(server) = TestRedis::start() else { return };
-    alike(&server.url(), CASES);
+    alike(async || RedisStore::connect(&server.url(), "test").await.unwrap(), CASES);
+}
+
+#[test]
+fn the_model_answers_like_the_embedded_store() {
+    alike(async || ModelStore::new(), CASES);
 }
 
 #[test]
 fn valkey_answers_like_the_embedded_store() {
     let Some(server) = TestRedis::start_of(Flavour::Valkey) else { return };
-    alike(&server.url(), CASES / 4);
+    alike(async || RedisStore::connect(&server.url(), "test").await.unwrap(), CASES / 4);
 }
 
 #[test]
 fn a_cluster_answers_like_the_embedded_store() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let Some(cluster) = runtime.block_on(TestCluster::start()) else { return };
-    alike(&cluster.url(), CASES / 4);
+    alike(async || RedisStore::connect(&cluster.url(), "test").await.unwrap(), CASES / 4);
 }
 
-fn alike(url: &str, cases: u32) {
+fn alike<S: Store>(open: impl AsyncFnOnce() -> Arc<S>, cases: u32) {
     let seed = std::env::var("TEAMWIRE_SEED").map_or(7, |seed| seed.parse::<u64>().unwrap());
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -279,12 +285,12 @@ fn alike(url: &str, cases: u32) {
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let redis = runtime.block_on(RedisStore::connect(url, "test")).unwrap();
+    let other = runtime.block_on(open());
     let embedded = EmbeddedStore::in_memory().unwrap();
     let case = std::cell::Cell::new(0);
     let result = runner.run(&vec(steps(), 1..40), |steps| {
         case.set(case.get() + 1);
-        let mut sides = [Side::new(embedded.clone()), Side::new(redis.clone())];
+        let mut sides = [Side::new(embedded.clone()), Side::new(other.clone())];
         runtime.block_on(compare(&mut sides, case.get(), &steps))
     });
     if let Err(error) = result {

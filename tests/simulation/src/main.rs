@@ -43,9 +43,9 @@ struct Cli {
     /// The seed, or the first one [default: a random one]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How many seeds to play
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seeds: u64,
+    /// How many seeds to play [default: the one of --seed, or else 20]
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
     /// Plant a bug into the coordinators
     #[arg(long, value_enum, default_value = "none")]
     bug: Planted,
@@ -97,12 +97,13 @@ fn main() -> ExitCode {
 /// Plays seeds in processes of their own, as many at a time as there are processors. Returns whether all was well.
 fn play_all(cli: &Cli, first: u64) -> Result<bool, String> {
     let program = env::current_exe().map_err(|error| format!("this program cannot be found: {error}"))?;
+    let seeds = cli.seeds.unwrap_or(if cli.seed.is_some() { 1 } else { 20 });
     let (next, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let began = Instant::now();
     let play_some = || {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
-            if place >= cli.seeds {
+            if place >= seeds {
                 break;
             }
             let seed = first + place;
@@ -125,7 +126,7 @@ fn play_all(cli: &Cli, first: u64) -> Result<bool, String> {
     });
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.sort_unstable();
-    eprintln!("simulation: {} played in {} s, {} failed", cli.seeds, began.elapsed().as_secs(), failed.len());
+    eprintln!("simulation: {seeds} played in {} s, {} failed", began.elapsed().as_secs(), failed.len());
     for seed in &failed {
         eprintln!("simulation: repeat it with `cargo xtask simulate --seed {seed}`");
     }

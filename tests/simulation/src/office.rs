@@ -90,7 +90,7 @@ impl Office {
         let mut shared = self.stage.shared();
         let member = &mut shared.members[member];
         member.credential = joined.credential;
-        member.is_dismissed = false;
+        member.needs_life = false;
         Ok(())
     }
 

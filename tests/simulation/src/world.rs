@@ -36,9 +36,6 @@ pub(crate) const SECRET: &str = "simulated0123456789abcdef";
 /// One step of the simulation. What hosts do within one is not seen by others before the next.
 const STEP: Duration = Duration::from_millis(5);
 
-/// How long things are broken.
-const BROKEN_FOR: Duration = Duration::from_secs(45);
-
 /// After this everything has failed, whatever it waits for.
 const END: Duration = Duration::from_secs(600);
 
@@ -62,8 +59,8 @@ pub(crate) enum Act {
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) credential: String,
-    /// Its last process was dismissed: it needs a new life.
-    pub(crate) is_dismissed: bool,
+    /// Its last process was dismissed, or thrown out.
+    pub(crate) needs_life: bool,
     processes: u32,
 }
 
@@ -124,7 +121,7 @@ impl Stage {
     /// Returns whether a member has a new life before it.
     pub(crate) fn is_renewing(&self) -> bool {
         let shared = self.shared();
-        !shared.errands.is_empty() || shared.members.iter().any(|member| member.is_dismissed)
+        !shared.errands.is_empty() || shared.members.iter().any(|member| member.needs_life)
     }
 
     pub(crate) fn note(&self, member: &str, process: u32, what: What) {
@@ -174,14 +171,15 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
 
     let coordinators: Vec<_> = (1..=random.random_range(2..=3)).map(|n| coordinate(&mut sim, n, &liar)).collect();
     let addresses: Vec<_> = coordinators.iter().map(|it| format!("http://{}:{PORT}", sim.lookup(&*it.host))).collect();
-    let stage = Stage { shared: Arc::default(), directory: directory.into(), address: addresses.join(",").into(), seed };
+    let stage =
+        Stage { shared: Arc::default(), directory: directory.into(), address: addresses.join(",").into(), seed };
     sim.host("office", {
         let stage = stage.clone();
         move || office::run(stage.clone())
     });
     let count = random.random_range(3..=4);
     stage.shared().members = (1..=count)
-        .map(|n| Member { name: format!("m{n}"), credential: String::new(), is_dismissed: false, processes: 0 })
+        .map(|n| Member { name: format!("m{n}"), credential: String::new(), needs_life: false, processes: 0 })
         .collect();
     for (member, place) in (0..count).flat_map(|member| [(member, 'a'), (member, 'b')]) {
         let host = format!("m{}{place}", member + 1);
@@ -191,8 +189,11 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
         sim.host(host, move || work(stage.clone(), desk));
     }
 
+    // Now and then for so long that leases run out and members count as lost.
+    let broken_for = if random.random_bool(0.1) { 50..100 } else { 8..20 };
+    let broken_for = Duration::from_secs(random.random_range(broken_for));
     let mut strikes = Strikes::new(random, coordinators);
-    let mut supervisor = Supervisor { stage: stage.clone(), starts: BTreeMap::new(), broken_until: None };
+    let mut supervisor = Supervisor { stage: stage.clone(), starts: BTreeMap::new(), broken_for, broken_until: None };
     while !stage.is_over() {
         if let Err(error) = sim.step() {
             stage.shared().failures.push(format!("a host has failed: {error}"));
@@ -267,7 +268,7 @@ async fn work(stage: Stage, desk: usize) -> turmoil::Result {
         desk.process = Some(member.processes);
         (config.member.clone(), config)
     };
-    let process = config.process;
+    let (process, credential) = (config.process, config.credential.clone());
     let code = match net::client(&stage.address) {
         Ok(client) => worker::run_over(client, config).await.unwrap_or(worker::OTHERWISE),
         Err(_) => worker::OTHERWISE,
@@ -276,7 +277,9 @@ async fn work(stage: Stage, desk: usize) -> turmoil::Result {
     let mut shared = stage.shared();
     let Shared { desks, members, .. } = &mut *shared;
     desks[desk].process = None;
-    members[desks[desk].member].is_dismissed |= code == 0;
+    let member = &mut members[desks[desk].member];
+    // With the credential of a life that is over it gets nowhere.
+    member.needs_life |= [0, worker::OTHERWISE].contains(&code) && member.credential == credential;
     Ok(())
 }
 
@@ -285,6 +288,7 @@ struct Supervisor {
     stage: Stage,
     /// When which member gets a process again.
     starts: BTreeMap<usize, Duration>,
+    broken_for: Duration,
     broken_until: Option<Duration>,
 }
 
@@ -295,7 +299,7 @@ impl Supervisor {
         match act {
             Act::Setup | Act::Over => {}
             Act::Broken => {
-                if now >= *self.broken_until.get_or_insert(now + BROKEN_FOR) {
+                if now >= *self.broken_until.get_or_insert(now + self.broken_for) {
                     strikes.heal(sim);
                     let mut shared = self.stage.shared();
                     shared.act = Act::Healed;
@@ -330,7 +334,7 @@ impl Supervisor {
         }
         let lives = [Errand::Renew(member), Errand::Force(member)];
         let mut waits = lives.iter().any(|errand| shared.errands.contains(errand));
-        if shared.members[member].is_dismissed && !waits {
+        if shared.members[member].needs_life && !waits {
             shared.errands.push(Errand::Renew(member));
             waits = true;
         }
