@@ -36,12 +36,12 @@ use tonic::{ConnectError, Status, transport::Channel};
 
 use self::fault::Fault;
 use self::tls::Tls;
-pub(crate) use self::{dial::Spent, fault::DialError};
 pub use self::{
     connect::{Connect, Duplex},
     resolve::{Resolve, SystemResolver},
     tls::{Pem, TlsOptions},
 };
+pub(crate) use self::{dial::Spent, fault::DialError};
 use crate::{Error, retry::Failure};
 
 /// How long a coordinator that drains is put last. Its hard stop comes after 30 s.

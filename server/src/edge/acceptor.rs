@@ -11,11 +11,7 @@ use tokio::{
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tokio_util::either::Either;
 
-use super::{
-    Bounds,
-    connection::Connection,
-    tls::Tls,
-};
+use super::{Bounds, connection::Connection, tls::Tls};
 
 /// How long to wait when the system gives no connection, for example for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -257,7 +257,8 @@ impl Store for ModelStore {
     async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
         let state = self.state();
         let contents = state.spaces.get(space);
-        let extent = |name| contents.and_then(|it| it.streams.get(name)).map_or(Stream::default().extent, |it| it.extent);
+        let extent =
+            |name| contents.and_then(|it| it.streams.get(name)).map_or(Stream::default().extent, |it| it.extent);
         Ok(streams.iter().map(extent).collect())
     }
 

@@ -77,7 +77,8 @@ impl Liar {
                 for write in &mut txn.writes {
                     let Write::Append { stream, data, .. } = write else { continue };
                     if stream.starts_with("inbox/") {
-                        let other = self.last_inbox_entry.lock().unwrap_or_else(PoisonError::into_inner).replace(data.clone());
+                        let other =
+                            self.last_inbox_entry.lock().unwrap_or_else(PoisonError::into_inner).replace(data.clone());
                         if let Some(other) = other.filter(|_| self.is_its_turn()) {
                             *data = other;
                         }

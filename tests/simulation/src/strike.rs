@@ -1,6 +1,6 @@
 //! What is broken, when, and for how long.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::PoisonError, time::Duration};
 
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
 use teamwire_proof::history::What;
@@ -215,7 +215,7 @@ impl Strikes {
             }
             Strike::Drain => {
                 let shutdown = &self.coordinators[number].shutdown;
-                shutdown.lock().unwrap_or_else(std::sync::PoisonError::into_inner).cancel();
+                shutdown.lock().unwrap_or_else(PoisonError::into_inner).cancel();
             }
             Strike::KillMember | Strike::PowerLossOfMember => {
                 let host = stage.shared().desks[desk].host.clone();
@@ -242,6 +242,8 @@ impl Strikes {
                     sim.bounce(&*host);
                 }
             }
+            // One at a time, so that most of them are at work.
+            Strike::Dismiss | Strike::Renew | Strike::Force if stage.is_renewing() => {}
             Strike::Dismiss => stage.shared().errands.push(Errand::Dismiss(member)),
             Strike::Renew => stage.shared().errands.push(Errand::Renew(member)),
             Strike::Force => stage.shared().errands.push(Errand::Force(member)),

@@ -28,7 +28,7 @@ fn is_found(bug: &str, promise: &str) {
 
 #[test]
 fn every_promise_is_kept_in_every_seed() {
-    let (is_kept, printed) = play(1, 24, &[]);
+    let (is_kept, printed) = play(1, 16, &[]);
     assert!(is_kept, "{printed}");
 }
 
