@@ -59,7 +59,8 @@ enum Strike {
     StoreMute,
 }
 
-const ALL: [Strike; 20] = [
+/// What is chosen from. What finds out whether old sessions are fenced is there more than once.
+const ALL: [Strike; 22] = [
     Strike::Cut,
     Strike::CutOneWay,
     Strike::Hold,
@@ -71,6 +72,8 @@ const ALL: [Strike; 20] = [
     Strike::Drain,
     Strike::KillMember,
     Strike::PowerLossOfMember,
+    Strike::Succeed,
+    Strike::Succeed,
     Strike::Succeed,
     Strike::Dismiss,
     Strike::Renew,
