@@ -199,6 +199,9 @@ impl Strikes {
             }
             Strike::Hold => {
                 sim.hold(&*coordinator, &*host);
+                // Not for longer than the checkers allow for what is on its way: what was handed out before another process
+                // has processed it would pass for handed out again.
+                let until = now + self.pause(50..4_000);
                 self.mends.push((until, link));
             }
             Strike::Slow => {
