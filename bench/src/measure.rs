@@ -41,7 +41,8 @@ pub(crate) struct Taken {
     pub(crate) window: (Instant, Instant),
     /// How many calls there were in all; in a closed loop those before the window as well.
     pub(crate) calls: u64,
-    latencies: Histogram<u64>,
+    /// How long they took, in nanoseconds.
+    pub(crate) latencies: Histogram<u64>,
 }
 
 impl Taken {

@@ -85,7 +85,11 @@ pub(crate) struct Members {
 impl Members {
     /// Creates a team.
     pub(crate) async fn found(coordinator: &Coordinator, name: &str) -> Result<Self> {
-        let entrance = Client::connect(coordinator.address())?;
+        Self::found_through(Client::connect(coordinator.address())?, coordinator, name).await
+    }
+
+    /// Creates a team through a connection that there is.
+    pub(crate) async fn found_through(entrance: Client, coordinator: &Coordinator, name: &str) -> Result<Self> {
         let operator = entrance.with_credential(&coordinator.operator()?)?;
         let request = v1::CreateTeamRequest { name: name.to_owned(), ..v1::CreateTeamRequest::default() };
         let lead = entrance.with_credential(&operator.create_team(request).await?.credential)?;

@@ -41,6 +41,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     ("p99 ms", arrived.percentile_ms(99.0)),
                 ],
             );
+            report.add_latencies(NAME, &case, &who(*contender).name, &arrived)?;
         }
     }
     Ok(())

@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{nats_if_any, receive_all, send_all, send_at, still_there, who};
+use super::{receive_all, send_all, send_at, still_there, who};
 use crate::{
     Bench, Result, Store,
     contender::{Contender, Shape},
+    fetch::Program,
     measure::Arrivals,
     report::{Report, Who},
 };
@@ -29,14 +30,26 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut contenders: Vec<_> = bench.stores.iter().map(|store| Contender::Teamwire(*store)).collect();
     contenders
         .extend(bench.stores.iter().filter(|store| store.append_fsync().is_some()).map(|store| Contender::Raw(*store)));
-    contenders.extend(nats_if_any());
+    let others = [
+        (Contender::Nats(true), Program::Nats),
+        (Contender::Nats(false), Program::Nats),
+        (Contender::Rabbit, Program::Rabbit),
+    ];
+    for (contender, program) in others {
+        match program.find() {
+            Ok(_) => contenders.push(contender),
+            Err(why) => report.add_absent(NAME, contender.to_string(), why),
+        }
+    }
     contenders.push(Contender::File);
     let peer = |contender: Contender| match contender {
         // Compared with those whose OK says as much of the disk.
         Contender::Teamwire(store) => {
             let by_hand = by_hand(if store == Store::Embedded { Store::RedisAlways } else { store });
-            let nats = Contender::Nats(store != Store::RedisEverysec).to_string();
-            Who { floors: vec![by_hand, nats], ..who(contender) }
+            let flushed = store != Store::RedisEverysec;
+            let mut floors = vec![by_hand, Contender::Nats(flushed).to_string()];
+            floors.extend(flushed.then(|| Contender::Rabbit.to_string()));
+            Who { floors, ..who(contender) }
         }
         Contender::Raw(store) => Who { name: by_hand(store), ..who(contender) },
         _ => who(contender),
@@ -82,6 +95,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 peer(*contender),
                 &[("p50 ms", arrived.percentile_ms(50.0)), ("p99 ms", arrived.percentile_ms(99.0))],
             );
+            report.add_latencies(NAME, &case, &peer(*contender).name, &arrived)?;
         }
     }
     Ok(())
