@@ -150,6 +150,8 @@ pub(crate) fn stamped(at: Instant) -> String {
 /// What has arrived at all receivers together.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
+    /// How many receivers are there; none is counted twice where it comes back.
+    receivers: watch::Sender<u64>,
     count: watch::Sender<u64>,
     /// When, and how long after it was sent.
     all: Mutex<Vec<(Instant, Duration)>>,
@@ -163,6 +165,17 @@ impl Arrivals {
         let sent = *EPOCH + Duration::from_nanos(nanos);
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push((now, now.saturating_duration_since(sent)));
         self.count.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Notes that a receiver is there.
+    pub(crate) fn note_receiver(&self) {
+        self.receivers.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until so many receivers are there.
+    pub(crate) async fn reach_receivers(&self, count: u64) -> Result<()> {
+        self.receivers.subscribe().wait_for(|now| *now >= count).await?;
         Ok(())
     }
 

@@ -15,8 +15,11 @@ use std::{
 };
 
 use nix::{
-    sys::resource::{Resource, getrlimit, setrlimit},
-    unistd::{SysconfVar, sysconf},
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        signal::{Signal, killpg},
+    },
+    unistd::{Pid, SysconfVar, sysconf},
 };
 use tempfile::TempDir;
 use tokio::{
@@ -156,7 +159,10 @@ pub(crate) fn end_all() {
 
 fn end(child: &Mutex<Child>) -> io::Result<()> {
     let mut child = lock(child);
-    child.kill()?;
+    // With all that it has started, which is in its group; unless it was waited for already, when its id may be another's.
+    if child.try_wait()?.is_none() {
+        killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL)?;
+    }
     child.wait().map(|_| ())
 }
 

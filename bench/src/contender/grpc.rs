@@ -138,7 +138,7 @@ impl Mail for Team {
 /// Takes what comes into an inbox and acknowledges it.
 pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>) -> Result<()> {
     let mut inbox = client.subscribe(SubscribeOptions::default());
-    let mut taken = 0;
+    let (mut taken, mut was_opened) = (0, false);
     while taken < until {
         match inbox.next().await.ok_or("a subscription has ended")?? {
             Event::Delivery(delivery) => {
@@ -150,7 +150,13 @@ pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>)
                 delivery.ack();
                 taken += 1;
             }
-            Event::Opened(_) => {}
+            Event::Opened(_) if was_opened => {}
+            Event::Opened(_) => {
+                was_opened = true;
+                arrivals.note_receiver();
+            }
+            // It comes back by itself, which takes its time. Whoever reads the figures should know.
+            Event::Lost { detail } => eprintln!("a session was lost: {detail}"),
             other => return Err(format!("a subscription was disturbed: {other:?}").into()),
         }
     }
