@@ -19,14 +19,16 @@ const ROW: i32 = 22;
 const TITLE: i32 = 34;
 const PANEL: i32 = 360;
 
-/// Where bars begin and end, between the names and the figures.
-const BARS: (i32, i32) = (250, 780);
+/// Where bars end, before the figures; and how wide a letter of a name is before them, about.
+const BARS_END: i32 = 780;
+const LETTER: f64 = 6.6;
 
 const FONT: &str = "sans-serif";
 const TEXT: RGBColor = RGBColor(36, 41, 47);
 const RULE: RGBColor = RGBColor(208, 215, 222);
 const TEAMWIRE: RGBColor = RGBColor(9, 105, 218);
-/// All others, in turn.
+/// All others, where they are bars; and, in turn, where they are lines.
+const OTHER: RGBColor = RGBColor(110, 119, 129);
 const OTHERS: [RGBColor; 8] = [
     RGBColor(188, 76, 0),
     RGBColor(110, 119, 129),
@@ -79,7 +81,7 @@ pub(crate) fn draw(report: &Report, scenario: &str, directory: &Path) -> Result<
         let (name, title) = if points.is_empty() { ("", "figures") } else { ("-more", "more figures") };
         bars(&picture(name, title), &single)?;
     }
-    if cases.iter().flatten().any(|series| !ratios(series, &cases[0]).is_empty()) {
+    if cases.iter().any(|case| case.iter().any(|series| !ratios(series, case).is_empty())) {
         ratio_bars(&picture("-ratios", "ratios"), &cases)?;
     }
     if let Some(case) = cases.iter().find(|case| case.iter().any(|series| series.latencies.is_some())) {
@@ -97,7 +99,7 @@ fn lines(path: &Path, quantity: &str, at_what: &str, cases: &[Vec<&Series>]) -> 
             own.filter_map(|series| Some((at(series)?, series.compared()?.1.median))).collect()
         };
         let lines: Vec<_> = who.iter().map(|who| (who.clone(), of_one(who))).collect();
-        axes(area, title, at_what, quantity, &lines)
+        axes(area, title, (at_what, quantity), SeriesLabelPosition::UpperLeft, &lines)
     })
 }
 
@@ -112,7 +114,7 @@ fn tails(path: &Path, case: &[&Series]) -> Result<()> {
             seen.map(|tail| (all.value_at_quantile(1.0 - tail) as f64 / 1e6, tail)).collect()
         };
         let lines: Vec<_> = who.iter().map(|who| (who.clone(), of_one(who))).collect();
-        axes(area, title, "ms", "part that took longer", &lines)
+        axes(area, title, ("ms", "part that took longer"), SeriesLabelPosition::LowerLeft, &lines)
     })
 }
 
@@ -135,8 +137,11 @@ fn panels(path: &Path, all: &[&Series], panel: impl Fn(&Area<'_>, &str, &[String
     Ok(root.present()?)
 }
 
+/// A line: whose it is, and its points.
+type Line = (String, Vec<(f64, f64)>);
+
 /// Draws lines in axes that are both logarithmic.
-fn axes(area: &Area<'_>, title: &str, x: &str, y: &str, lines: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
+fn axes(area: &Area<'_>, title: &str, (x, y): (&str, &str), names: SeriesLabelPosition, lines: &[Line]) -> Result<()> {
     let all = || lines.iter().flat_map(|(_, points)| points).filter(|(x, y)| *x > 0.0 && *y > 0.0);
     let range = |of: fn(&(f64, f64)) -> f64| {
         let (least, greatest) = all().map(of).fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)));
@@ -161,13 +166,14 @@ fn axes(area: &Area<'_>, title: &str, x: &str, y: &str, lines: &[(String, Vec<(f
         .axis_style(RULE)
         .label_style((FONT, 12).into_font().color(&TEXT))
         .axis_desc_style((FONT, 13).into_font().color(&TEXT))
+        .y_labels(6)
         .x_label_formatter(&label)
         .y_label_formatter(&label)
         .x_desc(x)
         .y_desc(y)
         .draw()?;
     for (at, (who, points)) in lines.iter().enumerate() {
-        let (colour, width) = colour(who, at);
+        let (colour, width) = if is_teamwire(who) { (TEAMWIRE, 3) } else { (OTHERS[at % OTHERS.len()], 2) };
         let style = colour.stroke_width(width);
         chart
             .draw_series(LineSeries::new(points.iter().copied(), style))?
@@ -176,7 +182,7 @@ fn axes(area: &Area<'_>, title: &str, x: &str, y: &str, lines: &[(String, Vec<(f
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(names)
         .background_style(WHITE.mix(0.8))
         .border_style(RULE)
         .label_font((FONT, 12).into_font().color(&TEXT))
@@ -194,10 +200,15 @@ fn bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
             (format!("{}: {quantity}", case[0].case), bars.collect::<Vec<_>>())
         })
         .collect();
-    draw_bars(path, &groups, |bars| {
-        let greatest = bars.iter().map(|(_, spread)| spread.greatest).fold(0.0, f64::max);
-        (0.0, Box::new(move |value| value / greatest.max(f64::MIN_POSITIVE)))
-    })
+    draw_bars(
+        path,
+        &groups,
+        |who| if is_teamwire(who) { TEAMWIRE } else { OTHER },
+        |bars| {
+            let greatest = bars.iter().map(|(_, spread)| spread.greatest).fold(0.0, f64::max);
+            (0.0, Box::new(move |value| value / greatest.max(f64::MIN_POSITIVE)))
+        },
+    )
 }
 
 /// Draws what is compared with its floors, from 1 to both sides.
@@ -215,11 +226,16 @@ fn ratio_bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
         })
         .filter(|(_, bars)| !bars.is_empty())
         .collect();
-    draw_bars(path, &groups, |bars| {
-        let ends = bars.iter().flat_map(|(_, spread)| [spread.least, spread.greatest]);
-        let far = ends.filter(|end| *end > 0.0).map(|end| end.ln().abs()).fold(2_f64.ln(), f64::max);
-        (1.0, Box::new(move |value: f64| 0.5 + value.max(f64::MIN_POSITIVE).ln() / far / 2.0))
-    })
+    draw_bars(
+        path,
+        &groups,
+        |_| TEAMWIRE,
+        |bars| {
+            let ends = bars.iter().flat_map(|(_, spread)| [spread.least, spread.greatest]);
+            let far = ends.filter(|end| *end > 0.0).map(|end| end.ln().abs()).fold(2_f64.ln(), f64::max);
+            (1.0, Box::new(move |value: f64| 0.5 + value.max(f64::MIN_POSITIVE).ln() / far / 2.0))
+        },
+    )
 }
 
 /// What places a value between 0 and 1.
@@ -229,6 +245,7 @@ type Scale = Box<dyn Fn(f64) -> f64>;
 fn draw_bars(
     path: &Path,
     groups: &[(String, Vec<(String, Spread)>)],
+    colour: impl Fn(&str) -> RGBColor,
     scale: impl Fn(&[(String, Spread)]) -> (f64, Scale),
 ) -> Result<()> {
     let rows = groups.iter().map(|(_, bars)| bars.len()).sum::<usize>();
@@ -236,23 +253,23 @@ fn draw_bars(
     let root = canvas(path, height)?;
     let words =
         |size: i32, at: HPos| TextStyle::from((FONT, size).into_font()).color(&TEXT).pos(Pos::new(at, VPos::Center));
-    let (mut top, mut others) = (0, 0);
+    let longest = groups.iter().flat_map(|(_, bars)| bars).map(|(who, _)| who.chars().count()).max().unwrap_or(0);
+    let left = 24 + (longest as f64 * LETTER) as i32;
+    let mut top = 0;
     for (title, bars) in groups {
         root.draw(&Text::new(title.as_str(), (12, top + TITLE / 2), words(15, HPos::Left)))?;
         top += TITLE;
         let (origin, scale) = scale(bars);
-        let x = |value: f64| BARS.0 + (scale(value) * f64::from(BARS.1 - BARS.0)).round() as i32;
+        let x = |value: f64| left + (scale(value) * f64::from(BARS_END - left)).round() as i32;
         let bottom = top + ROW * i32::try_from(bars.len())?;
         root.draw(&PathElement::new([(x(origin), top), (x(origin), bottom)], RULE))?;
         for (who, spread) in bars {
             let middle = top + ROW / 2;
-            let (colour, _) = if who.contains(" / ") { (TEAMWIRE, 2) } else { colour(who, others) };
-            others += 1;
             let corners = [(x(origin), top + 4), (x(spread.median), top + ROW - 4)];
-            root.draw(&Rectangle::new(corners, colour.mix(0.75).filled()))?;
+            root.draw(&Rectangle::new(corners, colour(who).mix(0.75).filled()))?;
             root.draw(&PathElement::new([(x(spread.least), middle), (x(spread.greatest), middle)], TEXT))?;
-            root.draw(&Text::new(who.as_str(), (BARS.0 - 8, middle), words(12, HPos::Right)))?;
-            root.draw(&Text::new(spread.write(), (BARS.1 + 8, middle), words(12, HPos::Left)))?;
+            root.draw(&Text::new(who.as_str(), (left - 8, middle), words(12, HPos::Right)))?;
+            root.draw(&Text::new(spread.write(), (BARS_END + 8, middle), words(12, HPos::Left)))?;
             top += ROW;
         }
     }
@@ -270,6 +287,6 @@ fn at(series: &Series) -> Option<f64> {
     series.case.split(' ').next()?.parse().ok()
 }
 
-fn colour(who: &str, at: usize) -> (RGBColor, u32) {
-    if who.contains("teamwire") { (TEAMWIRE, 3) } else { (OTHERS[at % OTHERS.len()], 2) }
+fn is_teamwire(who: &str) -> bool {
+    who.contains("teamwire")
 }

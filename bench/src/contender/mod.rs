@@ -30,8 +30,8 @@ pub(crate) enum Contender {
     Raw(Store),
     /// NATS `JetStream`. True: it flushes every write before it answers.
     Nats(bool),
-    /// `RabbitMQ`, with durable queues.
-    Rabbit,
+    /// `RabbitMQ`, with durable queues. True: of the kind that is replicated, and flushes before it answers.
+    Rabbit(bool),
     /// A file of JSON for each inbox.
     File,
 }
@@ -77,7 +77,8 @@ impl fmt::Display for Contender {
             Self::Raw(store) => write!(f, "{store} alone"),
             Self::Nats(true) => f.write_str("NATS JetStream, sync always"),
             Self::Nats(false) => f.write_str("NATS JetStream, as it comes"),
-            Self::Rabbit => f.write_str("RabbitMQ, durable queues"),
+            Self::Rabbit(true) => f.write_str("RabbitMQ, quorum queues"),
+            Self::Rabbit(false) => f.write_str("RabbitMQ, classic queues"),
             Self::File => f.write_str("JSON file under a lock"),
         }
     }
@@ -98,7 +99,8 @@ impl Contender {
             Self::Bare(Some(_)) | Self::Raw(_) => "on disk (fsync); dedupe, history",
             Self::Nats(true) => "on disk (fsync); dedupe for 2 min, order, history",
             Self::Nats(false) => "written, on disk within 2 min; dedupe for 2 min, order, history",
-            Self::Rabbit => "on disk (fsync, many at a time); order",
+            Self::Rabbit(true) => "on disk (fsync); order",
+            Self::Rabbit(false) => "written or received, on disk within 1 s; order",
             Self::File => "in the file, no fsync; order",
         }
     }
@@ -111,7 +113,7 @@ impl Contender {
             Self::Bare(store) => Arc::new(grpc::Team::of_bare(bench, store, shape).await?),
             Self::Raw(store) => Arc::new(raw::Raw::open(Ground::prepare(below, Some(store)).await?, shape).await?),
             Self::Nats(sync_always) => Arc::new(nats::Nats::open(below, sync_always, shape).await?),
-            Self::Rabbit => Arc::new(rabbit::Rabbit::open(below, shape).await?),
+            Self::Rabbit(quorum) => Arc::new(rabbit::Rabbit::open(below, quorum, shape).await?),
             Self::File => Arc::new(file::Files::open(Ground::prepare(below, None).await?)),
         })
     }

@@ -1,6 +1,8 @@
-//! `RabbitMQ`: a durable queue for each inbox, persistent messages, publisher confirms, acknowledgements of the consumer.
+//! `RabbitMQ`: a durable queue for each inbox, persistent messages, publisher confirms, acknowledgements of the consumer. A
+//! classic queue confirms what was received and acknowledged without a flush, and flushes what waits a few times a second; a
+//! quorum queue flushes its log first.
 
-use std::{fs, process::Command, sync::Arc, time::Duration};
+use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, future::BoxFuture};
 use lapin::{
@@ -9,9 +11,8 @@ use lapin::{
         BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
         QueueDeclareOptions,
     },
-    types::FieldTable,
+    types::{AMQPValue, FieldTable},
 };
-use std::path::Path;
 use tokio::time::{Instant, sleep};
 
 use super::{Mail, SUMMARY, Shape, inbox_name};
@@ -44,8 +45,8 @@ pub(crate) struct Rabbit {
 }
 
 impl Rabbit {
-    /// Starts one, with the service for names that Erlang needs.
-    pub(crate) async fn open(below: &Path, shape: Shape) -> Result<Self> {
+    /// Starts one, with the service for names that Erlang needs. `quorum`: of which kind its queues are.
+    pub(crate) async fn open(below: &Path, quorum: bool, shape: Shape) -> Result<Self> {
         let ground = Ground::prepare(below, None).await?;
         let directory = ground.directory();
         let (port, names_port, dist_port) = (free_port()?, free_port()?.to_string(), free_port()?.to_string());
@@ -71,7 +72,10 @@ impl Rabbit {
         for inbox in 0..shape.inboxes {
             let channel = connections[0].create_channel().await?;
             let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-            channel.queue_declare(inbox_name(inbox).into(), durable, FieldTable::default()).await?;
+            let mut kind = FieldTable::default();
+            let name = if quorum { "quorum" } else { "classic" };
+            kind.insert("x-queue-type".into(), AMQPValue::LongString(name.into()));
+            channel.queue_declare(inbox_name(inbox).into(), durable, kind).await?;
             channel.basic_qos(WINDOW, BasicQosOptions::default()).await?;
             consumers.push(channel);
         }
