@@ -100,7 +100,7 @@ impl Contender {
             Self::Nats(true) => "on disk (fsync); dedupe for 2 min, order, history",
             Self::Nats(false) => "written, on disk within 2 min; dedupe for 2 min, order, history",
             Self::Rabbit(true) => "on disk (fsync); order",
-            Self::Rabbit(false) => "written or received, on disk within 1 s; order",
+            Self::Rabbit(false) => "written or received, flushed later; order",
             Self::File => "in the file, no fsync; order",
         }
     }
