@@ -7,10 +7,9 @@ import asyncio
 import sys
 from dataclasses import dataclass
 
+import load
 from autogen_core import AgentId, MessageContext, RoutedAgent, message_handler, try_get_known_serializers_for_type
 from autogen_ext.runtimes.grpc import GrpcWorkerAgentRuntime, GrpcWorkerAgentRuntimeHost
-
-import load
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """What the drivers have in common: the load, the clock, and how they tell what they saw.
 
-A driver is run once for each process of a measurement: as its server, where that is a program in Python, as the receiver,
-and as the sender. Instants are those of the system's monotonic clock in nanoseconds, so that processes may be compared.
+A driver is run once for each process of a measurement: as its server, where that is a program in Python, as the
+receiver, and as the sender. Instants are those of the system's monotonic clock in nanoseconds, so that processes may be
+compared.
 """
 
 import asyncio

@@ -109,6 +109,8 @@ impl Peer {
     fn start(self, directory: &Path, part: &str, address: &str, more: &[String], credential: &str) -> Result<Process> {
         let mut command = Command::new(self.program().find()?);
         command.arg(self.script()).args([part, address]).args(more).env("BENCH_CREDENTIAL", credential);
+        // Nothing is left beside the scripts.
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
         Process::start(command, directory, part)
     }
 }
