@@ -31,7 +31,7 @@ impl Page {
         // Read again, since it may have been edited meanwhile.
         let mut text = fs::read_to_string(&self.0)?;
         let (from, to) = place(&text, scenario).ok_or("a place has gone")?;
-        text.replace_range(from..to, &format!("\n{}\n", shown.trim_end()));
+        text.replace_range(from..to, &format!("\n{}\n\n", shown.trim()));
         Ok(fs::write(&self.0, text)?)
     }
 
@@ -54,4 +54,24 @@ fn place(text: &str, scenario: &str) -> Option<(usize, usize)> {
     let begin = begin(scenario);
     let from = text.find(&begin)? + begin.len();
     Some((from, from + text[from..].find(END)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_replaced_and_nothing_else() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let text =
+            "before\n<!-- measured: send -->\nold\n<!-- end -->\nbetween\n<!-- measured: idle -->\n<!-- end -->\n";
+        fs::write(&file, text).expect("written");
+        let page = Page::open(file.path(), ["send", "idle"]).expect("all places are there");
+        page.show("idle", "new\n").expect("shown");
+        let shown = text.replace("idle -->\n", "idle -->\n\nnew\n\n");
+        assert_eq!(fs::read_to_string(&file).expect("read"), shown);
+        page.show("idle", "newer").expect("shown again");
+        assert_eq!(fs::read_to_string(&file).expect("read"), shown.replace("new", "newer"));
+        Page::open(file.path(), ["drain"]).expect_err("there is no place for it");
+    }
 }

@@ -175,3 +175,16 @@ fn rate(told: &str, begin: u64, end: u64) -> Option<f64> {
     let ((from, before), (to, after)) = (nearest(begin)?, nearest(end)?);
     Some((after - before) as f64 / Duration::from_nanos(to.checked_sub(*from)?).as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_between_the_lines_nearest_to_the_window() {
+        let told = "ready\nat 0 0\nat 900000000 10\nat 2100000000 250\nat 3000000000 999\n";
+        let rate = rate(told, 1_000_000_000, 2_000_000_000).expect("enough was told");
+        assert!((rate - 200.0).abs() < 1e-9, "{rate}");
+        assert_eq!(super::rate("ready\n", 0, 1), None, "nothing was told");
+    }
+}
