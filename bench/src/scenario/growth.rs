@@ -113,7 +113,7 @@ async fn to_teams(bench: &Bench, store: Store, teams: usize) -> Result<(Taken, f
 async fn to_full_inbox(bench: &Bench, store: Store, queued: usize) -> Result<(Taken, f64)> {
     let shape = Shape { callers: CALLERS, inboxes: 1 };
     let mail: Arc<dyn Mail> = Arc::new(Team::of_teamwire(bench, store, shape).await?);
-    queue(&mail, shape, u64::try_from(queued)?).await?;
+    queue(&mail, u64::try_from(queued)?).await?;
     let before = mail.cpu()?.unwrap_or_default();
     let sent = send_all(&mail, shape, bench.pace).await?;
     let used = mail.cpu()?.unwrap_or_default() - before;
