@@ -13,7 +13,11 @@ use tokio::time::sleep;
 use super::who;
 use crate::{
     Bench, Result, Store,
-    contender::{Contender, TEAM, grpc::Members, inbox_name},
+    contender::{
+        Contender, TEAM,
+        grpc::{Members, start_bare},
+        inbox_name,
+    },
     fetch::Program,
     measure::Taken,
     process::{Coordinator, Ground, Process, free_port},
@@ -35,6 +39,8 @@ const SETTLING: Duration = Duration::from_millis(300);
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Peer {
     Teamwire(Store),
+    /// The floor of a client: the library below, and a server without rules.
+    Grpcio,
     Autogen,
     Slim,
 }
@@ -44,7 +50,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let teamwire = bench.stores.iter().map(|store| Peer::Teamwire(*store));
     let mut peers = Vec::new();
     // Floors first, as everywhere.
-    for peer in [Peer::Autogen, Peer::Slim].into_iter().chain(teamwire) {
+    for peer in [Peer::Grpcio, Peer::Autogen, Peer::Slim].into_iter().chain(teamwire) {
         match peer.program().find() {
             Ok(_) => peers.push(peer),
             Err(why) => report.add_absent(NAME, peer.who().name, why),
@@ -76,7 +82,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 impl Peer {
     fn program(self) -> Program {
         match self {
-            Self::Teamwire(_) => Program::TeamwirePython,
+            Self::Teamwire(_) | Self::Grpcio => Program::TeamwirePython,
             Self::Autogen => Program::Autogen,
             Self::Slim => Program::Slim,
         }
@@ -85,6 +91,7 @@ impl Peer {
     fn script(self) -> PathBuf {
         let name = match self {
             Self::Teamwire(_) => "teamwire_client.py",
+            Self::Grpcio => "grpcio.py",
             Self::Autogen => "autogen.py",
             Self::Slim => "slim.py",
         };
@@ -95,9 +102,10 @@ impl Peer {
         let alone = |name: &str, promise| Who { name: name.to_owned(), promise, floors: Vec::new() };
         match self {
             Self::Teamwire(store) => {
-                let floors = [Self::Autogen, Self::Slim].map(|peer| peer.who().name).to_vec();
+                let floors = [Self::Grpcio, Self::Autogen, Self::Slim].map(|peer| peer.who().name).to_vec();
                 Who { floors, ..who(Contender::Teamwire(store)) }
             }
+            Self::Grpcio => alone("grpcio alone, bare gRPC", "nothing"),
             Self::Autogen => {
                 alone("AutoGen 0.7.5, gRPC runtime", "the agent's handler has returned; nothing is stored")
             }
@@ -125,20 +133,31 @@ struct Sent {
 
 /// Returns what was sent, and how many messages were received a second meanwhile.
 async fn measure(bench: &Bench, peer: Peer) -> Result<(Taken, f64)> {
-    let Peer::Teamwire(store) = peer else {
-        let ground = Ground::prepare(&bench.directory, None).await?;
-        let port = free_port()?;
-        let address = format!("127.0.0.1:{port}");
-        let mut server = peer.start(ground.directory(), "serve", &address, &[], "")?;
-        server.listens(port).await?;
-        return load(bench, peer, ground.directory(), &address, ["", ""]).await;
+    let ground = match peer {
+        Peer::Teamwire(store) => Ground::prepare(&bench.directory, Some(store)).await?,
+        _ => Ground::prepare(&bench.directory, None).await?,
     };
-    let ground = Ground::prepare(&bench.directory, Some(store)).await?;
-    let coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
-    let members = Members::found(&coordinator, TEAM).await?;
-    let credentials = [members.credential(&inbox_name(0)).await?, members.credential("sender-0").await?];
-    let [receiver, sender] = &credentials;
-    load(bench, peer, ground.directory(), coordinator.address(), [receiver, sender]).await
+    let directory = ground.directory();
+    match peer {
+        Peer::Teamwire(_) => {
+            let coordinator = Coordinator::start(&bench.teamwire, directory, &ground.url).await?;
+            let members = Members::found(&coordinator, TEAM).await?;
+            let receiver = members.credential(&inbox_name(0)).await?;
+            let sender = members.credential("sender-0").await?;
+            load(bench, peer, directory, coordinator.address(), [&receiver, &sender]).await
+        }
+        Peer::Grpcio => {
+            let (_server, address) = start_bare(directory, "").await?;
+            load(bench, peer, directory, &address, [&inbox_name(0), "sender-0"]).await
+        }
+        Peer::Autogen | Peer::Slim => {
+            let port = free_port()?;
+            let address = format!("127.0.0.1:{port}");
+            let mut server = peer.start(directory, "serve", &address, &[], "")?;
+            server.listens(port).await?;
+            load(bench, peer, directory, &address, ["", ""]).await
+        }
+    }
 }
 
 async fn load(
