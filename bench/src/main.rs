@@ -271,7 +271,7 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
         let before = machine::load();
         scenario.run(&bench, &mut report).await?;
         let after = machine::load();
-        let how = format!("{} runs of {seconds} s; load {before} before, {after} after.", bench.runs);
+        let how = format!("Runs: {}, of {seconds} s. Load: {before} before, {after} after.", bench.runs);
         println!("{}{how}\n", report.tables(name));
         let pictures = cli.plots.as_ref().map(|plots| plot::draw(&report, name, plots)).transpose()?;
         if let Some(page) = &page {

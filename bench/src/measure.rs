@@ -2,7 +2,10 @@
 
 use std::{
     future::Future,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{
+        LazyLock, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -152,6 +155,7 @@ pub(crate) fn stamped(at: Instant) -> String {
 pub(crate) struct Arrivals {
     /// How many receivers are there; none is counted twice where it comes back.
     receivers: watch::Sender<u64>,
+    losses: AtomicU64,
     count: watch::Sender<u64>,
     /// When, and how long after it was sent.
     all: Mutex<Vec<(Instant, Duration)>>,
@@ -171,6 +175,18 @@ impl Arrivals {
     /// Notes that a receiver is there.
     pub(crate) fn note_receiver(&self) {
         self.receivers.send_modify(|count| *count += 1);
+    }
+
+    /// Notes that a receiver has lost its session. It comes back by itself, which takes its time.
+    pub(crate) fn note_loss(&self, detail: &str) {
+        if self.losses.fetch_add(1, Relaxed) == 0 {
+            eprintln!("a session was lost, perhaps not the only one: {detail}");
+        }
+    }
+
+    /// Returns how many sessions were lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Relaxed)
     }
 
     /// Waits until so many receivers are there.

@@ -165,7 +165,13 @@ impl Report {
 
     fn tables_by(&self, scenario: &str, table: impl Fn(&[Vec<String>]) -> String) -> String {
         let mut text = String::new();
-        for case in self.cases(scenario) {
+        let cases = self.cases(scenario);
+        if cases.is_empty() {
+            for Absent { who, why, .. } in self.absent.iter().filter(|absent| absent.scenario == scenario) {
+                let _ = write!(text, "{who}: not measured: {why}\n\n");
+            }
+        }
+        for case in cases {
             let _ = write!(text, "`{scenario}`, {}:\n\n{}\n\n", case[0].case, table(&self.rows(&case)));
         }
         text

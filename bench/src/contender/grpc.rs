@@ -155,8 +155,7 @@ pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>)
                 was_opened = true;
                 arrivals.note_receiver();
             }
-            // It comes back by itself, which takes its time. Whoever reads the figures should know.
-            Event::Lost { detail } => eprintln!("a session was lost: {detail}"),
+            Event::Lost { detail } => arrivals.note_loss(&detail),
             other => return Err(format!("a subscription was disturbed: {other:?}").into()),
         }
     }

@@ -1,6 +1,6 @@
 //! `RabbitMQ`: a durable queue for each inbox, persistent messages, publisher confirms, acknowledgements of the consumer. A
-//! classic queue confirms what was received and acknowledged without a flush, and flushes what waits a few times a second; a
-//! quorum queue flushes its log first.
+//! classic queue confirms what was received and acknowledged without a flush, and flushes what waits later; a quorum queue
+//! flushes its log first.
 
 use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 

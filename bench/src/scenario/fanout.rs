@@ -53,7 +53,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     Contender::Bare(store) => Team::of_bare(bench, *store, shape).await?,
                     _ => continue,
                 };
-                let Times { all, first, confirmed, opening } = broadcast(&team).await?;
+                let Times { all, first, confirmed, opening, losses } = broadcast(&team).await?;
                 report.add(
                     NAME,
                     &format!("{members} subscribers"),
@@ -65,6 +65,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                         ("call to OK ms", confirmed),
                         ("deliveries/s", members as f64 * 1e3 / all),
                         ("s until all are there", opening),
+                        ("sessions lost", losses as f64),
                     ],
                 );
             }
@@ -73,13 +74,14 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Medians of the milliseconds from the call to the last delivery, to the first, and to the confirmation; and how many seconds
-/// it took until all subscribers were there, who came at once.
+/// Medians of the milliseconds from the call to the last delivery, to the first, and to the confirmation; how many seconds it
+/// took until all subscribers were there, who came at once; and how many sessions were lost and opened again, then or later.
 struct Times {
     all: f64,
     first: f64,
     confirmed: f64,
     opening: f64,
+    losses: u64,
 }
 
 /// Broadcasts a few times.
@@ -118,7 +120,8 @@ async fn broadcast(team: &Team) -> Result<Times> {
         }
         sleep(PAUSE).await;
     }
-    Ok(Times { all: median(lasts), first: median(firsts), confirmed: median(confirmations), opening })
+    let losses = arrivals.losses();
+    Ok(Times { all: median(lasts), first: median(firsts), confirmed: median(confirmations), opening, losses })
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
