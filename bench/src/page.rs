@@ -20,7 +20,11 @@ impl Page {
         let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         for scenario in scenarios {
             place(&text, scenario).ok_or_else(|| {
-                format!("{} has no place for {scenario}: add {}, and {END} below", path.display(), begin(scenario))
+                format!(
+                    "{} has no place for {scenario}: add {}, and {END} below",
+                    path.display(),
+                    begin(scenario).trim_end()
+                )
             })?;
         }
         Ok(Self(path.canonicalize()?))
