@@ -82,7 +82,8 @@ struct Cli {
     /// See whether all works, in a few minutes: less of everything, once. What else is said goes before.
     #[arg(long)]
     quick: bool,
-    /// How many seconds each run is measured for, after half a second that is not counted. [default: 2; quick: 1]
+    /// How many seconds each run is measured for, after half a second that is not counted; at least 3 where there are but
+    /// a few messages a second. [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     /// How many runs there are of each. [default: 3; quick: 1]
@@ -246,7 +247,7 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
         stores.retain(|store| *store == Store::Embedded);
     }
     let or = |said: Option<u64>, full, quick| said.unwrap_or(if cli.quick { quick } else { full });
-    let seconds = or(cli.seconds, 2, 1);
+    let seconds = cli.seconds.unwrap_or(1);
     let bench = Bench {
         teamwire,
         stores,

@@ -25,6 +25,9 @@ pub(crate) const CONTENT: usize = 500;
 /// The longest latency that is told from longer ones.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
 
+/// How long is measured at least where there are but a few calls a second.
+const FEW_MIN: Duration = Duration::from_secs(3);
+
 /// What stamps count from.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -35,6 +38,13 @@ pub(crate) struct Pace {
     pub(crate) warm_up: Duration,
     /// What is.
     pub(crate) length: Duration,
+}
+
+impl Pace {
+    /// Returns how long is measured where there are but a few calls a second: long enough for percentiles.
+    pub(crate) fn of_few(self) -> Self {
+        Self { length: self.length.max(FEW_MIN), ..self }
+    }
 }
 
 /// What was counted between two instants.

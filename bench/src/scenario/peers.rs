@@ -86,7 +86,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             let arrivals = Arc::new(Arrivals::default());
             let mut receiving = receive_all(&mail, shape, &arrivals);
             sleep(SETTLING).await;
-            let window = send_at(&mail, shape, bench.pace, RATE).await?.window;
+            let window = send_at(&mail, shape, bench.pace.of_few(), RATE).await?.window;
             still_there(&mut receiving)?;
             let arrived = arrivals.within(window)?;
             report.add(
