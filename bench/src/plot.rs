@@ -166,6 +166,7 @@ fn axes(area: &Area<'_>, title: &str, (x, y): (&str, &str), names: SeriesLabelPo
         .axis_style(RULE)
         .label_style((FONT, 12).into_font().color(&TEXT))
         .axis_desc_style((FONT, 13).into_font().color(&TEXT))
+        .x_labels(6)
         .y_labels(6)
         .x_label_formatter(&label)
         .y_label_formatter(&label)
