@@ -18,6 +18,7 @@ pub mod sweep;
 pub mod tidy;
 
 use std::{
+    cell::LazyCell,
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -165,6 +166,9 @@ impl Hub {
         let single = txn.writes.iter().filter(|w| matches!(w, Write::Put { key, .. } if key.kind == v1::Message::KIND));
         // With several messages in one transaction it is not said which went where: those sessions look in the store.
         let message = message.filter(|_| single.count() == 1);
+        // Once for all who get it.
+        let message: LazyCell<Option<Arc<v1::Message>>, _> =
+            LazyCell::new(|| message.and_then(|data| <v1::Message as Stored>::decode(data).ok()).map(Arc::new));
         let appends = txn.writes.iter().filter_map(|write| match write {
             Write::Append { stream, .. } => Some(stream),
             _ => None,
@@ -172,7 +176,7 @@ impl Hub {
         for (stream, sequence) in appends.zip(&commit.appended) {
             let (Some(member), Some(sequence)) = (stream.strip_prefix("inbox/"), sequence) else { continue };
             for session in here.sessions.get(member).into_iter().flatten() {
-                session.arrived(*sequence, message);
+                session.arrived(*sequence, message.as_ref());
             }
         }
         for write in &txn.writes {

@@ -13,7 +13,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
@@ -105,7 +104,7 @@ struct State {
     /// The inbox has gone back to an earlier state: only another session can tell what of it is new.
     begin_again: bool,
     /// Entries that were just committed here, by sequence.
-    arrivals: BTreeMap<u64, Option<Bytes>>,
+    arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
     /// What was delivered and is still in the inbox, by the message's id.
     unacked: HashMap<String, Unacked>,
     /// How much of that uses up credit: what is not acknowledged.
@@ -151,7 +150,7 @@ impl Shared {
     }
 
     /// An entry was committed to the inbox. `message`: what it names, where that is at hand.
-    pub(super) fn arrived(&self, sequence: u64, message: Option<&Bytes>) {
+    pub(super) fn arrived(&self, sequence: u64, message: Option<&Arc<v1::Message>>) {
         let mut state = self.lock();
         if state.arrivals.len() < ARRIVALS_MAX {
             state.arrivals.insert(sequence, message.cloned());
@@ -563,10 +562,8 @@ impl Running {
             first.remove();
         }
         match state.arrivals.remove(&self.next) {
-            Some(message) => match message.map(v1::Message::decode) {
-                Some(Ok(message)) => Arrival::Here(self.next, Arc::new(message)),
-                _ => Arrival::InStore,
-            },
+            Some(Some(message)) => Arrival::Here(self.next, message),
+            Some(None) => Arrival::InStore,
             None if state.look => Arrival::InStore,
             None if state.arrivals.is_empty() => Arrival::None,
             None => Arrival::Later,
