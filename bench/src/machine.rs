@@ -9,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Zoned;
 use serde::Serialize;
 
-use crate::{Result, process::find};
+use crate::{Result, fetch::Program};
 
 /// How many flushes are timed.
 const FLUSHES: usize = 200;
@@ -27,8 +28,8 @@ pub(crate) struct Machine {
     load: String,
     /// How long it takes to append 4 KiB to a file and flush them, where the stores are: the median.
     flush_us: f64,
-    redis: String,
-    nats: String,
+    /// Servers that are compared, with their versions.
+    servers: Vec<String>,
 }
 
 impl Machine {
@@ -47,25 +48,24 @@ impl Machine {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             load: load(),
             flush_us: flush(directory)?.as_secs_f64() * 1e6,
-            redis: version("redis-server"),
-            nats: version("nats-server"),
+            servers: [Program::Redis, Program::Nats].into_iter().filter_map(version).collect(),
         })
     }
 
-    /// Describes it in a paragraph.
+    /// Describes it in a line.
     pub(crate) fn describe(&self) -> String {
+        let Self { processor, processors, memory_gib, kernel, flush_us, servers, .. } = self;
+        let servers = servers.join("; ");
         format!(
-            "{} × {}, {} GiB, Linux {}; a flush (fdatasync) of 4 KiB takes {:.0} µs. {}; {}. Load before: {}.",
-            self.processors,
-            self.processor,
-            self.memory_gib,
-            self.kernel,
-            self.flush_us,
-            self.redis,
-            self.nats,
-            self.load
+            "{processors} × {processor}, {memory_gib} GiB, Linux {kernel}; a flush (fdatasync) of 4 KiB takes {flush_us:.0} µs. \
+             {servers}."
         )
     }
+}
+
+/// Returns the date.
+pub(crate) fn today() -> String {
+    Zoned::now().strftime("%Y-%m-%d:").to_string()
 }
 
 /// Returns the system's load of the last minute.
@@ -73,10 +73,11 @@ pub(crate) fn load() -> String {
     fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default().to_owned()
 }
 
-fn version(program: &str) -> String {
-    let said = find(program).and_then(|path| Command::new(path).arg("--version").output().ok());
-    let said = said.and_then(|output| String::from_utf8(output.stdout).ok());
-    said.map_or_else(|| format!("no {program}"), |text| text.lines().next().unwrap_or_default().trim().to_owned())
+fn version(program: Program) -> Option<String> {
+    let said = Command::new(program.find().ok()?).arg("--version").output().ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    // Redis goes on about its build.
+    Some(said.split_whitespace().take_while(|word| !word.starts_with("sha=")).collect::<Vec<_>>().join(" "))
 }
 
 fn flush(directory: &Path) -> Result<Duration> {

@@ -6,11 +6,15 @@
 //! what counts is the ratio of neighbours.
 //!
 //! [`scenario`] has a module for each thing that is measured, [`contender`] one for each that is compared; [`process`] owns the
-//! processes, [`measure`] has the loops and clocks, [`report`] the tables.
+//! processes, [`fetch`] gets the programs of others, [`measure`] has the loops and clocks, [`report`] the tables, [`plot`] the
+//! pictures, and [`page`] the file that shows both.
 
 mod contender;
+mod fetch;
 mod machine;
 mod measure;
+mod page;
+mod plot;
 mod process;
 mod report;
 mod scenario;
@@ -30,7 +34,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use self::{machine::Machine, measure::Pace, report::Report, scenario::Scenario};
+use self::{fetch::Program, machine::Machine, measure::Pace, page::Page, report::Report, scenario::Scenario};
 
 /// What went wrong, for a reader.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -46,19 +50,24 @@ Scenarios:
   claim     100 workers who empty a task board
   start     how long a coordinator takes to serve, empty and with messages queued
   recovery  from the restart after kill -9 to the first delivery
+  growth    what a send costs with few and with many teams, and messages that wait
   peers     sending and receiving with 1 and 100 inboxes, beside Redis streams by hand, NATS
-            JetStream and files of JSON
+            JetStream, RabbitMQ and files of JSON
+  python    64 sends at once with teamwire's client for Python, beside AutoGen's gRPC runtime and
+            AGNTCY SLIM with theirs
 
-Without a scenario all are measured, which takes the better part of an hour. Each run of each \
-contender has new processes and an empty store. Every table shows the median over the runs, with \
-the least and the greatest; ratios are those of runs beside each other. The coordinator's rates \
-and the bounds of inboxes, teams and connections are raised, since they are there to keep agents \
-from just this; everything else is as it comes, so an OK means what it means in production.
+Without a scenario all are measured, which takes about 25 minutes. Each run of each contender has \
+new processes and an empty store. Every table shows the median over the runs, with the least and \
+the greatest; ratios are those of runs beside each other. The coordinator's rates and the bounds of \
+inboxes, teams and connections are raised, since they are there to keep agents from just this; \
+everything else is as it comes, so an OK means what it means in production.
 
 Examples:
+  cargo run --release --package teamwire-bench -- --fetch --quick
   cargo run --release --package teamwire-bench -- send --store embedded
   cargo run --release --package teamwire-bench -- idle --streams 10000
-  cargo run --release --package teamwire-bench -- drain --backlog 100000 --runs 3 --json drain.json";
+  cargo run --release --package teamwire-bench -- drain --backlog 100000 --json drain.json
+  cargo run --release --package teamwire-bench -- --markdown docs/benchmarks.md --plots docs/benchmarks";
 
 /// Measure teamwire beside what it stands on and what it could be replaced by.
 #[derive(Debug, Parser)]
@@ -70,21 +79,41 @@ struct Cli {
     /// Which stores to measure with; "redis" is both of its settings.
     #[arg(long, value_enum, default_value_t = Stores::All)]
     store: Stores,
-    /// How many seconds each run is measured for, after one second that is not counted.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
-    /// How many runs there are of each.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// How many idle subscribers there are.
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(50..=15_000))]
-    streams: u64,
-    /// How many messages are to be drained.
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
-    backlog: u64,
-    /// How many messages are queued at a start and a recovery.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    queued: u64,
+    /// See whether all works, in a few minutes: less of everything, once. What else is said goes before.
+    #[arg(long)]
+    quick: bool,
+    /// How many seconds each run is measured for, after half a second that is not counted; at least 3 where there are but
+    /// a few messages a second. [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+    /// How many runs there are of each. [default: 3; quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    runs: Option<u64>,
+    /// How many idle subscribers there are. [default: 1000; quick: 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(50..=15_000))]
+    streams: Option<u64>,
+    /// How many messages are to be drained. [default: 20000; quick: 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    backlog: Option<u64>,
+    /// How many messages are queued at a start and a recovery. [default: 10000; quick: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    queued: Option<u64>,
+    /// How many teams are many, in growth. [default: 1000; quick: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(11..=100_000))]
+    teams: Option<u64>,
+    /// How many messages that wait are many, in growth. [default: 100000; quick: 5000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(11..=900_000))]
+    waiting: Option<u64>,
+    /// First fetch the programs of others that are not here: into the directory of builds, and RabbitMQ, which needs root,
+    /// with apt-get.
+    #[arg(long)]
+    fetch: bool,
+    /// Draw what was found into SVG files there.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Show what was found in a file of Markdown, in the places that it has for it, after each scenario.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Write all figures of all runs there, as JSON, after each scenario.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -144,6 +173,9 @@ pub(crate) struct Bench {
     streams: usize,
     backlog: u64,
     queued: u64,
+    teams: usize,
+    waiting: u64,
+    is_quick: bool,
     directory: PathBuf,
 }
 
@@ -192,6 +224,9 @@ fn start(cli: Cli) -> Result<()> {
 async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
     measure::start_clock();
     process::allow_many_connections()?;
+    let scenarios = if cli.scenarios.is_empty() { Scenario::value_variants().to_vec() } else { cli.scenarios };
+    let page = cli.markdown.as_ref().map(|path| Page::open(path, scenarios.iter().map(|scenario| scenario.name())));
+    let page = page.transpose()?;
     let teamwire = match cli.teamwire {
         Some(path) => path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?,
         None => {
@@ -199,34 +234,55 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
             beside.join("teamwire")
         }
     };
+    if cli.fetch {
+        fetch::all();
+    }
     let mut stores = match cli.store {
         Stores::Embedded => vec![Store::Embedded],
         Stores::Redis => vec![Store::RedisAlways, Store::RedisEverysec],
         Stores::All => vec![Store::Embedded, Store::RedisAlways, Store::RedisEverysec],
     };
-    if process::find("redis-server").is_none() {
-        eprintln!("skipped: everything with Redis, since there is no redis-server in PATH");
+    let no_redis = Program::Redis.find().err();
+    if no_redis.is_some() {
         stores.retain(|store| *store == Store::Embedded);
     }
+    let or = |said: Option<u64>, full, quick| said.unwrap_or(if cli.quick { quick } else { full });
+    let seconds = cli.seconds.unwrap_or(1);
     let bench = Bench {
         teamwire,
         stores,
-        pace: Pace { warm_up: Duration::from_secs(1), length: Duration::from_secs(cli.seconds) },
-        runs: cli.runs,
-        streams: usize::try_from(cli.streams)?,
-        backlog: cli.backlog,
-        queued: cli.queued,
+        pace: Pace { warm_up: Duration::from_millis(500), length: Duration::from_secs(seconds) },
+        runs: u32::try_from(or(cli.runs, 3, 1))?,
+        streams: usize::try_from(or(cli.streams, 1_000, 200))?,
+        backlog: or(cli.backlog, 20_000, 2_000),
+        queued: or(cli.queued, 10_000, 1_000),
+        teams: usize::try_from(or(cli.teams, 1_000, 100))?,
+        waiting: or(cli.waiting, 100_000, 5_000),
+        is_quick: cli.quick,
         directory: directory.to_owned(),
     };
     let machine = Machine::look(&bench.directory)?;
-    println!("{}", machine.describe());
+    println!("{}\n", machine.describe());
     let mut report = Report::new(machine);
-    let scenarios = if cli.scenarios.is_empty() { Scenario::value_variants().to_vec() } else { cli.scenarios };
     for scenario in scenarios {
+        let name = scenario.name();
+        if let Some(why) = &no_redis {
+            report.add_absent(name, "everything with Redis", why);
+        }
         let before = machine::load();
         scenario.run(&bench, &mut report).await?;
-        print!("{}", report.tables(scenario.name()));
-        println!("Load: {before} before, {} after. Runs: {}, of {} s.", machine::load(), bench.runs, cli.seconds);
+        let after = machine::load();
+        let how = format!("Runs: {}, of {seconds} s. Load: {before} before, {after} after.", bench.runs);
+        println!("{}{how}\n", report.tables(name));
+        let pictures = cli.plots.as_ref().map(|plots| plot::draw(&report, name, plots)).transpose()?;
+        if let Some(page) = &page {
+            let shown = match (&cli.plots, &pictures) {
+                (Some(plots), Some(pictures)) => page.refer(plots, pictures)?,
+                _ => String::new(),
+            };
+            let described = report.machine().describe();
+            page.show(name, &format!("{}{shown}{} {how} {described}", report.markdown(name), machine::today()))?;
+        }
         if let Some(path) = &cli.json {
             report.write(path)?;
         }

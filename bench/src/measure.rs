@@ -2,7 +2,10 @@
 
 use std::{
     future::Future,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{
+        LazyLock, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -22,6 +25,9 @@ pub(crate) const CONTENT: usize = 500;
 /// The longest latency that is told from longer ones.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
 
+/// How long is measured at least where there are but a few calls a second.
+const FEW_MIN: Duration = Duration::from_secs(3);
+
 /// What stamps count from.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -34,6 +40,13 @@ pub(crate) struct Pace {
     pub(crate) length: Duration,
 }
 
+impl Pace {
+    /// Returns how long is measured where there are but a few calls a second: long enough for percentiles.
+    pub(crate) fn of_few(self) -> Self {
+        Self { length: self.length.max(FEW_MIN), ..self }
+    }
+}
+
 /// What was counted between two instants.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
@@ -41,7 +54,8 @@ pub(crate) struct Taken {
     pub(crate) window: (Instant, Instant),
     /// How many calls there were in all; in a closed loop those before the window as well.
     pub(crate) calls: u64,
-    latencies: Histogram<u64>,
+    /// How long they took, in nanoseconds.
+    pub(crate) latencies: Histogram<u64>,
 }
 
 impl Taken {
@@ -149,6 +163,9 @@ pub(crate) fn stamped(at: Instant) -> String {
 /// What has arrived at all receivers together.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
+    /// How many receivers are there; none is counted twice where it comes back.
+    receivers: watch::Sender<u64>,
+    losses: AtomicU64,
     count: watch::Sender<u64>,
     /// When, and how long after it was sent.
     all: Mutex<Vec<(Instant, Duration)>>,
@@ -162,6 +179,29 @@ impl Arrivals {
         let sent = *EPOCH + Duration::from_nanos(nanos);
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push((now, now.saturating_duration_since(sent)));
         self.count.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Notes that a receiver is there.
+    pub(crate) fn note_receiver(&self) {
+        self.receivers.send_modify(|count| *count += 1);
+    }
+
+    /// Notes that a receiver has lost its session. It comes back by itself, which takes its time.
+    pub(crate) fn note_loss(&self, detail: &str) {
+        if self.losses.fetch_add(1, Relaxed) == 0 {
+            eprintln!("a session was lost, perhaps not the only one: {detail}");
+        }
+    }
+
+    /// Returns how many sessions were lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Relaxed)
+    }
+
+    /// Waits until so many receivers are there.
+    pub(crate) async fn reach_receivers(&self, count: u64) -> Result<()> {
+        self.receivers.subscribe().wait_for(|now| *now >= count).await?;
         Ok(())
     }
 

@@ -15,8 +15,11 @@ use std::{
 };
 
 use nix::{
-    sys::resource::{Resource, getrlimit, setrlimit},
-    unistd::{SysconfVar, sysconf},
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        signal::{Signal, killpg},
+    },
+    unistd::{Pid, SysconfVar, sysconf},
 };
 use tempfile::TempDir;
 use tokio::{
@@ -85,8 +88,13 @@ impl Process {
         Ok(Self { child, id, log: path })
     }
 
-    /// Waits until its output says something.
+    /// Waits until its output says something, and returns that line.
     pub(crate) async fn said(&mut self, text: &str) -> Result<String> {
+        self.says(text, PATIENCE).await
+    }
+
+    /// Waits for that as long as it may take.
+    pub(crate) async fn says(&mut self, text: &str, patience: Duration) -> Result<String> {
         let began = Instant::now();
         loop {
             let log = fs::read_to_string(&self.log)?;
@@ -96,7 +104,7 @@ impl Process {
             if let Some(status) = lock(&self.child).try_wait()? {
                 return Err(format!("a process ended ({status}): {log}").into());
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > patience {
                 return Err(format!("a process does not say \"{text}\": {log}").into());
             }
             sleep(LOOK).await;
@@ -151,7 +159,10 @@ pub(crate) fn end_all() {
 
 fn end(child: &Mutex<Child>) -> io::Result<()> {
     let mut child = lock(child);
-    child.kill()?;
+    // With all that it has started, which is in its group; unless it was waited for already, when its id may be another's.
+    if child.try_wait()?.is_none() {
+        killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL)?;
+    }
     child.wait().map(|_| ())
 }
 
@@ -305,9 +316,13 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Finds a program in PATH, or among the `tools` beside our own build.
+/// Finds a program in PATH, or among the tools.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let tools = env::current_exe().ok()?.parent()?.parent()?.join("tools");
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).chain([tools]).map(|directory| directory.join(program)).find(|path| path.is_file())
+    env::split_paths(&path).chain(tools()).map(|directory| directory.join(program)).find(|path| path.is_file())
+}
+
+/// Returns where tools are: beside our own build.
+pub(crate) fn tools() -> Option<PathBuf> {
+    Some(env::current_exe().ok()?.parent()?.parent()?.join("tools"))
 }

@@ -3,9 +3,10 @@
 use std::{fmt::Write as _, fs, path::Path, time::Instant};
 
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::{Result, machine::Machine};
+use crate::{Result, machine::Machine, measure::Taken};
 
 /// One figure of one run: what it is in which unit, and how much.
 pub(crate) type Figure = (&'static str, f64);
@@ -15,27 +16,40 @@ pub(crate) type Figure = (&'static str, f64);
 pub(crate) struct Report {
     machine: Machine,
     series: Vec<Series>,
+    absent: Vec<Absent>,
     #[serde(skip)]
     began: Instant,
 }
 
 /// What one contender reached in one case, run by run.
 #[derive(Debug, Serialize)]
-struct Series {
+pub(crate) struct Series {
     scenario: &'static str,
-    case: String,
+    /// What it was measured at.
+    pub(crate) case: String,
     who: String,
     promise: &'static str,
     /// Whom it is compared with.
     floors: Vec<String>,
     /// One for each quantity, the first of which is compared.
     figures: Vec<Quantity>,
+    /// Latencies of all runs, in nanoseconds, where a plot shows them.
+    #[serde(skip)]
+    pub(crate) latencies: Option<Histogram<u64>>,
 }
 
 #[derive(Debug, Serialize)]
 struct Quantity {
     name: &'static str,
     runs: Vec<f64>,
+}
+
+/// Who was not measured, and why.
+#[derive(Debug, Serialize)]
+struct Absent {
+    scenario: &'static str,
+    who: String,
+    why: String,
 }
 
 /// Who has reached something.
@@ -49,10 +63,23 @@ pub(crate) struct Who {
     pub(crate) floors: Vec<String>,
 }
 
+/// The median of some runs, the least and the greatest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) greatest: f64,
+}
+
 impl Report {
     /// Begins one.
     pub(crate) fn new(machine: Machine) -> Self {
-        Self { machine, series: Vec::new(), began: Instant::now() }
+        Self { machine, series: Vec::new(), absent: Vec::new(), began: Instant::now() }
+    }
+
+    /// Returns what is measured on.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// Adds what one run has brought. Runs of one case must come for all in turn: a run is compared with that of the floor
@@ -61,14 +88,11 @@ impl Report {
         let shown: Vec<_> = figures.iter().map(|(name, value)| format!("{} {name}", number(*value))).collect();
         let seconds = self.began.elapsed().as_secs();
         eprintln!("{seconds:>5} s  {scenario}, {case}: {}: {}", plain(&who.name), shown.join(", "));
-        let known = self
-            .series
-            .iter()
-            .position(|series| series.scenario == scenario && series.case == case && series.who == who.name);
-        let at = known.unwrap_or_else(|| {
+        let at = self.find(scenario, case, &who.name).unwrap_or_else(|| {
             let figures = figures.iter().map(|(name, _)| Quantity { name, runs: Vec::new() }).collect();
-            let Who { name, promise, floors } = who;
-            self.series.push(Series { scenario, case: case.to_owned(), who: name, promise, floors, figures });
+            let Who { name: who, promise, floors } = who;
+            let case = case.to_owned();
+            self.series.push(Series { scenario, case, who, promise, floors, figures, latencies: None });
             self.series.len() - 1
         });
         for (quantity, (_, value)) in self.series[at].figures.iter_mut().zip(figures) {
@@ -76,86 +100,162 @@ impl Report {
         }
     }
 
+    /// Adds the latencies of a run that was added, for a plot.
+    pub(crate) fn add_latencies(&mut self, scenario: &str, case: &str, who: &str, taken: &Taken) -> Result<()> {
+        let at = self.find(scenario, case, who).ok_or("latencies of a run that was not added")?;
+        match &mut self.series[at].latencies {
+            Some(all) => all.add(&taken.latencies)?,
+            none => *none = Some(taken.latencies.clone()),
+        }
+        Ok(())
+    }
+
+    /// Says of somebody that it was not measured, and why.
+    pub(crate) fn add_absent(&mut self, scenario: &'static str, who: impl Into<String>, why: impl Into<String>) {
+        let (who, why) = (who.into(), why.into());
+        eprintln!("not measured: {scenario}, {}: {why}", plain(&who));
+        self.absent.push(Absent { scenario, who, why });
+    }
+
     /// Returns the figure of the last run of a case, to base another one on.
     pub(crate) fn last(&self, scenario: &str, case: &str, who: &str) -> Option<f64> {
-        let found =
-            self.series.iter().find(|found| found.scenario == scenario && found.case == case && found.who == who)?;
-        found.figures.first()?.runs.last().copied()
+        self.series[self.find(scenario, case, who)?].figures.first()?.runs.last().copied()
     }
 
-    /// Writes the tables of a scenario.
+    /// Writes the tables of a scenario, with columns in line for a terminal.
     pub(crate) fn tables(&self, scenario: &str) -> String {
-        let mut text = String::new();
-        let of_scenario = || self.series.iter().filter(|series| series.scenario == scenario);
-        let mut cases: Vec<_> = of_scenario().map(|series| &series.case).collect();
-        // In the order in which they came, which takes turns in some scenarios.
-        cases.sort_by_key(|case| of_scenario().position(|series| series.case == **case));
-        cases.dedup();
-        for case in cases {
-            let rows: Vec<_> = of_scenario().filter(|series| series.case == *case).collect();
-            let _ = writeln!(text, "\n#### {scenario}: {case}\n\n{}", self.table(&rows));
-        }
-        text
+        self.tables_by(scenario, |rows| {
+            let mut table = Table::new();
+            table.load_style(ASCII_MARKDOWN).set_header(&rows[0]).add_rows(&rows[1..]);
+            table.to_string()
+        })
     }
 
-    fn table(&self, rows: &[&Series]) -> Table {
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        let quantities: Vec<_> =
-            rows.iter().flat_map(|row| &row.figures).map(|figure| figure.name).fold(Vec::new(), |mut names, name| {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-                names
-            });
-        let mut header = vec!["who"];
-        header.extend(&quantities);
-        header.extend(["beside its floors", "an OK means"]);
-        table.set_header(header);
-        for row in rows {
-            let mut cells = vec![row.who.clone()];
-            for name in &quantities {
-                let runs = row.figures.iter().find(|figure| figure.name == *name).map(|figure| &figure.runs[..]);
-                cells.push(runs.map_or(String::new(), spread));
+    /// Writes the tables of a scenario, as short as can be.
+    pub(crate) fn markdown(&self, scenario: &str) -> String {
+        self.tables_by(scenario, |rows| {
+            let mut lines: Vec<_> = rows.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
+            lines.insert(1, format!("|{}", "---|".repeat(rows[0].len())));
+            lines.join("\n")
+        })
+    }
+
+    /// Returns what a scenario has brought, case by case.
+    pub(crate) fn cases(&self, scenario: &str) -> Vec<Vec<&Series>> {
+        let mut cases: Vec<Vec<&Series>> = Vec::new();
+        for series in self.series.iter().filter(|series| series.scenario == scenario) {
+            // In the order in which they came, which takes turns in some scenarios.
+            match cases.iter_mut().find(|case| case[0].case == series.case) {
+                Some(case) => case.push(series),
+                None => cases.push(vec![series]),
             }
-            cells.push(ratios(row, rows));
-            cells.push(row.promise.to_owned());
-            table.add_row(cells);
         }
-        table
+        cases
     }
 
     /// Writes all of it as JSON.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         Ok(fs::write(path, serde_json::to_vec_pretty(self)?)?)
     }
+
+    fn find(&self, scenario: &str, case: &str, who: &str) -> Option<usize> {
+        let is = |found: &Series| found.scenario == scenario && found.case == case && found.who == who;
+        self.series.iter().position(is)
+    }
+
+    fn tables_by(&self, scenario: &str, table: impl Fn(&[Vec<String>]) -> String) -> String {
+        let mut text = String::new();
+        let cases = self.cases(scenario);
+        if cases.is_empty() {
+            for Absent { who, why, .. } in self.absent.iter().filter(|absent| absent.scenario == scenario) {
+                let _ = write!(text, "{who}: not measured: {why}\n\n");
+            }
+        }
+        for case in cases {
+            let _ = write!(text, "`{scenario}`, {}:\n\n{}\n\n", case[0].case, table(&self.rows(&case)));
+        }
+        text
+    }
+
+    /// Returns the cells of a table, the header first.
+    fn rows(&self, case: &[&Series]) -> Vec<Vec<String>> {
+        let mut quantities: Vec<&str> = Vec::new();
+        for quantity in case.iter().flat_map(|series| &series.figures) {
+            if !quantities.contains(&quantity.name) {
+                quantities.push(quantity.name);
+            }
+        }
+        let mut header = vec!["who"];
+        header.extend(&quantities);
+        header.extend(["beside its floors", "an OK means"]);
+        let mut rows = vec![header.into_iter().map(str::to_owned).collect()];
+        for series in case {
+            let mut cells = vec![series.who.clone()];
+            for name in &quantities {
+                let runs = series.figures.iter().find(|figure| figure.name == *name);
+                cells.push(runs.and_then(|figure| Spread::of(&figure.runs)).map_or(String::new(), Spread::write));
+            }
+            let ratios = ratios(series, case).into_iter().map(|(floor, ratio)| format!("{} × {floor}", ratio.write()));
+            cells.push(ratios.collect::<Vec<_>>().join("; "));
+            cells.push(series.promise.to_owned());
+            rows.push(cells);
+        }
+        for absent in self.absent.iter().filter(|absent| absent.scenario == case[0].scenario) {
+            let mut cells = vec!["–".to_owned(); quantities.len() + 3];
+            cells[0].clone_from(&absent.who);
+            cells[quantities.len() + 2] = format!("not measured: {}", absent.why);
+            rows.push(cells);
+        }
+        rows
+    }
+}
+
+impl Series {
+    /// Returns who it was, without marks.
+    pub(crate) fn who(&self) -> String {
+        plain(&self.who)
+    }
+
+    /// Returns what is compared, and how much of it there was.
+    pub(crate) fn compared(&self) -> Option<(&'static str, Spread)> {
+        let figure = self.figures.first()?;
+        Some((figure.name, Spread::of(&figure.runs)?))
+    }
 }
 
 /// Compares the runs of one with those of its floors, each with the one beside it.
-fn ratios(row: &Series, rows: &[&Series]) -> String {
-    let runs = |row: &Series| row.figures.first().map(|figure| figure.runs.clone()).unwrap_or_default();
-    let beside = |floor: &&&Series| row.floors.contains(&floor.who);
+pub(crate) fn ratios(of: &Series, case: &[&Series]) -> Vec<(String, Spread)> {
+    let runs = |series: &Series| series.figures.first().map(|figure| figure.runs.clone()).unwrap_or_default();
     let compare = |floor: &&Series| {
-        let ratios: Vec<f64> = runs(row).iter().zip(runs(floor)).map(|(own, floor)| own / floor).collect();
-        format!("{} × {}", spread(&ratios), floor.who)
+        let ratios: Vec<f64> = runs(of).iter().zip(runs(floor)).map(|(own, floor)| own / floor).collect();
+        Some((floor.who(), Spread::of(&ratios)?))
     };
-    rows.iter().filter(beside).map(compare).collect::<Vec<_>>().join("; ")
+    case.iter().filter(|floor| of.floors.contains(&floor.who)).filter_map(compare).collect()
 }
 
-/// Writes the median of some runs, with the least and the greatest.
-fn spread(runs: &[f64]) -> String {
-    let mut sorted = runs.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (Some(least), Some(greatest)) = (sorted.first(), sorted.last()) else { return String::new() };
-    let middle = (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0;
-    match sorted.len() {
-        1 => number(middle),
-        _ => format!("{} ({}–{})", number(middle), number(*least), number(*greatest)),
+impl Spread {
+    fn of(runs: &[f64]) -> Option<Self> {
+        let mut sorted = runs.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (least, greatest) = (*sorted.first()?, *sorted.last()?);
+        let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Some(Self { median, least, greatest })
+    }
+
+    /// Writes it for a table.
+    pub(crate) fn write(self) -> String {
+        let Self { median, least, greatest } = self;
+        // One run has none.
+        if least < greatest {
+            format!("{} ({}–{})", number(median), number(least), number(greatest))
+        } else {
+            number(median)
+        }
     }
 }
 
 /// Writes a number with three digits that matter.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => {
             let whole = format!("{value:.0}");

@@ -16,7 +16,7 @@ use teamwire_proto::v1::{
     send_request::Body,
     stream_response::Frame,
 };
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{net::TcpSocket, sync::mpsc};
 use tokio_stream::{
     Stream, StreamExt as _,
     wrappers::{TcpListenerStream, UnboundedReceiverStream},
@@ -36,7 +36,10 @@ pub(crate) const LISTENS: &str = "listens on port ";
 /// Serves until it is killed. `store`: the URL of a store; empty for none.
 pub(crate) async fn serve(store: &str) -> Result<()> {
     let bare = Bare { store: RawStore::open(store).await?, inboxes: Arc::default() };
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let socket = TcpSocket::new_v4()?;
+    socket.bind("127.0.0.1:0".parse()?)?;
+    // As many as the system lets wait: subscribers come all at once.
+    let listener = socket.listen(4096)?;
     println!("{LISTENS}{}", listener.local_addr()?.port());
     let connections = TcpListenerStream::new(listener).map(|connection| {
         connection.inspect(|stream| {

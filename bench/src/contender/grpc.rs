@@ -85,7 +85,11 @@ pub(crate) struct Members {
 impl Members {
     /// Creates a team.
     pub(crate) async fn found(coordinator: &Coordinator, name: &str) -> Result<Self> {
-        let entrance = Client::connect(coordinator.address())?;
+        Self::found_through(Client::connect(coordinator.address())?, coordinator, name).await
+    }
+
+    /// Creates a team through a connection that there is.
+    pub(crate) async fn found_through(entrance: Client, coordinator: &Coordinator, name: &str) -> Result<Self> {
         let operator = entrance.with_credential(&coordinator.operator()?)?;
         let request = v1::CreateTeamRequest { name: name.to_owned(), ..v1::CreateTeamRequest::default() };
         let lead = entrance.with_credential(&operator.create_team(request).await?.credential)?;
@@ -134,7 +138,7 @@ impl Mail for Team {
 /// Takes what comes into an inbox and acknowledges it.
 pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>) -> Result<()> {
     let mut inbox = client.subscribe(SubscribeOptions::default());
-    let mut taken = 0;
+    let (mut taken, mut was_opened) = (0, false);
     while taken < until {
         match inbox.next().await.ok_or("a subscription has ended")?? {
             Event::Delivery(delivery) => {
@@ -146,7 +150,12 @@ pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>)
                 delivery.ack();
                 taken += 1;
             }
-            Event::Opened(_) => {}
+            Event::Opened(_) if was_opened => {}
+            Event::Opened(_) => {
+                was_opened = true;
+                arrivals.note_receiver();
+            }
+            Event::Lost { detail } => arrivals.note_loss(&detail),
             other => return Err(format!("a subscription was disturbed: {other:?}").into()),
         }
     }

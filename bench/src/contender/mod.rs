@@ -4,6 +4,7 @@ pub(crate) mod bare;
 mod file;
 pub(crate) mod grpc;
 pub(crate) mod nats;
+pub(crate) mod rabbit;
 pub(crate) mod raw;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -29,6 +30,8 @@ pub(crate) enum Contender {
     Raw(Store),
     /// NATS `JetStream`. True: it flushes every write before it answers.
     Nats(bool),
+    /// `RabbitMQ`, with durable queues. True: of the kind that is replicated, and flushes before it answers.
+    Rabbit(bool),
     /// A file of JSON for each inbox.
     File,
 }
@@ -74,6 +77,8 @@ impl fmt::Display for Contender {
             Self::Raw(store) => write!(f, "{store} alone"),
             Self::Nats(true) => f.write_str("NATS JetStream, sync always"),
             Self::Nats(false) => f.write_str("NATS JetStream, as it comes"),
+            Self::Rabbit(true) => f.write_str("RabbitMQ, quorum queues"),
+            Self::Rabbit(false) => f.write_str("RabbitMQ, classic queues"),
             Self::File => f.write_str("JSON file under a lock"),
         }
     }
@@ -94,6 +99,8 @@ impl Contender {
             Self::Bare(Some(_)) | Self::Raw(_) => "on disk (fsync); dedupe, history",
             Self::Nats(true) => "on disk (fsync); dedupe for 2 min, order, history",
             Self::Nats(false) => "written, on disk within 2 min; dedupe for 2 min, order, history",
+            Self::Rabbit(true) => "on disk (fsync); order",
+            Self::Rabbit(false) => "written or received, flushed later; order",
             Self::File => "in the file, no fsync; order",
         }
     }
@@ -106,6 +113,7 @@ impl Contender {
             Self::Bare(store) => Arc::new(grpc::Team::of_bare(bench, store, shape).await?),
             Self::Raw(store) => Arc::new(raw::Raw::open(Ground::prepare(below, Some(store)).await?, shape).await?),
             Self::Nats(sync_always) => Arc::new(nats::Nats::open(below, sync_always, shape).await?),
+            Self::Rabbit(quorum) => Arc::new(rabbit::Rabbit::open(below, quorum, shape).await?),
             Self::File => Arc::new(file::Files::open(Ground::prepare(below, None).await?)),
         })
     }

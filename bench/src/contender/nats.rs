@@ -14,12 +14,10 @@ use uuid::Uuid;
 use super::{Mail, Shape, inbox_name};
 use crate::{
     Result,
+    fetch::Program,
     measure::Arrivals,
-    process::{Ground, Process, find, free_port},
+    process::{Ground, Process, free_port},
 };
-
-/// Its program.
-pub(crate) const PROGRAM: &str = "nats-server";
 
 /// A server with its stream.
 #[derive(Debug)]
@@ -41,7 +39,7 @@ impl Nats {
         let store = directory.join("jetstream").display().to_string();
         let configuration = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {store:?}\n{sync} }}\n");
         fs::write(directory.join("nats.conf"), configuration)?;
-        let mut command = Command::new(find(PROGRAM).ok_or("no nats-server")?);
+        let mut command = Command::new(Program::Nats.find()?);
         command.args(["-c", "nats.conf"]);
         let mut server = Process::start(command, directory, "nats")?;
         server.said("Server is ready").await?;

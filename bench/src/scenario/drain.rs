@@ -23,7 +23,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     for _ in 0..bench.runs {
         for contender in &contenders {
             let mail = contender.open(bench, shape).await?;
-            queue(&mail, shape, bench.backlog).await?;
+            queue(&mail, bench.backlog).await?;
             let arrivals = Arc::new(Arrivals::default());
             let began = Instant::now();
             mail.receive(0, bench.backlog, arrivals).await?;

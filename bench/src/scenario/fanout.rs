@@ -32,7 +32,10 @@ const MEMBERS: [usize; 3] = [10, 100, 998];
 const BROADCASTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long one may take. Never reached unless something is wrong.
+/// How long everything is left alone once all are there.
+const SETTLING: Duration = Duration::from_millis(500);
+
+/// How long one may take, and all subscribers to be there. Never reached unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures it.
@@ -41,7 +44,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     for store in &bench.stores {
         contenders.extend([Contender::Bare(Some(*store)), Contender::Teamwire(*store)]);
     }
-    for members in MEMBERS {
+    for members in MEMBERS.into_iter().filter(|members| !bench.is_quick || *members <= 100) {
         let shape = Shape { callers: 1, inboxes: members };
         for _ in 0..bench.runs {
             for contender in &contenders {
@@ -50,7 +53,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     Contender::Bare(store) => Team::of_bare(bench, *store, shape).await?,
                     _ => continue,
                 };
-                let (all, first, confirmed) = broadcast(&team).await?;
+                let Times { all, first, confirmed, opening, losses } = broadcast(&team).await?;
                 report.add(
                     NAME,
                     &format!("{members} subscribers"),
@@ -60,6 +63,9 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                         ("first to last ms", all - first),
                         ("call to first ms", first),
                         ("call to OK ms", confirmed),
+                        ("deliveries/s", members as f64 * 1e3 / all),
+                        ("s until all are there", opening),
+                        ("sessions lost", losses as f64),
                     ],
                 );
             }
@@ -68,9 +74,19 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Broadcasts a few times, and returns the medians of the milliseconds from the call to the last delivery, to the first, and
-/// to the confirmation.
-async fn broadcast(team: &Team) -> Result<(f64, f64, f64)> {
+/// Medians of the milliseconds from the call to the last delivery, to the first, and to the confirmation; how many seconds it
+/// took until all subscribers were there, who came at once; and how many sessions were lost and opened again, then or later.
+struct Times {
+    all: f64,
+    first: f64,
+    confirmed: f64,
+    opening: f64,
+    losses: u64,
+}
+
+/// Broadcasts a few times.
+async fn broadcast(team: &Team) -> Result<Times> {
+    let began = Instant::now();
     let arrivals = Arc::new(Arrivals::default());
     let mut receiving = JoinSet::new();
     for inbox in &team.inboxes {
@@ -79,8 +95,12 @@ async fn broadcast(team: &Team) -> Result<(f64, f64, f64)> {
     let (mut lasts, mut firsts, mut confirmations) = (Vec::new(), Vec::new(), Vec::new());
     let members = u64::try_from(team.inboxes.len())?;
     let ms = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
-    // Until all are there; the first ones warm up.
-    sleep(Duration::from_secs(1) + Duration::from_millis(2) * u32::try_from(members)?).await;
+    let opening = timeout(PATIENCE, arrivals.reach_receivers(members)).await;
+    still_there(&mut receiving)?;
+    opening.map_err(|_| "some sessions did not open")??;
+    let opening = began.elapsed().as_secs_f64();
+    sleep(SETTLING).await;
+    // The first ones warm up.
     for number in 0..BROADCASTS + 2 {
         let called = Instant::now();
         let sent = team.senders[0].send(message::broadcast(SUMMARY, stamped(called))).await?;
@@ -100,7 +120,8 @@ async fn broadcast(team: &Team) -> Result<(f64, f64, f64)> {
         }
         sleep(PAUSE).await;
     }
-    Ok((median(lasts), median(firsts), median(confirmations)))
+    let losses = arrivals.losses();
+    Ok(Times { all: median(lasts), first: median(firsts), confirmed: median(confirmations), opening, losses })
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
 use teamwire_client::{Client, Event, SubscribeOptions, Subscription};
 use tokio::time::sleep;
 
@@ -26,7 +26,7 @@ const TEAM: usize = 200;
 /// How many subscribers share a connection, where they do; a connection has 64 streams at most.
 const SHARING: usize = 50;
 
-/// How many streams are opened at a time.
+/// How many streams are opened at a time, and teams founded.
 const AT_ONCE: usize = 32;
 
 /// Heartbeats come every 10 s, so this is at least two of them.
@@ -41,22 +41,24 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     for (sharing, how) in
         [(1, "each on a connection of its own".to_owned()), (SHARING, format!("{SHARING} a connection"))]
     {
+        let (case, streams) = (format!("{} subscribers, {how}", bench.streams), bench.streams as f64);
         for _ in 0..bench.runs {
-            for contender in &contenders {
-                let case = format!("{} subscribers, {how}", bench.streams);
-                let figures = match contender {
-                    Contender::Teamwire(store) => of_teamwire(bench, *store, sharing).await?,
-                    _ => of_bare(bench, sharing).await?,
-                };
-                let [resident, cpu] = figures;
-                let each = resident / bench.streams as f64;
+            // All at once, since they hardly do anything, and each is asked for its own memory and time.
+            let observed = contenders.iter().map(|contender| async move {
+                match contender {
+                    Contender::Teamwire(store) => of_teamwire(bench, *store, sharing).await,
+                    _ => of_bare(bench, sharing).await,
+                }
+            });
+            for (contender, [resident, cpu]) in contenders.iter().zip(try_join_all(observed).await?) {
                 report.add(
                     NAME,
                     &case,
                     who(*contender),
                     &[
-                        ("KiB each", each / 1024.0),
+                        ("KiB each", resident / 1024.0 / streams),
                         ("MiB for all", resident / 1024.0 / 1024.0),
+                        ("CPU µs/s each", cpu * 1e6 / streams),
                         ("% of a processor", cpu * 100.0),
                     ],
                 );
@@ -69,13 +71,19 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 async fn of_teamwire(bench: &Bench, store: Store, sharing: usize) -> Result<[f64; 2]> {
     let ground = Ground::prepare(&bench.directory, Some(store)).await?;
     let mut coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
-    let mut credentials = Vec::new();
-    while credentials.len() < bench.streams {
-        let members = Members::found(&coordinator, &format!("bench-{}", credentials.len() / TEAM)).await?;
-        for member in 0..TEAM.min(bench.streams - credentials.len()) {
-            credentials.push(members.credential(&format!("member-{member}")).await?);
+    let team = |team: usize| {
+        let coordinator = &coordinator;
+        async move {
+            let members = Members::found(coordinator, &format!("bench-{team}")).await?;
+            let mut credentials = Vec::new();
+            for member in 0..TEAM.min(bench.streams - team * TEAM) {
+                credentials.push(members.credential(&format!("member-{member}")).await?);
+            }
+            Result::Ok(credentials)
         }
-    }
+    };
+    let teams = stream::iter((0..bench.streams.div_ceil(TEAM)).map(team)).buffer_unordered(AT_ONCE);
+    let credentials = teams.try_collect::<Vec<_>>().await?.concat();
     let address = coordinator.address().to_owned();
     observe(bench, &address, &credentials, sharing, coordinator.process()).await
 }

@@ -28,7 +28,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             let mail = contender.open(bench, shape).await?;
             let arrivals = Arc::new(Arrivals::default());
             let mut receiving = receive_all(&mail, shape, &arrivals);
-            let window = send_at(&mail, shape, bench.pace, RATE).await?.window;
+            let window = send_at(&mail, shape, bench.pace.of_few(), RATE).await?.window;
             still_there(&mut receiving)?;
             let arrived = arrivals.within(window)?;
             report.add(
@@ -41,6 +41,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     ("p99 ms", arrived.percentile_ms(99.0)),
                 ],
             );
+            report.add_latencies(NAME, &case, &who(*contender).name, &arrived)?;
         }
     }
     Ok(())

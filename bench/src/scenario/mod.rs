@@ -3,9 +3,11 @@
 mod claim;
 mod drain;
 mod fanout;
+mod growth;
 mod idle;
 mod latency;
 mod peers;
+mod python;
 mod recovery;
 mod send;
 mod start;
@@ -23,9 +25,8 @@ use tokio::task::JoinSet;
 
 use crate::{
     Bench, Result, Store,
-    contender::{Contender, Mail, Shape, nats},
+    contender::{Contender, Mail, Shape},
     measure::{Arrivals, Pace, Taken, closed_loop, open_loop, stamped},
-    process::find,
     report::{Report, Who},
 };
 
@@ -41,7 +42,9 @@ pub(crate) enum Scenario {
     Claim,
     Start,
     Recovery,
+    Growth,
     Peers,
+    Python,
 }
 
 impl Scenario {
@@ -56,7 +59,9 @@ impl Scenario {
             Self::Claim => claim::NAME,
             Self::Start => start::NAME,
             Self::Recovery => recovery::NAME,
+            Self::Growth => growth::NAME,
             Self::Peers => peers::NAME,
+            Self::Python => python::NAME,
         }
     }
 
@@ -71,7 +76,9 @@ impl Scenario {
             Self::Claim => claim::run(bench, report).await,
             Self::Start => start::run(bench, report).await,
             Self::Recovery => recovery::run(bench, report).await,
+            Self::Growth => growth::run(bench, report).await,
             Self::Peers => peers::run(bench, report).await,
+            Self::Python => python::run(bench, report).await,
         }
     }
 }
@@ -130,11 +137,14 @@ fn still_there(receiving: &mut JoinSet<Result<()>>) -> Result<()> {
     }
 }
 
+/// How many calls fill an inbox at once. It is not what is measured, so the more the better.
+const FILLING: usize = 512;
+
 /// Puts so many messages into the first inbox.
-async fn queue(mail: &Arc<dyn Mail>, shape: Shape, messages: u64) -> Result<()> {
+async fn queue(mail: &Arc<dyn Mail>, messages: u64) -> Result<()> {
     let left = Arc::new(AtomicU64::new(messages));
     let mut sending = JoinSet::new();
-    for caller in 0..shape.callers {
+    for caller in 0..FILLING {
         let (mail, left) = (mail.clone(), left.clone());
         sending.spawn(async move {
             while left.try_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
@@ -147,16 +157,4 @@ async fn queue(mail: &Arc<dyn Mail>, shape: Shape, messages: u64) -> Result<()> 
         done??;
     }
     Ok(())
-}
-
-/// Returns NATS in both settings, or says why not.
-fn nats_if_any() -> Vec<Contender> {
-    if find(nats::PROGRAM).is_some() {
-        return vec![Contender::Nats(true), Contender::Nats(false)];
-    }
-    eprintln!(
-        "skipped: NATS, since there is no nats-server in PATH. To have one: GOBIN=$PWD/target/tools go install \
-         github.com/nats-io/nats-server/v2@latest"
-    );
-    Vec::new()
 }

@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{nats_if_any, receive_all, send_all, send_at, still_there, who};
+use super::{receive_all, send_all, send_at, still_there, who};
 use crate::{
     Bench, Result, Store,
     contender::{Contender, Shape},
+    fetch::Program,
     measure::Arrivals,
     report::{Report, Who},
 };
@@ -29,14 +30,26 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut contenders: Vec<_> = bench.stores.iter().map(|store| Contender::Teamwire(*store)).collect();
     contenders
         .extend(bench.stores.iter().filter(|store| store.append_fsync().is_some()).map(|store| Contender::Raw(*store)));
-    contenders.extend(nats_if_any());
+    let others = [
+        (Contender::Nats(true), Program::Nats),
+        (Contender::Nats(false), Program::Nats),
+        (Contender::Rabbit(true), Program::Rabbit),
+        (Contender::Rabbit(false), Program::Rabbit),
+    ];
+    for (contender, program) in others {
+        match program.find() {
+            Ok(_) => contenders.push(contender),
+            Err(why) => report.add_absent(NAME, contender.to_string(), why),
+        }
+    }
     contenders.push(Contender::File);
     let peer = |contender: Contender| match contender {
         // Compared with those whose OK says as much of the disk.
         Contender::Teamwire(store) => {
             let by_hand = by_hand(if store == Store::Embedded { Store::RedisAlways } else { store });
-            let nats = Contender::Nats(store != Store::RedisEverysec).to_string();
-            Who { floors: vec![by_hand, nats], ..who(contender) }
+            let is_flushed = store != Store::RedisEverysec;
+            let others = [Contender::Nats(is_flushed), Contender::Rabbit(is_flushed)].map(|other| other.to_string());
+            Who { floors: [by_hand].into_iter().chain(others).collect(), ..who(contender) }
         }
         Contender::Raw(store) => Who { name: by_hand(store), ..who(contender) },
         _ => who(contender),
@@ -73,7 +86,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             let arrivals = Arc::new(Arrivals::default());
             let mut receiving = receive_all(&mail, shape, &arrivals);
             sleep(SETTLING).await;
-            let window = send_at(&mail, shape, bench.pace, RATE).await?.window;
+            let window = send_at(&mail, shape, bench.pace.of_few(), RATE).await?.window;
             still_there(&mut receiving)?;
             let arrived = arrivals.within(window)?;
             report.add(
@@ -82,6 +95,10 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 peer(*contender),
                 &[("p50 ms", arrived.percentile_ms(50.0)), ("p99 ms", arrived.percentile_ms(99.0))],
             );
+            // It looks twice a second, which leaves no room for the others in a plot.
+            if *contender != Contender::File {
+                report.add_latencies(NAME, &case, &peer(*contender).name, &arrived)?;
+            }
         }
     }
     Ok(())

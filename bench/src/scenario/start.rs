@@ -48,7 +48,7 @@ pub(super) async fn filled(bench: &Bench, store: Store) -> Result<Team> {
     let shape = Shape { callers: 64, inboxes: 1 };
     let team = Arc::new(Team::of_teamwire(bench, store, shape).await?);
     let mail: Arc<dyn Mail> = team.clone();
-    queue(&mail, shape, bench.queued).await?;
+    queue(&mail, bench.queued).await?;
     drop(mail);
     Arc::into_inner(team).ok_or_else(|| "somebody still sends".into())
 }

@@ -127,6 +127,7 @@ impl Coordinator {
             seed: rand::random(),
             limits: Arc::clone(&self.limits),
             operator: self.operator,
+            by: self.hub.by(),
         }
     }
 
@@ -191,7 +192,11 @@ impl Coordinator {
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();
+                    let under_way = self.hub.under_way(space, &txn);
                     let committed = self.store.commit(space, &txn).instrument(step!("commit")).await;
+                    if committed.is_ok() {
+                        under_way.is_known();
+                    }
                     match committed.map_err(|error| unavailable(&error))? {
                         Outcome::Committed(commit) => {
                             self.committed(space, &txn, &commit);

@@ -277,9 +277,9 @@ impl Store for ModelStore {
             Err(failed) => return Ok(Outcome::Refused(failed)),
         };
         for write in &txn.writes {
-            if let Write::Hint { topic } = write {
+            if let Write::Hint { topic, by } = write {
                 // Without a listener there is nobody to wake.
-                let _ = self.hints.send(Hint::Topic(space.clone(), topic.clone()));
+                let _ = self.hints.send(Hint::Topic { space: space.clone(), topic: topic.clone(), by: *by });
             }
         }
         Ok(Outcome::Committed(commit))

@@ -1,0 +1,293 @@
+//! Pictures of what was found, as SVG. White behind, so that they can be read on any page.
+
+use std::{fs, path::Path};
+
+use plotters::{
+    coord::Shift,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
+
+use crate::{
+    Result, Store,
+    report::{Report, Series, Spread, number, ratios},
+};
+
+/// How wide a picture is, in pixels, and how high a row of bars, a title, and a panel with axes.
+const WIDTH: i32 = 960;
+const ROW: i32 = 22;
+const TITLE: i32 = 34;
+const PANEL: i32 = 360;
+
+/// Where bars end, before the figures; and how wide a letter of a name is before them, about.
+const BARS_END: i32 = 780;
+const LETTER: f64 = 6.6;
+
+const FONT: &str = "sans-serif";
+const TEXT: RGBColor = RGBColor(36, 41, 47);
+const RULE: RGBColor = RGBColor(208, 215, 222);
+const TEAMWIRE: RGBColor = RGBColor(9, 105, 218);
+/// All others, where they are bars; and, in turn, where they are lines.
+const OTHER: RGBColor = RGBColor(110, 119, 129);
+const OTHERS: [RGBColor; 8] = [
+    RGBColor(188, 76, 0),
+    RGBColor(110, 119, 129),
+    RGBColor(26, 127, 55),
+    RGBColor(130, 80, 223),
+    RGBColor(191, 57, 137),
+    RGBColor(154, 103, 0),
+    RGBColor(207, 34, 46),
+    RGBColor(27, 124, 131),
+];
+
+/// How small a part of all latencies is shown.
+const TAIL_MIN: f64 = 1e-4;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// A picture that was drawn.
+#[derive(Debug)]
+pub(crate) struct Picture {
+    /// The name of its file.
+    pub(crate) file: String,
+    /// What it shows.
+    pub(crate) title: String,
+}
+
+/// Draws what a scenario has brought into files of a directory.
+pub(crate) fn draw(report: &Report, scenario: &str, directory: &Path) -> Result<Vec<Picture>> {
+    fs::create_dir_all(directory)?;
+    let cases = report.cases(scenario);
+    // Cases that differ in a number only, at the start, are points of lines.
+    let after_number = |case: &[&Series]| case[0].case.split_once(' ').map(|(_, rest)| rest.to_owned());
+    let is_point = |case: &Vec<&Series>| {
+        let alike = cases.iter().filter(|other| after_number(other) == after_number(case)).count();
+        at(case[0]).is_some() && alike >= 3
+    };
+    let (points, single): (Vec<_>, Vec<_>) = cases.iter().cloned().partition(is_point);
+    let mut pictures = Vec::new();
+    let mut picture = |name: &str, title: &str| {
+        let picture = Picture { file: format!("{scenario}{name}.svg"), title: format!("{scenario}: {title}") };
+        let path = directory.join(&picture.file);
+        pictures.push(picture);
+        path
+    };
+    if let Some(first) = points.first() {
+        let quantity = first[0].compared().map_or("", |(name, _)| name);
+        let at = after_number(first).unwrap_or_default();
+        lines(&picture("", &format!("{quantity} by {at}")), quantity, &at, &points)?;
+    }
+    if !single.is_empty() {
+        let (name, title) = if points.is_empty() { ("", "figures") } else { ("-more", "more figures") };
+        bars(&picture(name, title), &single)?;
+    }
+    if cases.iter().any(|case| case.iter().any(|series| !ratios(series, case).is_empty())) {
+        ratio_bars(&picture("-ratios", "ratios"), &cases)?;
+    }
+    if let Some(case) = cases.iter().find(|case| case.iter().any(|series| series.latencies.is_some())) {
+        tails(&picture("-tail", "how many took longer"), case)?;
+    }
+    Ok(pictures)
+}
+
+/// Draws the compared quantity over the number in the case, with a panel for each store.
+fn lines(path: &Path, quantity: &str, at_what: &str, cases: &[Vec<&Series>]) -> Result<()> {
+    let all: Vec<_> = cases.iter().flatten().copied().collect();
+    panels(path, &all, |area, title, who| {
+        let of_one = |who: &str| -> Vec<(f64, f64)> {
+            let own = all.iter().filter(|series| series.who() == who);
+            own.filter_map(|series| Some((at(series)?, series.compared()?.1.median))).collect()
+        };
+        let lines: Vec<_> = who.iter().map(|who| (who.clone(), of_one(who))).collect();
+        axes(area, title, (at_what, quantity), SeriesLabelPosition::UpperLeft, &lines)
+    })
+}
+
+/// Draws which part of all latencies was longer, with a panel for each store.
+fn tails(path: &Path, case: &[&Series]) -> Result<()> {
+    panels(path, case, |area, title, who| {
+        let of_one = |who: &str| -> Vec<(f64, f64)> {
+            let found = case.iter().find(|series| series.who() == who);
+            let Some(all) = found.and_then(|series| series.latencies.as_ref()) else { return Vec::new() };
+            let tails = (0..=80).map(|step| 10_f64.powf(f64::from(step) * TAIL_MIN.log10() / 80.0));
+            let seen = tails.take_while(|tail| tail * all.len() as f64 >= 1.0);
+            seen.map(|tail| (all.value_at_quantile(1.0 - tail) as f64 / 1e6, tail)).collect()
+        };
+        let lines: Vec<_> = who.iter().map(|who| (who.clone(), of_one(who))).collect();
+        axes(area, title, ("ms", "part that took longer"), SeriesLabelPosition::LowerLeft, &lines)
+    })
+}
+
+/// Draws a panel for each store: whatever is of that store, and whatever has none.
+fn panels(path: &Path, all: &[&Series], panel: impl Fn(&Area<'_>, &str, &[String]) -> Result<()>) -> Result<()> {
+    let mut who: Vec<String> = Vec::new();
+    for series in all {
+        if !who.contains(&series.who()) {
+            who.push(series.who());
+        }
+    }
+    let stores = [Store::Embedded, Store::RedisAlways, Store::RedisEverysec].map(|store| store.to_string());
+    let stores: Vec<_> = stores.iter().filter(|store| who.iter().any(|who| who.contains(*store))).collect();
+    let is_of = |who: &str, store: &str| who.contains(store) || !stores.iter().any(|store| who.contains(*store));
+    let root = canvas(path, PANEL * i32::try_from(stores.len().max(1))?)?;
+    for (area, store) in root.split_evenly((stores.len().max(1), 1)).iter().zip(&stores) {
+        let who: Vec<_> = who.iter().filter(|who| is_of(who, store)).cloned().collect();
+        panel(area, store, &who)?;
+    }
+    Ok(root.present()?)
+}
+
+/// A line: whose it is, and its points.
+type Line = (String, Vec<(f64, f64)>);
+
+/// Draws lines in axes that are both logarithmic.
+fn axes(area: &Area<'_>, title: &str, (x, y): (&str, &str), names: SeriesLabelPosition, lines: &[Line]) -> Result<()> {
+    let all = || lines.iter().flat_map(|(_, points)| points).filter(|(x, y)| *x > 0.0 && *y > 0.0);
+    let range = |of: fn(&(f64, f64)) -> f64| {
+        let (least, greatest) = all().map(of).fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)));
+        least..greatest.max(least * 1.01)
+    };
+    if all().next().is_none() {
+        return Ok(());
+    }
+    let (across, up) = (range(|point| point.0), range(|point| point.1));
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, (FONT, 16).into_font().color(&TEXT))
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(across.log_scale(), (up.start * 0.9..up.end * 1.1).log_scale())?;
+    let label = |value: &f64| number(*value);
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .bold_line_style(RULE)
+        .axis_style(RULE)
+        .label_style((FONT, 12).into_font().color(&TEXT))
+        .axis_desc_style((FONT, 13).into_font().color(&TEXT))
+        .x_labels(6)
+        .y_labels(6)
+        .x_label_formatter(&label)
+        .y_label_formatter(&label)
+        .x_desc(x)
+        .y_desc(y)
+        .draw()?;
+    for (at, (who, points)) in lines.iter().enumerate() {
+        let (colour, width) = if is_teamwire(who) { (TEAMWIRE, 3) } else { (OTHERS[at % OTHERS.len()], 2) };
+        let style = colour.stroke_width(width);
+        chart
+            .draw_series(LineSeries::new(points.iter().copied(), style))?
+            .label(who)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    }
+    chart
+        .configure_series_labels()
+        .position(names)
+        .background_style(WHITE.mix(0.8))
+        .border_style(RULE)
+        .label_font((FONT, 12).into_font().color(&TEXT))
+        .draw()?;
+    Ok(())
+}
+
+/// Draws the compared quantity of each case, as bars with the least and the greatest.
+fn bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
+    let groups: Vec<_> = cases
+        .iter()
+        .map(|case| {
+            let (quantity, _) = case[0].compared().unwrap_or(("", Spread::default()));
+            let bars = case.iter().filter_map(|series| Some((series.who(), series.compared()?.1)));
+            (format!("{}: {quantity}", case[0].case), bars.collect::<Vec<_>>())
+        })
+        .collect();
+    draw_bars(
+        path,
+        &groups,
+        |who| if is_teamwire(who) { TEAMWIRE } else { OTHER },
+        |bars| {
+            let greatest = bars.iter().map(|(_, spread)| spread.greatest).fold(0.0, f64::max);
+            (0.0, Box::new(move |value| value / greatest.max(f64::MIN_POSITIVE)))
+        },
+    )
+}
+
+/// Draws what is compared with its floors, from 1 to both sides.
+fn ratio_bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
+    let groups: Vec<_> = cases
+        .iter()
+        .map(|case| {
+            let (quantity, _) = case[0].compared().unwrap_or(("", Spread::default()));
+            let of_one = |series: &&Series| {
+                let own = series.who();
+                ratios(series, case).into_iter().map(move |(floor, ratio)| (format!("{own} / {floor}"), ratio))
+            };
+            let bars = case.iter().flat_map(|series| of_one(series).collect::<Vec<_>>());
+            (format!("{}: {quantity}, own / floor", case[0].case), bars.collect::<Vec<_>>())
+        })
+        .filter(|(_, bars)| !bars.is_empty())
+        .collect();
+    draw_bars(
+        path,
+        &groups,
+        |_| TEAMWIRE,
+        |bars| {
+            let ends = bars.iter().flat_map(|(_, spread)| [spread.least, spread.greatest]);
+            let far = ends.filter(|end| *end > 0.0).map(|end| end.ln().abs()).fold(2_f64.ln(), f64::max);
+            (1.0, Box::new(move |value: f64| 0.5 + value.max(f64::MIN_POSITIVE).ln() / far / 2.0))
+        },
+    )
+}
+
+/// What places a value between 0 and 1.
+type Scale = Box<dyn Fn(f64) -> f64>;
+
+/// Draws groups of bars. `scale`: at which value the bars of a group begin, and how values are placed.
+fn draw_bars(
+    path: &Path,
+    groups: &[(String, Vec<(String, Spread)>)],
+    colour: impl Fn(&str) -> RGBColor,
+    scale: impl Fn(&[(String, Spread)]) -> (f64, Scale),
+) -> Result<()> {
+    let rows = groups.iter().map(|(_, bars)| bars.len()).sum::<usize>();
+    let height = ROW * i32::try_from(rows)? + TITLE * i32::try_from(groups.len())? + ROW;
+    let root = canvas(path, height)?;
+    let words =
+        |size: i32, at: HPos| TextStyle::from((FONT, size).into_font()).color(&TEXT).pos(Pos::new(at, VPos::Center));
+    let longest = groups.iter().flat_map(|(_, bars)| bars).map(|(who, _)| who.chars().count()).max().unwrap_or(0);
+    let left = 24 + (longest as f64 * LETTER) as i32;
+    let mut top = 0;
+    for (title, bars) in groups {
+        root.draw(&Text::new(title.as_str(), (12, top + TITLE / 2), words(15, HPos::Left)))?;
+        top += TITLE;
+        let (origin, scale) = scale(bars);
+        let x = |value: f64| left + (scale(value) * f64::from(BARS_END - left)).round() as i32;
+        let bottom = top + ROW * i32::try_from(bars.len())?;
+        root.draw(&PathElement::new([(x(origin), top), (x(origin), bottom)], RULE))?;
+        for (who, spread) in bars {
+            let middle = top + ROW / 2;
+            let corners = [(x(origin), top + 4), (x(spread.median), top + ROW - 4)];
+            root.draw(&Rectangle::new(corners, colour(who).mix(0.75).filled()))?;
+            root.draw(&PathElement::new([(x(spread.least), middle), (x(spread.greatest), middle)], TEXT))?;
+            root.draw(&Text::new(who.as_str(), (left - 8, middle), words(12, HPos::Right)))?;
+            root.draw(&Text::new(spread.write(), (BARS_END + 8, middle), words(12, HPos::Left)))?;
+            top += ROW;
+        }
+    }
+    Ok(root.present()?)
+}
+
+fn canvas(path: &Path, height: i32) -> Result<Area<'_>> {
+    let root = SVGBackend::new(path, (WIDTH.unsigned_abs(), height.unsigned_abs())).into_drawing_area();
+    root.fill(&WHITE)?;
+    Ok(root)
+}
+
+/// Returns the number that a case begins with.
+fn at(series: &Series) -> Option<f64> {
+    series.case.split(' ').next()?.parse().ok()
+}
+
+fn is_teamwire(who: &str) -> bool {
+    who.contains("teamwire")
+}

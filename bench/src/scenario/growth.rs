@@ -1,0 +1,122 @@
+//! Whether a send costs more where there is more: many teams, and many messages that wait.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use teamwire_client::{Client, message};
+
+use super::{queue, send_all, who};
+use crate::{
+    Bench, Result, Store,
+    contender::{
+        Contender, Mail, SUMMARY, Shape,
+        grpc::{Members, Team},
+        inbox_name,
+    },
+    measure::{Taken, closed_loop, stamped},
+    process::{Coordinator, Ground},
+    report::{Report, Who},
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "growth";
+
+/// How many teams and messages are few.
+const FEW: usize = 10;
+
+const CALLERS: usize = 64;
+
+/// How many teams are made at a time.
+const AT_ONCE: usize = 32;
+
+/// Measures it.
+pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
+    for _ in 0..bench.runs {
+        for store in &bench.stores {
+            for teams in [FEW, bench.teams] {
+                let (sent, cpu) = to_teams(bench, *store, teams).await?;
+                add(report, "teams", *store, teams, &sent, cpu);
+            }
+        }
+    }
+    for _ in 0..bench.runs {
+        for store in &bench.stores {
+            for queued in [FEW, usize::try_from(bench.waiting)?] {
+                let (sent, cpu) = to_full_inbox(bench, *store, queued).await?;
+                add(report, "messages that wait", *store, queued, &sent, cpu);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds a run. Many is compared with few.
+fn add(report: &mut Report, what: &str, store: Store, many: usize, sent: &Taken, cpu: f64) {
+    let own = who(Contender::Teamwire(store));
+    let name = |many: usize| format!("{}, {many} {what}", own.name);
+    let floors = if many == FEW { Vec::new() } else { vec![name(FEW)] };
+    let case = format!("{CALLERS} callers, few and many {what}");
+    report.add(
+        NAME,
+        &case,
+        Who { name: name(many), floors, ..own.clone() },
+        // Time of processors first, since it hardly depends on what else the machine does.
+        &[("server CPU µs each", cpu), ("sends/s", sent.per_second()), ("p50 ms", sent.percentile_ms(50.0))],
+    );
+}
+
+/// Sends to the inboxes of so many teams in turn.
+async fn to_teams(bench: &Bench, store: Store, teams: usize) -> Result<(Taken, f64)> {
+    let ground = Ground::prepare(&bench.directory, Some(store)).await?;
+    let coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+    let shape = Shape { callers: CALLERS, inboxes: 1 };
+    let connections: Vec<_> = (0..shape.connections())
+        .map(|_| Client::connect(coordinator.address()))
+        .collect::<std::result::Result<_, _>>()?;
+    let entrance = Client::connect(coordinator.address())?;
+    let found = |team: usize| {
+        let (coordinator, entrance, connection) = (&coordinator, &entrance, &connections[team % connections.len()]);
+        async move {
+            let members = Members::found_through(entrance.clone(), coordinator, &format!("bench-{team}")).await?;
+            members.credential(&inbox_name(0)).await?;
+            Result::Ok(connection.with_credential(&members.credential("sender").await?)?)
+        }
+    };
+    let senders: Vec<Client> = stream::iter((0..teams).map(found)).buffer_unordered(AT_ONCE).try_collect().await?;
+    // What comes first for a team is not what is asked here.
+    let first =
+        senders.iter().map(|sender| sender.send(message::direct(inbox_name(0), SUMMARY, stamped(Instant::now()))));
+    stream::iter(first).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
+    let (senders, turn) = (Arc::new(senders), Arc::new(AtomicUsize::new(0)));
+    let cpu = || Result::Ok(coordinator.usage()?.cpu + ground.cpu()?);
+    let before = cpu()?;
+    let sent = closed_loop(CALLERS, bench.pace, move |_| {
+        let (senders, turn) = (senders.clone(), turn.fetch_add(1, Relaxed));
+        async move {
+            let sender = &senders[turn % senders.len()];
+            sender.send(message::direct(inbox_name(0), SUMMARY, stamped(Instant::now()))).await?;
+            Ok(())
+        }
+    })
+    .await?;
+    let each = (cpu()? - before).as_secs_f64() * 1e6 / sent.calls as f64;
+    Ok((sent, each))
+}
+
+/// Sends to an inbox in which so many messages wait.
+async fn to_full_inbox(bench: &Bench, store: Store, queued: usize) -> Result<(Taken, f64)> {
+    let shape = Shape { callers: CALLERS, inboxes: 1 };
+    let mail: Arc<dyn Mail> = Arc::new(Team::of_teamwire(bench, store, shape).await?);
+    queue(&mail, u64::try_from(queued)?).await?;
+    let before = mail.cpu()?.unwrap_or_default();
+    let sent = send_all(&mail, shape, bench.pace).await?;
+    let used = mail.cpu()?.unwrap_or_default() - before;
+    let each = used.as_secs_f64() * 1e6 / sent.calls as f64;
+    Ok((sent, each))
+}

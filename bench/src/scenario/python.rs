@@ -1,0 +1,209 @@
+//! Sending and receiving with clients in Python: teamwire's own beside those of frameworks for agents, each with its server.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use super::who;
+use crate::{
+    Bench, Result, Store,
+    contender::{
+        Contender, TEAM,
+        grpc::{Members, start_bare},
+        inbox_name,
+    },
+    fetch::Program,
+    measure::Taken,
+    process::{Coordinator, Ground, Process, free_port},
+    report::{Report, Who},
+};
+
+/// Its name.
+pub(crate) const NAME: &str = "python";
+
+/// How many calls of the sender wait at once.
+const CALLERS: usize = 64;
+
+/// How long a driver may take beyond what it measures.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long everybody is given to be there.
+const SETTLING: Duration = Duration::from_millis(300);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Peer {
+    Teamwire(Store),
+    /// The floor of a client: the library below, and a server without rules.
+    Grpcio,
+    Autogen,
+    Slim,
+}
+
+/// Measures it.
+pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
+    let teamwire = bench.stores.iter().map(|store| Peer::Teamwire(*store));
+    let mut peers = Vec::new();
+    // Floors first, as everywhere.
+    for peer in [Peer::Grpcio, Peer::Autogen, Peer::Slim].into_iter().chain(teamwire) {
+        match peer.program().find() {
+            Ok(_) => peers.push(peer),
+            Err(why) => report.add_absent(NAME, peer.who().name, why),
+        }
+    }
+    let case = format!("{CALLERS} calls at once in one process, received in another");
+    for _ in 0..bench.runs {
+        for peer in &peers {
+            let (sent, received) = measure(bench, *peer).await?;
+            let who = peer.who();
+            let name = who.name.clone();
+            report.add(
+                NAME,
+                &case,
+                who,
+                &[
+                    ("received/s", received),
+                    ("sent/s", sent.per_second()),
+                    ("send p50 ms", sent.percentile_ms(50.0)),
+                    ("send p99 ms", sent.percentile_ms(99.0)),
+                ],
+            );
+            report.add_latencies(NAME, &case, &name, &sent)?;
+        }
+    }
+    Ok(())
+}
+
+impl Peer {
+    fn program(self) -> Program {
+        match self {
+            Self::Teamwire(_) | Self::Grpcio => Program::TeamwirePython,
+            Self::Autogen => Program::Autogen,
+            Self::Slim => Program::Slim,
+        }
+    }
+
+    fn script(self) -> PathBuf {
+        let name = match self {
+            Self::Teamwire(_) => "teamwire_client.py",
+            Self::Grpcio => "grpcio.py",
+            Self::Autogen => "autogen.py",
+            Self::Slim => "slim.py",
+        };
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name)
+    }
+
+    fn who(self) -> Who {
+        let alone = |name: &str, promise| Who { name: name.to_owned(), promise, floors: Vec::new() };
+        match self {
+            Self::Teamwire(store) => {
+                let floors = [Self::Grpcio, Self::Autogen, Self::Slim].map(|peer| peer.who().name).to_vec();
+                Who { floors, ..who(Contender::Teamwire(store)) }
+            }
+            Self::Grpcio => alone("grpcio alone, bare gRPC", "nothing"),
+            Self::Autogen => {
+                alone("AutoGen 0.7.5, gRPC runtime", "the agent's handler has returned; nothing is stored")
+            }
+            Self::Slim => alone("AGNTCY SLIM 3.3.8", "the receiving app has it; nothing is stored"),
+        }
+    }
+
+    /// Starts a driver in one of its parts.
+    fn start(self, directory: &Path, part: &str, address: &str, more: &[String], credential: &str) -> Result<Process> {
+        let mut command = Command::new(self.program().find()?);
+        command.arg(self.script()).args([part, address]).args(more).env("BENCH_CREDENTIAL", credential);
+        // Nothing is left beside the scripts.
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        Process::start(command, directory, part)
+    }
+}
+
+/// What a sender says in the end, in nanoseconds of the system's monotonic clock.
+#[derive(Debug, Deserialize)]
+struct Sent {
+    begin: u64,
+    end: u64,
+    latencies: Vec<u64>,
+}
+
+/// Returns what was sent, and how many messages were received a second meanwhile.
+async fn measure(bench: &Bench, peer: Peer) -> Result<(Taken, f64)> {
+    let ground = match peer {
+        Peer::Teamwire(store) => Ground::prepare(&bench.directory, Some(store)).await?,
+        _ => Ground::prepare(&bench.directory, None).await?,
+    };
+    let directory = ground.directory();
+    match peer {
+        Peer::Teamwire(_) => {
+            let coordinator = Coordinator::start(&bench.teamwire, directory, &ground.url).await?;
+            let members = Members::found(&coordinator, TEAM).await?;
+            let receiver = members.credential(&inbox_name(0)).await?;
+            let sender = members.credential("sender-0").await?;
+            load(bench, peer, directory, coordinator.address(), [&receiver, &sender]).await
+        }
+        Peer::Grpcio => {
+            let (_server, address) = start_bare(directory, "").await?;
+            load(bench, peer, directory, &address, [&inbox_name(0), "sender-0"]).await
+        }
+        Peer::Autogen | Peer::Slim => {
+            let port = free_port()?;
+            let address = format!("127.0.0.1:{port}");
+            let mut server = peer.start(directory, "serve", &address, &[], "")?;
+            server.listens(port).await?;
+            load(bench, peer, directory, &address, ["", ""]).await
+        }
+    }
+}
+
+async fn load(
+    bench: &Bench,
+    peer: Peer,
+    directory: &Path,
+    address: &str,
+    [receiver, sender]: [&str; 2],
+) -> Result<(Taken, f64)> {
+    let mut receiving = peer.start(directory, "receive", address, &[], receiver)?;
+    receiving.said("ready").await?;
+    sleep(SETTLING).await;
+    let pace = [bench.pace.warm_up, bench.pace.length].map(|pace| pace.as_secs_f64().to_string());
+    let mut sending = peer.start(directory, "send", address, &[&[CALLERS.to_string()][..], &pace].concat(), sender)?;
+    let sent = sending.says("sent ", bench.pace.warm_up + bench.pace.length + PATIENCE).await?;
+    let sent: Sent = serde_json::from_str(sent.trim_start_matches("sent "))?;
+    let told = fs::read_to_string(directory.join("receive.log"))?;
+    let received = rate(&told, sent.begin, sent.end).ok_or("the receiver has not told what came")?;
+    let began = Instant::now();
+    let window = (began, began + Duration::from_nanos(sent.end - sent.begin));
+    Ok((Taken::new(window, sent.latencies.into_iter().map(Duration::from_nanos))?, received))
+}
+
+/// Returns how many came a second between two instants, by the lines of a receiver that are nearest.
+fn rate(told: &str, begin: u64, end: u64) -> Option<f64> {
+    let counts: Vec<(u64, u64)> = told
+        .lines()
+        .filter_map(|line| {
+            let (at, count) = line.strip_prefix("at ")?.split_once(' ')?;
+            Some((at.parse().ok()?, count.parse().ok()?))
+        })
+        .collect();
+    let nearest = |instant: u64| counts.iter().min_by_key(|(at, _)| at.abs_diff(instant));
+    let ((from, before), (to, after)) = (nearest(begin)?, nearest(end)?);
+    Some((after - before) as f64 / Duration::from_nanos(to.checked_sub(*from)?).as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_between_the_lines_nearest_to_the_window() {
+        let told = "ready\nat 0 0\nat 900000000 10\nat 2100000000 250\nat 3000000000 999\n";
+        let rate = rate(told, 1_000_000_000, 2_000_000_000).expect("enough was told");
+        assert!((rate - 200.0).abs() < 1e-9, "{rate}");
+        assert_eq!(super::rate("ready\n", 0, 1), None, "nothing was told");
+    }
+}
