@@ -29,6 +29,7 @@ use teamwire_proto::{Reason, Refusal, name::Name};
 use tracing::Instrument as _;
 
 use crate::{
+    failpoint,
     delivery::Hub,
     domain::{
         Context, Limits,
@@ -191,7 +192,9 @@ impl Coordinator {
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();
+                    failpoint::reach("before-commit");
                     let committed = self.store.commit(space, &txn).instrument(step!("commit")).await;
+                    failpoint::reach("after-commit");
                     match committed.map_err(|error| unavailable(&error))? {
                         Outcome::Committed(commit) => {
                             self.committed(space, &txn, &commit);
