@@ -29,7 +29,6 @@ use teamwire_proto::{Reason, Refusal, name::Name};
 use tracing::Instrument as _;
 
 use crate::{
-    failpoint,
     delivery::Hub,
     domain::{
         Context, Limits,
@@ -37,6 +36,7 @@ use crate::{
         secret::SecretHash,
         tx::{Loaded, Stop, Tx, View},
     },
+    failpoint,
     store::{Check, Commit, Durability, Failed, Key, Outcome, Space, Store, StoreError, Txn, Write},
     telemetry::{Metrics, step},
 };

@@ -8,8 +8,12 @@
 //! The checkers are themselves tested, with bugs that are planted into a real coordinator (`tests/planted.rs`).
 
 pub mod check;
+pub mod damage;
+pub mod disk;
 pub mod faults;
+pub mod flood;
 pub mod history;
+pub mod proxy;
 pub mod stage;
 pub mod stock;
 pub mod worker;

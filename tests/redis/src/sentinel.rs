@@ -66,7 +66,8 @@ impl TestSentinel {
 
     /// Returns the port of the server that it takes for the primary.
     pub async fn primary(&self) -> redis::RedisResult<u16> {
-        let (_, port): (String, u16) = redis::from_redis_value(self.ask(&["GET-MASTER-ADDR-BY-NAME", Self::SERVICE]).await?)?;
+        let (_, port): (String, u16) =
+            redis::from_redis_value(self.ask(&["GET-MASTER-ADDR-BY-NAME", Self::SERVICE]).await?)?;
         Ok(port)
     }
 
