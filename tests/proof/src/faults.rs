@@ -9,9 +9,9 @@ use std::{
 
 use nix::sys::signal::Signal;
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
-use teamwire_client::{Client, Error, Retry, v1};
+use teamwire_client::{Client, Retry, v1};
 use teamwire_test_redis::TestRedis;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::{
     damage,
@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What Redis with `appendfsync everysec` may not have written yet, in microseconds: 2 s, for a flush that takes its time.
 const EVERYSEC_US: u64 = 2_000_000;
+
+/// How a transaction begins in the log of Redis.
+const TRANSACTION: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 
 /// How long an answer may be on its way to whoever writes it down, in microseconds.
 const UNDER_WAY_US: u64 = 500_000;
@@ -166,8 +169,7 @@ pub const FAULTS: [Fault; 31] = [
     fault("redis-functions-flushed", "Redis forgets its functions and scripts", Kind::RedisFunctionsFlushed, REDIS),
     fault(
         "redis-everysec-killed",
-        "kill -9 of Redis (appendfsync everysec), and what it had written in up to 1 s before is gone, torn somewhere, as \
-         when the power fails",
+        "kill -9 of Redis (appendfsync everysec), and what it had written in up to 1 s before is gone, as when the power fails",
         Kind::RedisForgetful,
         REDIS,
     )
@@ -188,7 +190,7 @@ pub const FAULTS: [Fault; 31] = [
     .on(Scene::Pair { replicas: true }),
     fault("cluster-slot-moved", "the team's slot is moved to another node, key by key", Kind::SlotMoved, REDIS)
         .on(Scene::Cluster),
-    fault("disk-full", "the disk of the store is full for 2 s (needs root)", Kind::DiskFull, EMBEDDED)
+    fault("disk-full", "the disk of the store is full until it refuses, and 2 s longer (needs root)", Kind::DiskFull, EMBEDDED)
         .on(Scene::SmallDisk),
     fault(
         "file-torn",
@@ -385,7 +387,10 @@ async fn die(stage: &mut Stage, coordinator: usize, place: &str, after: u32) -> 
     (0..stage.coordinators.len()).try_for_each(|each| stage.restart(each))
 }
 
-/// Kills Redis and takes from its log what was written last, so that it ends in the middle of something.
+/// Kills Redis and takes from its log what was written last, transaction by transaction.
+///
+/// Not in the middle of one: Redis 7.0.15 then keeps the half of it in its log, and carries it out with the next ones when it
+/// starts for the second time.
 async fn forget(stage: &mut Stage, a_moment: Duration, random: &mut StdRng) -> io::Result<()> {
     let redis = redis(stage)?;
     let log = newest_log(&redis.directory().join("appendonlydir"))?;
@@ -393,8 +398,10 @@ async fn forget(stage: &mut Stage, a_moment: Duration, random: &mut StdRng) -> i
     sleep(a_moment).await;
     redis.kill();
     let killed_us = now_us();
-    let kept = random.random_range(flushed..=fs::metadata(&log)?.len());
-    File::options().write(true).open(&log)?.set_len(kept)?;
+    let written = fs::read(&log)?;
+    let torn = random.random_range(usize::try_from(flushed).unwrap_or_default()..=written.len());
+    let kept = written[..torn].windows(TRANSACTION.len()).rposition(|words| words == TRANSACTION).unwrap_or(torn);
+    File::options().write(true).open(&log)?.set_len(kept as u64)?;
     sleep(a_moment / 2).await;
     redis.restart();
     stage.note(What::MayBeLost { from_us: from_us - EVERYSEC_US, until_us: killed_us + UNDER_WAY_US })
@@ -458,13 +465,17 @@ async fn fill_disk(stage: &mut Stage) -> io::Result<()> {
     let lead = Client::connect(&stage.address()).and_then(|lead| lead.with_credential(&stage.lead_credential));
     let lead = lead.map_err(|error| io::Error::other(error.to_string()))?.with_retry(Retry::none());
     disk.fill()?;
-    let began = Instant::now();
-    let mut was_refused = false;
-    while began.elapsed() < Duration::from_secs(2) {
-        let task = v1::CreateTaskRequest { subject: "There is no room for it".to_owned(), ..Default::default() };
-        was_refused |= matches!(lead.create_task(task).await, Err(Error::Refused(_)));
-        sleep(Duration::from_millis(100)).await;
-    }
+    // There is some room left within the file itself.
+    let refused = timeout(PATIENCE, async {
+        let description = "x".repeat(8 * 1024);
+        let task = v1::CreateTaskRequest { subject: "No room".to_owned(), description, ..Default::default() };
+        // Tried once, it cannot know more than what is said.
+        while !lead.create_task(task.clone()).await.is_err_and(|error| error.to_string().contains("takes no writes")) {
+            sleep(Duration::from_millis(20)).await;
+        }
+        sleep(Duration::from_secs(2)).await;
+    });
+    let refused = refused.await;
     disk.free()?;
-    if was_refused { Ok(()) } else { Err(io::Error::other("the disk was full, and nothing was refused")) }
+    refused.map_err(|_| io::Error::other("the disk was full, and nothing was refused"))
 }

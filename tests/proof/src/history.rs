@@ -85,7 +85,7 @@ pub enum What {
     /// which it ended, if it did; `said`: its last words; `missing`: what was answered with OK before the kill and is not there.
     Damaged { how: String, code: Option<i32>, said: String, missing: Vec<String> },
     /// In the end: the history of the team has it that somebody was taken for lost.
-    FinalLost { member: String },
+    FinalLost { who: String },
     /// In the end: the history of the team has it that the store has lost what it had answered.
     FinalWritesLost,
     /// In the end: a message, with what became of it at each recipient.

@@ -282,11 +282,12 @@ impl Run {
         while began.elapsed() < self.duration() {
             sleep(Duration::from_millis(random.random_range(200..3_000))).await;
             let Some(fault) = faults.choose(&mut random) else { break };
+            stage.note_memory().map_err(failed)?;
             fault.strike(stage, &mut random).await.map_err(failed)?;
             strikes += 1;
-            stage.note_memory().map_err(failed)?;
             stage.look_after(true).map_err(failed)?;
         }
+        stage.note_memory().map_err(failed)?;
         // From here on nothing is broken: what is under way comes to its end.
         fs::write(history.join(worker::QUIET), "").map_err(failed)?;
         let note = Recorder::open(&history, LEAD, 3).map_err(failed)?;

@@ -142,8 +142,9 @@ async fn flow(
     let (taken, brought) = tokio::join!(take, bring);
     let mut to = brought?;
     if let Err(error) = taken {
-        // Not closed, but broken off.
+        // Not closed, but broken off, once the other half goes as well.
         to.as_ref().set_zero_linger()?;
+        to.forget();
         return Err(error);
     }
     to.shutdown().await

@@ -326,11 +326,9 @@ impl Stage {
     /// Notes how much memory each coordinator has taken at most.
     pub fn note_memory(&self) -> io::Result<()> {
         for (number, coordinator) in self.coordinators.iter().enumerate() {
-            // One that has just ended has none.
-            let status = fs::read_to_string(format!("/proc/{}/status", coordinator.process.id())).unwrap_or_default();
-            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-            if let Some(peak_kib) = peak.and_then(|peak| peak.parse::<u64>().ok()) {
-                self.note(What::Memory { coordinator: number + 1, peak_bytes: peak_kib * 1024 })?;
+            // One that has just ended has taken none.
+            if let Some(peak_bytes) = peak_bytes(coordinator.process.id()) {
+                self.note(What::Memory { coordinator: number + 1, peak_bytes })?;
             }
         }
         Ok(())
@@ -400,6 +398,13 @@ impl Setup {
         command.envs(self.environment.iter().chain(more).map(|(name, value)| (name, value)));
         Process::start(command, &self.directory.join("log"))
     }
+}
+
+/// Returns the most memory that a process has taken so far, in bytes. `None`: it has ended.
+pub fn peak_bytes(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let peak_kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"))?;
+    Some(peak_kib.parse::<u64>().ok()? * 1024)
 }
 
 fn addresses(coordinators: &[Coordinator]) -> String {

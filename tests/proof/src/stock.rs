@@ -36,7 +36,7 @@ pub async fn take(lead: &Client, note: &Recorder) -> Result<(), Error> {
                     note.note(What::FinalRequest { request_id: request.id, state });
                 }
                 Some(v1::history_entry::Event::Member(changed)) if changed.state() == v1::MemberState::Lost => {
-                    note.note(What::FinalLost { member: changed.member });
+                    note.note(What::FinalLost { who: changed.member });
                 }
                 Some(v1::history_entry::Event::Team(event)) if event.kind() == v1::TeamEventKind::WritesLost => {
                     note.note(What::FinalWritesLost);

@@ -19,12 +19,14 @@ use bytes::Bytes;
 use teamwire_client::{Client, Event, Retry, SubscribeOptions, v1};
 use teamwire_proof::{
     check::{self, Promise},
-    history, worker,
+    history::{self, What},
+    stage, worker,
 };
 use teamwire_server::{
     server::{self, Listeners},
     store::{
-        self, Check, Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn, Write,
+        self, Check, Commit, Durability, Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store,
+        StoreError, Txn, Write,
     },
 };
 use tokio::{net::TcpListener, sync::broadcast, task::JoinSet, time::sleep};
@@ -46,6 +48,14 @@ enum Bug {
     NoFence,
     /// Commits to the board and to tasks are not checked against what was read.
     NoClaimCheck,
+    /// Signs of life are forgotten at once.
+    ShortLeases,
+    /// One in forty sends is answered and not carried out, and nobody says so. The store was known to forget.
+    SilentLoss,
+    /// One in forty sends takes 6 s, while strangers are said to be there.
+    Stalls,
+    /// The coordinator takes 320 MiB and never gives them back.
+    Leak,
 }
 
 /// A store that lies.
@@ -56,6 +66,7 @@ struct Liar {
     appended: AtomicU64,
     /// What records were like when they were first read.
     first: Mutex<HashMap<(Space, Key), Record>>,
+    leak: Mutex<Vec<u8>>,
     last_inbox_entry: Mutex<Option<Bytes>>,
 }
 
@@ -75,6 +86,13 @@ impl Liar {
             Bug::NoClaimCheck => txn.checks.retain(
                 |check| !matches!(check, Check::Version { key, .. } if key.kind == "board" || key.kind == "task"),
             ),
+            Bug::ShortLeases => {
+                for write in &mut txn.writes {
+                    if let Write::Lease { ttl, .. } = write {
+                        *ttl = Duration::from_millis(1);
+                    }
+                }
+            }
             Bug::TrimmedInbox => {
                 for write in &mut txn.writes {
                     let Write::Append { stream, .. } = write else { continue };
@@ -144,6 +162,22 @@ impl Store for Liar {
     }
 
     async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+        let sends = txn
+            .writes
+            .iter()
+            .any(|write| matches!(write, Write::Append { stream, .. } if stream.starts_with("inbox/m")));
+        match self.bug {
+            Bug::SilentLoss if sends && self.is_its_turn() => {
+                let at_ms = self.store.now_ms().await?;
+                let appended = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).map(|_| None);
+                let durability = Durability::Applied;
+                let commit = Commit { version: 1, at_ms, durability, appended: appended.collect(), removed: 0 };
+                return Ok(Outcome::Committed(commit));
+            }
+            Bug::Stalls if sends && self.is_its_turn() => sleep(Duration::from_secs(6)).await,
+            Bug::Leak => self.leak.lock().unwrap().resize(320 << 20, 1),
+            _ => {}
+        }
         self.store.commit(space, &self.bend(txn)).await
     }
 
@@ -156,8 +190,14 @@ impl Store for Liar {
 async fn broken(bug: Bug) -> Vec<Promise> {
     let directory = tempfile::tempdir().unwrap();
     let store = store::open("memory:").await.unwrap();
-    let liar =
-        Liar { store, bug, appended: AtomicU64::new(0), first: Mutex::default(), last_inbox_entry: Mutex::default() };
+    let liar = Liar {
+        store,
+        bug,
+        appended: AtomicU64::new(0),
+        first: Mutex::default(),
+        leak: Mutex::default(),
+        last_inbox_entry: Mutex::default(),
+    };
     let liar = Arc::new(liar);
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
@@ -167,9 +207,20 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         addresses.push(format!("http://{}", listener.local_addr().unwrap()));
         let listeners = Listeners { protocol: listener, health: None };
         let liar: Arc<dyn Store> = Arc::clone(&liar) as _;
-        tokio::spawn(server::run(server::Config::new(SECRET), liar, listeners, stop.clone()));
+        let mut config = server::Config::new(SECRET);
+        if bug == Bug::ShortLeases {
+            // Or it would take until somebody may be taken for lost at all.
+            (config.limits.lease_ttl, config.limits.lost_grace) = (Duration::from_secs(1), Duration::ZERO);
+            config.pace.heartbeat_interval = Duration::from_millis(200);
+        }
+        tokio::spawn(server::run(config, liar, listeners, stop.clone()));
     }
     let address = addresses.join(",");
+    let note = history::Recorder::open(directory.path(), "supervisor", 1).unwrap();
+    let began_us = history::now_us();
+    if bug == Bug::Stalls {
+        note.note(What::FloodBegan);
+    }
 
     let stranger = Client::connect(&address).unwrap().with_retry(Retry::within(Duration::from_secs(5)));
     let operator = stranger.with_credential(&format!("two:{SECRET}")).unwrap();
@@ -220,7 +271,14 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     std::fs::write(directory.path().join(worker::QUIET), "").unwrap();
     settle(&lead, directory.path()).await;
     workers.shutdown().await;
-    let note = history::Recorder::open(directory.path(), "lead", 1).unwrap();
+    match bug {
+        Bug::SilentLoss => note.note(What::MayBeLost { from_us: began_us, until_us: history::now_us() }),
+        Bug::Leak => {
+            let peak_bytes = stage::peak_bytes(std::process::id()).unwrap();
+            note.note(What::Memory { coordinator: 1, peak_bytes });
+        }
+        _ => {}
+    }
     teamwire_proof::stock::take(&lead, &note).await.unwrap();
     let events = history::read(directory.path()).unwrap();
     let counts = check::count(&events);
@@ -237,7 +295,7 @@ async fn broken(bug: Bug) -> Vec<Promise> {
 
 /// Waits until nothing is under way or left in an inbox; not for long, where a bug may keep it there.
 async fn settle(lead: &Client, directory: &Path) {
-    for _ in 0..100 {
+    for _ in 0..160 {
         sleep(Duration::from_millis(50)).await;
         let members = lead.list_members(v1::ListMembersRequest::default()).await.unwrap().members;
         let is_empty = members.iter().all(|member| member.inbox_depth == 0);
@@ -275,4 +333,25 @@ async fn a_fence_that_is_gone_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_are_not_checked_are_found() {
     assert!(broken(Bug::NoClaimCheck).await.contains(&Promise::Claims));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signs_of_life_that_are_forgotten_are_found() {
+    assert!(broken(Bug::ShortLeases).await.contains(&Promise::Alive));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_that_nobody_is_told_of_is_found() {
+    let broken = broken(Bug::SilentLoss).await;
+    assert!(broken.contains(&Promise::LossTold) && !broken.contains(&Promise::NothingLost), "{broken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sends_that_strangers_hold_up_are_found() {
+    assert_eq!(broken(Bug::Stalls).await, [Promise::Unharmed]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_is_never_given_back_is_found() {
+    assert_eq!(broken(Bug::Leak).await, [Promise::Bounded]);
 }
