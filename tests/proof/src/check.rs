@@ -676,10 +676,8 @@ fn damage_found(history: &History<'_>) -> Vec<String> {
             What::Sent { message_id, again: false, .. } => {
                 sent.insert(&event.member, message_id);
             }
-            What::Damaged { how, code: Some(code), said, .. } => {
-                if *code == 0 || !said.contains("damaged") {
-                    silent.push(format!("{how}: it ended with {code}, saying: {said}"));
-                }
+            What::Damaged { how, code: Some(code), said, .. } if *code == 0 || !said.contains("damaged") => {
+                silent.push(format!("{how}: it ended with {code}, saying: {said}"));
             }
             What::Damaged { how, missing, .. } => {
                 // One commit carries at most one send of each: the last that it was answered.

@@ -121,7 +121,8 @@ async fn main() -> ExitCode {
     match Cli::parse().command {
         Command::List => {
             for fault in FAULTS {
-                println!("{:26} {}", fault.name, fault.what);
+                let alone = if fault.mixes { "" } else { " (not in a mix)" };
+                println!("{:30} {}{alone}", fault.name, fault.what);
             }
             ExitCode::SUCCESS
         }
