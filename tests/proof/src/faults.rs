@@ -72,7 +72,8 @@ enum Kind {
     SlotMoved,
     DiskFull,
     FileTorn,
-    Clock(&'static str),
+    ClockForward,
+    ClockBack,
     Flooded(Flood),
 }
 
@@ -201,15 +202,15 @@ pub const FAULTS: [Fault; 31] = [
     .alone(),
     fault(
         "clock-forward",
-        "a coordinator's clock is one hour ahead for up to 8 s; now and then it is killed meanwhile",
-        Kind::Clock("+1h"),
+        "a coordinator's clock is set one hour ahead, again and again; now and then it is killed after that",
+        Kind::ClockForward,
         BOTH,
     )
     .on(Scene::OwnClock),
     fault(
         "clock-back",
         "a coordinator's clock is one hour behind for up to 8 s; now and then it is killed meanwhile",
-        Kind::Clock("-1h"),
+        Kind::ClockBack,
         BOTH,
     )
     .on(Scene::OwnClock),
@@ -337,16 +338,22 @@ impl Fault {
                 damage::look(stage, random).await?;
                 stage.restart(coordinator)?;
             }
-            Kind::Clock(offset) => {
+            Kind::ClockForward | Kind::ClockBack => {
                 let clock = stage.coordinators[coordinator].file("clock");
-                fs::write(&clock, offset)?;
+                let hours: u32 = fs::read_to_string(&clock)?.trim_matches(['+', 'h']).parse().unwrap_or_default();
+                // Whoever has followed it ahead does not follow it back: only one hour more is news.
+                let (now, then) = match self.kind {
+                    Kind::ClockForward => (format!("+{}h", hours + 1), format!("+{}h", hours + 1)),
+                    _ => ("-1h".to_owned(), "+0h".to_owned()),
+                };
+                fs::write(&clock, now)?;
                 sleep(a_while / 2).await;
-                if random.random_bool(0.3) {
+                if random.random_bool(0.1) {
                     stage.coordinators[coordinator].process.kill();
                     stage.restart(coordinator)?;
                 }
                 sleep(a_while / 2).await;
-                fs::write(&clock, "+0")?;
+                fs::write(&clock, then)?;
             }
             Kind::Flooded(flood) => {
                 let lasts = Duration::from_secs(1) + a_while / 2;
@@ -422,7 +429,16 @@ async fn fail_over(stage: &mut Stage, a_moment: Duration) -> io::Result<()> {
     let port = sentinel.primary().await.map_err(io::Error::other)?;
     let primary = usize::from(servers[0].port() != port);
     let replica = 1 - primary;
-    let from_us = now_us();
+    // All that was answered before is on the replica. It may have to begin anew once more, when the Sentinel tells it to follow.
+    let has_all = timeout(PATIENCE, async {
+        loop {
+            let at_us = now_us();
+            if servers[primary].has_replica().await {
+                return at_us;
+            }
+        }
+    });
+    let from_us = has_all.await.map_err(|_| io::Error::other("the replica does not follow"))?;
     // It cannot connect again, and nothing waits in its socket.
     servers[replica].signal(Signal::SIGSTOP);
     let _ = servers[primary].ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
