@@ -19,8 +19,9 @@ const APPLIED: &str = "DURABILITY_APPLIED";
 /// How long a send may take while strangers do their worst, on a machine that does their work as well: 5 s.
 const ANSWER_US_MAX: u64 = 5_000_000;
 
-/// How much memory a coordinator may take for a handful of members and any number of strangers: 256 MiB.
-const MEMORY_BYTES_MAX: u64 = 256 << 20;
+/// How much memory a coordinator may take for a handful of members and any number of strangers: 384 MiB, of which the embedded
+/// store may keep 256 MiB of its file.
+const MEMORY_BYTES_MAX: u64 = 384 << 20;
 
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +80,14 @@ impl Promise {
     pub fn was_tried(self, events: &[Event]) -> bool {
         let has = |is: fn(&What) -> bool| events.iter().any(|event| is(&event.what));
         match self {
+            // A coordinator that has just started takes nobody for lost.
+            Self::Alive => {
+                let lost_after_us = events.iter().find_map(|event| match event.what {
+                    What::Started { lost_after_s } => Some(event.at_us + lost_after_s * 1_000_000),
+                    _ => None,
+                });
+                lost_after_us.is_some_and(|at_us| events.last().is_some_and(|last| last.at_us > at_us))
+            }
             Self::LossTold => has(|what| matches!(what, What::MayBeLost { .. })),
             Self::Unharmed => has(|what| matches!(what, What::FloodBegan)),
             Self::Bounded => has(|what| matches!(what, What::Memory { .. })),

@@ -42,7 +42,7 @@ pub struct Fault {
     pub what: &'static str,
     /// What it takes.
     pub scene: Scene,
-    /// Whether it is one of a mix. The others need a stage of their own, or long.
+    /// Whether it is one of a mix. The others need a stage of their own, or long, or that nothing else was broken just before.
     pub mixes: bool,
     kind: Kind,
     stores: &'static [Store],
@@ -219,14 +219,16 @@ pub const FAULTS: [Fault; 31] = [
         "1,000 strangers connect and say nothing, or the half of something",
         Kind::Flooded(Flood::Connections),
         BOTH,
-    ),
+    )
+    .alone(),
     fault(
         "flood-resets",
         "strangers begin calls and cancel them at once, as fast as they can",
         Kind::Flooded(Flood::Resets),
         BOTH,
-    ),
-    fault("flood-headers", "strangers send 256 KiB of headers, again and again", Kind::Flooded(Flood::Headers), BOTH),
+    )
+    .alone(),
+    fault("flood-headers", "strangers send 256 KiB of headers, again and again", Kind::Flooded(Flood::Headers), BOTH).alone(),
     fault(
         "flood-slow-readers",
         "another team's members read nothing of what they are sent, as fast as their lead may",
@@ -386,7 +388,8 @@ async fn die(stage: &mut Stage, coordinator: usize, place: &str, after: u32) -> 
         each.process.kill();
     }
     stage.restart_with(coordinator, &[("FAILPOINTS", format!("{place}={after}*off->return").into())])?;
-    let ended = stage.coordinators[coordinator].process.end(PATIENCE).await;
+    // Clients may have to find out first that an earlier connection is dead.
+    let ended = stage.coordinators[coordinator].process.end(2 * PATIENCE).await;
     if ended.is_none() {
         let why = format!("the coordinator does not come to {place}: is it built with `--features failpoints`?");
         return Err(io::Error::other(why));

@@ -75,6 +75,8 @@ pub enum What {
     /// The supervisor has made the store forget. What it did from one time to the other may be lost, if its answers came by
     /// the second and said no more than APPLIED; both in microseconds since 1970.
     MayBeLost { from_us: u64, until_us: u64 },
+    /// The coordinators have started: whoever is not heard of for so long counts as lost, and nobody does sooner after their start.
+    Started { lost_after_s: u64 },
     /// Strangers begin to do what they can against a coordinator.
     FloodBegan,
     /// They have stopped.

@@ -314,14 +314,14 @@ impl Run {
     }
 }
 
-/// Waits until nothing is left in the members' inboxes.
+/// Waits until nothing is left in the members' inboxes, the lead's included.
 async fn settle(stage: &mut Stage, note: &Recorder) -> Result<(), Error> {
     let began = Instant::now();
     loop {
         // Whoever was killed or replaced last has its successor by now.
         stage.look_after(true).map_err(|error| Error::Context(error.to_string()))?;
         let members = stage.lead.list_members(v1::ListMembersRequest::default()).await?.members;
-        let left: Vec<_> = members.iter().filter(|m| m.name != LEAD && (m.inbox_depth > 0 || !m.connected)).collect();
+        let left: Vec<_> = members.iter().filter(|m| m.inbox_depth > 0 || !m.connected).collect();
         let events = history::read(&stage.history()).map_err(|error| Error::Context(error.to_string()))?;
         if left.is_empty() && history::under_way(&events) == 0 {
             return Ok(());

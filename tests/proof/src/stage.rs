@@ -31,6 +31,12 @@ pub(crate) const OPERATOR: &str = "two:proof0123456789abcdef0123456789";
 /// How long something may take to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a lease and the grace after it last, in seconds, as coordinators have it by default.
+const LEASE_AND_GRACE_S: u64 = 45;
+
+/// How long a lease lasts, without a grace, where clocks are set.
+const SHORT_LEASE_S: u64 = 10;
+
 /// Whom the supervisor's own notes are by.
 const SUPERVISOR: &str = "supervisor";
 
@@ -241,6 +247,8 @@ impl Stage {
             directory: directory.to_owned(),
             seed,
         };
+        let lost_after_s = if scene == Scene::OwnClock { SHORT_LEASE_S } else { LEASE_AND_GRACE_S };
+        stage.note(What::Started { lost_after_s }).map_err(failed)?;
         for number in 1..=members {
             let name = format!("m{number}");
             let invite = v1::InviteRequest { member: name.clone(), ..Default::default() };
@@ -431,7 +439,7 @@ fn clock(directory: &Path) -> io::Result<Vec<(&'static str, OsString)>> {
         ("FAKETIME_CACHE_DURATION", "1".into()),
         ("DONT_FAKE_MONOTONIC", "1".into()),
         // Or nobody could be taken for lost in a run of less than a minute.
-        ("TEAMWIRE_LIMITS_LEASE_TTL", "10s".into()),
+        ("TEAMWIRE_LIMITS_LEASE_TTL", format!("{SHORT_LEASE_S}s").into()),
         ("TEAMWIRE_LIMITS_LOST_GRACE", "0s".into()),
         ("TEAMWIRE_DELIVERY_HEARTBEAT_INTERVAL", "5s".into()),
     ])
