@@ -15,6 +15,11 @@ mod trace;
 use std::{io::Write as _, process::ExitCode};
 
 use clap::{Parser, error::ErrorKind};
+use mimalloc::MiMalloc;
+
+/// A coordinator allocates some hundred times a call, on one thread what it frees on another.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The exit code of a program that wrote into a pipe which nobody reads, as a shell shows it.
 const BROKEN_PIPE: i32 = 141;

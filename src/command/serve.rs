@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::IsTerminal as _,
+    io::{self, IsTerminal as _},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,7 +17,10 @@ use teamwire_server::{
     store,
     telemetry::exposition,
 };
-use tokio::{net::TcpListener, signal::unix::SignalKind};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    signal::unix::SignalKind,
+};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
@@ -112,7 +115,7 @@ impl Serve {
         make_private_directory(&state_dir)?;
         let secret = operator_secret(&state_dir, settings.operator_credential.as_deref())?;
         // Bound first, so that a taken port is found before the store is touched.
-        let listener = TcpListener::bind(listen).await.map_err(|error| {
+        let listener = listen_at(listen).map_err(|error| {
             Failure::local(&format!("{listen} cannot be listened on; is another coordinator running?"), error)
         })?;
         let address = reachable(listener.local_addr()?);
@@ -184,6 +187,19 @@ impl Serve {
         let given = given.into_iter().filter_map(|(key, flag)| Some((key, flag.clone()?)));
         given.chain(self.insecure_no_tls.then(|| ("insecure_no_tls", true.to_string()))).collect()
     }
+}
+
+/// How many connections the system keeps until they are taken; it may keep fewer. A whole team redials at once when its
+/// coordinator has come back, and whom the system keeps no place for is cut off without a word.
+const BACKLOG: u32 = 4_096;
+
+/// Listens where members call.
+fn listen_at(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // As `TcpListener::bind` does, so that a coordinator can come back at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    socket.listen(BACKLOG)
 }
 
 /// Listens at an address, if there is to be one.

@@ -1,6 +1,6 @@
 //! A stream of messages, by the Rust client, while what carries it fails.
 
-use std::{collections::BTreeMap, sync::mpsc, time::Duration};
+use std::{collections::BTreeMap, net::TcpStream, sync::mpsc, time::Duration};
 
 use nix::sys::signal::Signal;
 use teamwire_client::{Client, Event, SubscribeOptions, message, v1};
@@ -20,6 +20,8 @@ const THREE_TIMES: &[usize] = &[40, 120, 200];
 
 scenarios! {
     a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing,
+    what_arrives_while_a_session_waits_is_not_read_back_from_the_store,
+    a_team_that_dials_at_once_is_kept_waiting_and_not_cut_off,
 }
 
 redis_scenarios! {
@@ -51,6 +53,42 @@ fn clients_wait_for_a_redis_that_hangs(mut world: World) {
         std::thread::sleep(Duration::from_secs(3));
         world.with_redis(|redis| redis.signal(Signal::SIGCONT));
     });
+}
+
+fn what_arrives_while_a_session_waits_is_not_read_back_from_the_store(world: World) {
+    world.create_team("acme");
+    let runtime = Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let client = |name: &str| {
+        let credential = world.join(name);
+        Client::connect(&world.coordinator.address()).unwrap().with_credential(&credential).unwrap()
+    };
+    let (ann, bob) = (client("ann"), client("bob"));
+    runtime.block_on(async {
+        let mut inbox = bob.subscribe(SubscribeOptions::default());
+        assert!(matches!(next(&mut inbox).await, Event::Opened(_)));
+        let take_one = async |inbox: &mut teamwire_client::Subscription| {
+            ann.send(message::direct("bob", "a number", "7")).await.unwrap();
+            let Event::Delivery(delivery) = next(inbox).await else { panic!("no message") };
+            delivery.ack();
+        };
+        // The session looks into the store once, as it opens.
+        take_one(&mut inbox).await;
+        let reads = || world.coordinator.metric("teamwire_store_seconds_count{operation=\"range\"}");
+        let before = reads();
+        for _ in 0..EACH {
+            take_one(&mut inbox).await;
+        }
+        assert_eq!(reads(), before);
+    });
+}
+
+fn a_team_that_dials_at_once_is_kept_waiting_and_not_cut_off(world: World) {
+    world.coordinator.signal(Signal::SIGSTOP);
+    let dial = |_| TcpStream::connect_timeout(&world.coordinator.socket(), PATIENCE);
+    let all: Result<Vec<_>, _> = (0..500).map(dial).collect();
+    world.coordinator.signal(Signal::SIGCONT);
+    all.unwrap();
 }
 
 /// Has [`SENDERS`] clients send to one, has things fail after so many arrivals, and checks what arrived.

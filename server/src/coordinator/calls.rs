@@ -120,9 +120,10 @@ impl Coordinator {
         }
         leaving.sort_by_key(|message| message.sequence);
         leaving.dedup_by_key(|message| message.sequence);
+        let leave = local.as_ref().map(|session| session.leave(&leaving));
         self.decide(&space, &self.usual(who), |tx| session::acknowledge(tx, who, &leaving)).await?;
-        if let Some(session) = local {
-            session.acknowledged(&leaving);
+        if let Some(leave) = leave {
+            leave.done();
         }
         self.metrics.acks.inc_by(leaving.len() as u64);
         Ok(u32::try_from(leaving.len()).unwrap_or(u32::MAX))

@@ -128,6 +128,7 @@ impl Coordinator {
             seed: rand::random(),
             limits: Arc::clone(&self.limits),
             operator: self.operator,
+            by: self.hub.by(),
         }
     }
 
@@ -192,9 +193,13 @@ impl Coordinator {
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();
+                    let under_way = self.hub.under_way(space, &txn);
                     failpoint::reach("before-commit");
                     let committed = self.store.commit(space, &txn).instrument(step!("commit")).await;
                     failpoint::reach("after-commit");
+                    if committed.is_ok() {
+                        under_way.is_known();
+                    }
                     match committed.map_err(|error| unavailable(&error))? {
                         Outcome::Committed(commit) => {
                             self.committed(space, &txn, &commit);

@@ -21,11 +21,12 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use teamwire_proto::{name::Name, v1};
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch, time::sleep};
 
 use crate::{
     domain::record::{Stored, TOPIC_INBOXES, TOPIC_TASKS, TOPIC_TEAM, TeamRecord},
@@ -33,9 +34,13 @@ use crate::{
 };
 use session::Shared;
 
+/// How long after a call was given up its commit is looked for. What comes later is found by the poll.
+const LOOK_AFTER: Duration = Duration::from_millis(100);
+
 /// Knows the open sessions of this coordinator and whoever else waits for something in a team.
-#[derive(Default)]
 pub struct Hub {
+    /// What the hints of this coordinator say who says so.
+    by: u64,
     spaces: Mutex<HashMap<Space, Here>>,
     /// Teams whose roster this coordinator has just changed; the sweep looks at them soon.
     changed: Mutex<Vec<Space>>,
@@ -63,6 +68,12 @@ impl Here {
     }
 }
 
+impl Default for Hub {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hub").field("spaces", &self.lock().len()).finish_non_exhaustive()
@@ -72,7 +83,18 @@ impl fmt::Debug for Hub {
 impl Hub {
     /// Makes a hub that nobody waits at.
     pub fn new() -> Self {
-        Self::default()
+        Self { by: rand::random(), spaces: Mutex::default(), changed: Mutex::default() }
+    }
+
+    /// Returns who says so in the hints that this hub does not need.
+    pub fn by(&self) -> u64 {
+        self.by
+    }
+
+    /// Notes that a transaction is about to be committed. If it is not known what came of it, because the caller went
+    /// away or the store did not answer, those whom it may concern are told to look.
+    pub(crate) fn under_way<'t>(self: &'t Arc<Self>, space: &'t Space, txn: &'t Txn) -> UnderWay<'t> {
+        UnderWay { hub: self, space, txn, is_known: false }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Space, Here>> {
@@ -156,8 +178,8 @@ impl Hub {
         for write in &txn.writes {
             match write {
                 // Arrivals have done what this hint would do.
-                Write::Hint { topic } if topic.starts_with("inbox") => {}
-                Write::Hint { topic } => here.wake(topic),
+                Write::Hint { topic, .. } if topic.starts_with("inbox") => {}
+                Write::Hint { topic, .. } => here.wake(topic),
                 _ => {}
             }
         }
@@ -166,22 +188,27 @@ impl Hub {
 
     /// Passes on a hint of the store.
     pub fn hint(&self, hint: &Hint) {
-        let mut spaces = self.lock();
         match hint {
-            Hint::Topic(space, topic) => {
-                if let Some(here) = spaces.get_mut(space) {
-                    here.wake(topic);
-                    here.news.send_modify(|count| *count += 1);
-                }
-            }
+            // `committed` has done it, or `UnderWay` will.
+            Hint::Topic { by, .. } if *by == self.by => {}
+            Hint::Topic { space, topic, .. } => self.wake(space, [topic.as_str()]),
             Hint::All => {
-                for here in spaces.values_mut() {
+                for here in self.lock().values_mut() {
                     here.wake(TOPIC_TEAM);
                     here.wake(TOPIC_INBOXES);
                     here.wake(TOPIC_TASKS);
                     here.news.send_modify(|count| *count += 1);
                 }
             }
+        }
+    }
+}
+
+impl Hub {
+    fn wake<'t>(&self, space: &Space, topics: impl IntoIterator<Item = &'t str>) {
+        if let Some(here) = self.lock().get_mut(space) {
+            topics.into_iter().for_each(|topic| here.wake(topic));
+            here.news.send_modify(|count| *count += 1);
         }
     }
 }
@@ -211,6 +238,40 @@ impl Here {
         for session in self.sessions.values().flatten() {
             wake(session);
         }
+    }
+}
+
+/// A commit whose outcome is not known yet.
+pub(crate) struct UnderWay<'t> {
+    hub: &'t Arc<Hub>,
+    space: &'t Space,
+    txn: &'t Txn,
+    is_known: bool,
+}
+
+impl UnderWay<'_> {
+    /// The store has answered.
+    pub(crate) fn is_known(mut self) {
+        self.is_known = true;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if self.is_known {
+            return;
+        }
+        let topic = |write: &Write| match write {
+            Write::Hint { topic, .. } => Some(topic.clone()),
+            _ => None,
+        };
+        let topics: Vec<String> = self.txn.writes.iter().filter_map(topic).collect();
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (hub, space) = (Arc::clone(self.hub), self.space.clone());
+        runtime.spawn(async move {
+            sleep(LOOK_AFTER).await;
+            hub.wake(&space, topics.iter().map(String::as_str));
+        });
     }
 }
 

@@ -5,7 +5,7 @@
 //! bounded channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -66,11 +66,20 @@ impl Default for Pace {
 /// How often a session records how far it has come, at the most.
 const RECORD_INTERVAL: Duration = Duration::from_millis(200);
 
+/// How long an arrival waits for those before it at the most, until they are read from the store.
+const OVERTAKEN_MAX: Duration = Duration::from_millis(5);
+
+/// How many messages are read from the store at a time.
+const AHEAD_MAX: usize = 128;
+
 /// How many arrivals wait at the most.
 const ARRIVALS_MAX: usize = 128;
 
 /// How many frames wait for the client at the most.
 const FRAMES_MAX: usize = 32;
+
+/// A frame, or why there are no more. In a box, since a channel keeps room for many of them while none is sent.
+pub type Said = Box<Result<v1::StreamResponse, Refusal>>;
 
 /// The part of a session that others touch.
 #[derive(Debug)]
@@ -97,9 +106,18 @@ struct State {
     begin_again: bool,
     /// Entries that were just committed here, by sequence.
     arrivals: BTreeMap<u64, Option<Bytes>>,
-    /// What was delivered and is not acknowledged, by the message's id.
+    /// What was delivered and is still in the inbox, by the message's id.
     unacked: HashMap<String, Unacked>,
-    unacked_bytes: u64,
+    /// How much of that uses up credit: what is not acknowledged.
+    held: Held,
+    /// Something has left the inbox that this session had not delivered yet.
+    has_holes: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    messages: u64,
+    bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -108,6 +126,23 @@ struct Unacked {
     bytes: u64,
     delivered_ms: u64,
     delivery_count: u32,
+    /// An acknowledgement is on its way into the store: it uses up no credit.
+    is_leaving: bool,
+}
+
+impl State {
+    /// Changes whether a message uses up credit.
+    fn set_leaving(&mut self, id: &str, is_leaving: bool) {
+        let Some(message) = self.unacked.get_mut(id).filter(|message| message.is_leaving != is_leaving) else { return };
+        message.is_leaving = is_leaving;
+        if is_leaving {
+            self.held.messages -= 1;
+            self.held.bytes -= message.bytes;
+        } else {
+            self.held.messages += 1;
+            self.held.bytes += message.bytes;
+        }
+    }
 }
 
 impl Shared {
@@ -160,16 +195,43 @@ impl Shared {
         })
     }
 
-    /// Messages were acknowledged: their credit is free again.
-    pub fn acknowledged(&self, messages: &[Leaving]) {
+    /// Messages are about to be acknowledged: their credit is free again. They are gone once that is [done](Leave::done),
+    /// and stay if it is not.
+    pub(crate) fn leave<'m>(self: &Arc<Self>, messages: &'m [Leaving]) -> Leave<'m> {
         let mut state = self.lock();
         for message in messages {
-            if let Some(gone) = state.unacked.remove(&message.message_id) {
-                state.unacked_bytes = state.unacked_bytes.saturating_sub(gone.bytes);
-            }
+            state.set_leaving(&message.message_id, true);
         }
         drop(state);
         self.wake.notify_one();
+        Leave { shared: Arc::clone(self), messages }
+    }
+}
+
+/// Messages that are about to leave an inbox.
+pub(crate) struct Leave<'m> {
+    shared: Arc<Shared>,
+    messages: &'m [Leaving],
+}
+
+impl Leave<'_> {
+    /// They have left.
+    pub(crate) fn done(self) {
+        let mut state = self.shared.lock();
+        for message in self.messages {
+            state.set_leaving(&message.message_id, true);
+            let was_delivered = state.unacked.remove(&message.message_id).is_some();
+            state.has_holes |= !was_delivered;
+        }
+    }
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        for message in self.messages {
+            state.set_leaving(&message.message_id, false);
+        }
     }
 }
 
@@ -274,12 +336,7 @@ impl Session {
     }
 
     /// Runs the session on a task of its own. Returns where its frames come out.
-    pub fn start(
-        mut self,
-        pace: Pace,
-        signs: Arc<SignsOfLife>,
-        draining: CancellationToken,
-    ) -> mpsc::Receiver<Result<v1::StreamResponse, Refusal>> {
+    pub fn start(mut self, pace: Pace, signs: Arc<SignsOfLife>, draining: CancellationToken) -> mpsc::Receiver<Said> {
         // One place more, kept for the last frame, which must get through however full the channel is.
         let (frames, out) = mpsc::channel(FRAMES_MAX + 1);
         self.opened.heartbeat_interval_ms = u32::try_from(pace.heartbeat_interval.as_millis()).unwrap_or(u32::MAX);
@@ -287,13 +344,7 @@ impl Session {
         out
     }
 
-    async fn run(
-        self,
-        pace: Pace,
-        frames: mpsc::Sender<Result<v1::StreamResponse, Refusal>>,
-        signs: Arc<SignsOfLife>,
-        draining: CancellationToken,
-    ) {
+    async fn run(self, pace: Pace, frames: mpsc::Sender<Said>, signs: Arc<SignsOfLife>, draining: CancellationToken) {
         let opened = Frame::Opened(self.opened);
         let (record, reserved, options) = match self.kind {
             Kind::Open { record, reserved, options } => (record, reserved, options),
@@ -304,8 +355,11 @@ impl Session {
                     request_id,
                 });
                 for frame in [opened, closing] {
-                    let _ =
-                        timeout(pace.write_timeout, frames.send(Ok(v1::StreamResponse { frame: Some(frame) }))).await;
+                    let _ = timeout(
+                        pace.write_timeout,
+                        frames.send(Box::new(Ok(v1::StreamResponse { frame: Some(frame) }))),
+                    )
+                    .await;
                 }
                 return;
             }
@@ -326,6 +380,8 @@ impl Session {
             next: 1,
             unrecorded: false,
             recording: None,
+            ahead: VecDeque::new(),
+            look_at: None,
         };
         let end = match run.write(opened).await {
             Ok(()) => run.deliver_until_end(&signs, &draining).await,
@@ -352,7 +408,7 @@ struct Running {
     record: SessionRecord,
     options: SessionOptions,
     pace: Pace,
-    frames: mpsc::Sender<Result<v1::StreamResponse, Refusal>>,
+    frames: mpsc::Sender<Said>,
     taken: Taken,
     cursor: CursorRecord,
     /// The lowest sequence that was not handled yet.
@@ -361,6 +417,10 @@ struct Running {
     unrecorded: bool,
     /// One at a time, or an older cursor could replace a newer one.
     recording: Option<Recording>,
+    /// What comes next, where it was read from the store.
+    ahead: VecDeque<(u64, Arc<v1::Message>)>,
+    /// When to look into the store for what an arrival has overtaken.
+    look_at: Option<Instant>,
 }
 
 /// How many frames the client has taken, as seen when a heartbeat was due.
@@ -396,7 +456,8 @@ impl Running {
                     Some(Instant::now() + Duration::from_millis(rand::random_range(200..1_000)))
                 }
             };
-            if self.unrecorded && self.recording.is_none() && Instant::now() >= record_at {
+            let is_due = Instant::now() >= record_at || self.is_near_reserved();
+            if self.unrecorded && self.recording.is_none() && is_due {
                 self.recording = Some(self.start_recording());
                 record_at = Instant::now() + RECORD_INTERVAL;
             }
@@ -412,6 +473,7 @@ impl Running {
                     self.take_over(recorded.unwrap_or_else(|error| Err(interrupted(&error))));
                 }
                 () = self.shared.wake.notified() => {}
+                () = tokio::time::sleep_until(self.look_at.unwrap_or(now)), if self.look_at.is_some() => {}
                 () = tokio::time::sleep_until(record_at), if wants_recording => {}
                 _ = heartbeat.tick() => {
                     signs.heard_of(&self.shared.space, &self.shared.member);
@@ -442,78 +504,101 @@ impl Running {
             self.check().await?;
         }
         loop {
-            let credit = self.credit();
-            if credit == 0 {
+            if !self.has_credit() {
+                self.look_at = None;
                 return Ok(());
             }
-            match self.next_arrival() {
+            if std::mem::take(&mut self.shared.lock().has_holes) && !self.ahead.is_empty() {
+                self.ahead.clear();
+                self.shared.lock().look = true;
+            }
+            if let Some((sequence, message)) = self.ahead.front().cloned() {
+                if !self.hand_over(sequence, message).await? {
+                    return Ok(());
+                }
+                self.ahead.pop_front();
+                continue;
+            }
+            let arrival = self.next_arrival();
+            if !matches!(arrival, Arrival::Later) {
+                self.look_at = None;
+            }
+            match arrival {
                 Arrival::Here(sequence, message) => {
                     if !self.hand_over(sequence, message).await? {
                         return Ok(());
                     }
                 }
-                Arrival::InStore => {
-                    if !self.deliver_from_store(credit).await? {
+                Arrival::InStore => self.read_ahead().await?,
+                // What lies between was committed by another coordinator, of which a hint will tell; or here, a moment ago,
+                // by a call that has not come round to say so.
+                Arrival::Later => {
+                    let look_at = *self.look_at.get_or_insert_with(|| Instant::now() + OVERTAKEN_MAX);
+                    if Instant::now() < look_at {
                         return Ok(());
                     }
+                    self.shared.lock().look = true;
                 }
                 Arrival::None => return Ok(()),
             }
         }
     }
 
-    /// Returns how many messages more may be unacknowledged.
-    fn credit(&self) -> usize {
-        let out = self.shared.lock().unacked.len() as u64;
-        usize::try_from(self.options.messages_max.saturating_sub(out)).unwrap_or(usize::MAX)
+    /// Returns whether one message more may be unacknowledged.
+    fn has_credit(&self) -> bool {
+        self.shared.lock().held.messages < self.options.messages_max
     }
 
     /// Returns whether a message of this size may be unacknowledged besides the others. Alone, any may.
     fn has_room(&self, bytes: u64) -> bool {
-        let state = self.shared.lock();
-        state.unacked.is_empty() || state.unacked_bytes + bytes <= self.options.bytes_max
+        let held = self.shared.lock().held;
+        held == Held::default() || held.bytes + bytes <= self.options.bytes_max
     }
 
     fn next_arrival(&self) -> Arrival {
         let mut state = self.shared.lock();
-        state.arrivals = state.arrivals.split_off(&self.next);
-        if state.look {
-            return Arrival::InStore;
+        while let Some(first) = state.arrivals.first_entry()
+            && *first.key() < self.next
+        {
+            first.remove();
         }
-        let Some((sequence, message)) = state.arrivals.pop_first() else { return Arrival::None };
-        let decoded = message.filter(|_| sequence == self.next).and_then(|data| v1::Message::decode(data).ok());
-        match decoded {
-            Some(message) => Arrival::Here(sequence, Arc::new(message)),
-            // Something lies between, or it is not at hand: the store knows.
-            None => {
-                state.look = true;
-                Arrival::InStore
-            }
+        match state.arrivals.remove(&self.next) {
+            Some(message) => match message.map(v1::Message::decode) {
+                Some(Ok(message)) => Arrival::Here(self.next, Arc::new(message)),
+                _ => Arrival::InStore,
+            },
+            None if state.look => Arrival::InStore,
+            None if state.arrivals.is_empty() => Arrival::None,
+            None => Arrival::Later,
         }
     }
 
-    /// Delivers a batch out of the store. Returns whether there may be more to do now.
-    async fn deliver_from_store(&mut self, credit: usize) -> Result<bool, Trouble> {
+    /// Reads what comes next in the store: up to as much as may be unacknowledged, or a single message, is kept at hand.
+    async fn read_ahead(&mut self) -> Result<(), Trouble> {
         self.shared.lock().look = false;
-        let limit = credit.min(64);
-        let (space, member) = (self.shared.space.clone(), self.shared.member.clone());
-        let entries = self.coordinator.inbox_entries(&space, &member, Range::after(self.next - 1, limit)).await?;
-        let messages = self.coordinator.messages(&space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
-        let may_be_more = entries.len() == limit;
-        if may_be_more {
-            self.shared.lock().look = true;
-        }
+        let Shared { space, member, .. } = &*self.shared;
+        let range = Range::after(self.next - 1, AHEAD_MAX);
+        let entries = self.coordinator.inbox_entries(space, member, range).await?;
+        let messages = self.coordinator.messages(space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
+        let mut may_be_more = entries.len() == AHEAD_MAX;
+        let mut bytes = 0;
         for ((sequence, id), message) in entries.into_iter().zip(messages) {
             let Some(message) = message else {
                 tracing::error!(?space, %member, id, "an inbox names a message that is not there");
-                self.next = sequence + 1;
+                if self.ahead.is_empty() {
+                    self.next = sequence + 1;
+                }
                 continue;
             };
-            if !self.hand_over(sequence, message).await? {
-                return Ok(false);
+            bytes += message.encoded_len() as u64;
+            if bytes > self.options.bytes_max && !self.ahead.is_empty() {
+                may_be_more = true;
+                break;
             }
+            self.ahead.push_back((sequence, message));
         }
-        Ok(may_be_more || !self.shared.lock().arrivals.is_empty())
+        self.shared.lock().look |= may_be_more;
+        Ok(())
     }
 
     /// Delivers a message, or gives it up. Returns false, to come back to it later, when credit does not last.
@@ -534,7 +619,9 @@ impl Running {
         }
         let bytes = message.encoded_len() as u64;
         if !self.has_room(bytes) {
-            self.shared.lock().look = true;
+            if self.ahead.is_empty() {
+                self.ahead.push_back((sequence, message));
+            }
             return Ok(false);
         }
         if sequence > self.cursor.reserved {
@@ -543,9 +630,12 @@ impl Running {
         let delivered_ms = self.coordinator.now_ms();
         {
             let mut state = self.shared.lock();
-            let unacked = Unacked { sequence, bytes, delivered_ms, delivery_count };
+            let unacked = Unacked { sequence, bytes, delivered_ms, delivery_count, is_leaving: false };
+            // Of one that is in the inbox twice, because a store has lost that it was sent, the later one counts.
+            state.set_leaving(&message.id, true);
             state.unacked.insert(message.id.clone(), unacked);
-            state.unacked_bytes += bytes;
+            state.held.messages += 1;
+            state.held.bytes += bytes;
         }
         self.coordinator.metrics().delivered(delivery_count);
         let span = tracing::debug_span!("deliver", otel.kind = "producer", delivery_count);
@@ -584,6 +674,11 @@ impl Running {
             Some(SessionEnd::Replaced | SessionEnd::Closed) => superseded(),
         }
         .into())
+    }
+
+    /// Returns whether so little is left of what is reserved that more should be, before a delivery has to wait for it.
+    fn is_near_reserved(&self) -> bool {
+        self.cursor.reserved < self.cursor.delivered + RESERVED_AHEAD / 2
     }
 
     /// Begins to record how far the session has come, and to reserve further.
@@ -646,7 +741,7 @@ impl Running {
 
     async fn write(&mut self, frame: Frame) -> Result<(), End> {
         let frame = v1::StreamResponse { frame: Some(frame) };
-        match timeout(self.pace.write_timeout, self.frames.send(Ok(frame))).await {
+        match timeout(self.pace.write_timeout, self.frames.send(Box::new(Ok(frame)))).await {
             Ok(Ok(())) => {
                 self.taken.written += 1;
                 Ok(())
@@ -656,22 +751,20 @@ impl Running {
         }
     }
 
-    async fn finish(mut self, end: End, last: mpsc::OwnedPermit<Result<v1::StreamResponse, Refusal>>) {
+    async fn finish(mut self, end: End, last: mpsc::OwnedPermit<Said>) {
         match end {
             End::Gone => {}
             End::Slow => {
-                last.send(Err(Refusal::new(
-                    Reason::SlowConsumer,
-                    format!(
-                        "Nothing was read from this stream for {:?}. Read faster, or ask for fewer messages at a time; what \
-                         was not acknowledged will come again.",
-                        self.pace.write_timeout
-                    ),
-                )));
+                let text = format!(
+                    "Nothing was read from this stream for {:?}. Read faster, or ask for fewer messages at a time; what was \
+                     not acknowledged will come again.",
+                    self.pace.write_timeout
+                );
+                last.send(Box::new(Err(Refusal::new(Reason::SlowConsumer, text))));
             }
             End::Closing { reason, detail, request_id } => {
                 let closing = v1::SessionClosing { reason: reason.into(), detail: detail.to_owned(), request_id };
-                last.send(Ok(v1::StreamResponse { frame: Some(Frame::Closing(closing)) }));
+                last.send(Box::new(Ok(v1::StreamResponse { frame: Some(Frame::Closing(closing)) })));
             }
         }
         self.cursor.unacked = self.unacked();
@@ -689,8 +782,12 @@ fn interrupted(error: &tokio::task::JoinError) -> Refusal {
 }
 
 enum Arrival {
+    /// The very next one.
     Here(u64, Arc<v1::Message>),
+    /// There may be something in the store.
     InStore,
+    /// Only such as come after others that are not here.
+    Later,
     None,
 }
 

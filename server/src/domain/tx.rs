@@ -202,7 +202,7 @@ impl<'a> Tx<'a> {
 
     /// Wakes whoever waits for the topic.
     pub fn hint(&mut self, topic: impl Into<String>) {
-        let hint = Write::Hint { topic: topic.into() };
+        let hint = Write::Hint { topic: topic.into(), by: self.ctx.by };
         if !self.writes.contains(&hint) {
             self.writes.push(hint);
         }

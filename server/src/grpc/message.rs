@@ -29,7 +29,7 @@ impl MessageService for Services {
         let session = self.coordinator.open_session(&who, &request).await?;
         self.heard_of(&who);
         let frames = session.start(self.pace, self.signs.clone(), self.draining.clone());
-        let frames = ReceiverStream::new(frames).map(|frame| frame.map_err(Status::from));
+        let frames = ReceiverStream::new(frames).map(|said| said.map_err(Status::from));
         Ok(Response::new(Box::pin(frames)))
     }
 

@@ -137,7 +137,7 @@ fn lease(name: &str, ttl: Duration) -> Write {
 }
 
 fn hint(topic: &str) -> Write {
-    Write::Hint { topic: topic.to_owned() }
+    Write::Hint { topic: topic.to_owned(), by: 7 }
 }
 
 fn at(key: &Key, version: Option<u64>) -> Check {
@@ -540,7 +540,7 @@ pub(super) async fn dropping_a_space_leaves_nothing_of_it(bench: Bench) {
     assert_ne!((bench.raw_keys)(gone.clone()).await, [""; 0]);
     let mut hints = bench.second.hints();
     bench.commit(&gone, vec![delete(&key), Write::DropSpace, hint("dropped")]).await;
-    assert_eq!(hints.recv().await, Ok(Hint::Topic(gone.clone(), "dropped".to_owned())));
+    assert_eq!(hints.recv().await, Ok(Hint::Topic { space: gone.clone(), topic: "dropped".to_owned(), by: 7 }));
     assert_eq!((bench.raw_keys)(gone.clone()).await, [""; 0]);
     assert_eq!(bench.everything(&stays, &["member", "task"], &["s", "t", "emptied"]).await, before);
     // Whatever it had seen, it has not.
@@ -576,7 +576,7 @@ pub(super) async fn hints_reach_every_handle(bench: Bench) {
     bench.commit(&space, vec![hint("inbox/x"), append("s", ""), hint("y")]).await;
     for receiver in &mut receivers {
         for topic in ["inbox/x", "y"] {
-            assert_eq!(receiver.recv().await, Ok(Hint::Topic(space.clone(), topic.to_owned())));
+            assert_eq!(receiver.recv().await, Ok(Hint::Topic { space: space.clone(), topic: topic.to_owned(), by: 7 }));
         }
     }
 }
@@ -622,7 +622,7 @@ pub(super) async fn names_may_hold_any_visible_character(bench: Bench) {
         assert_eq!(bench.read(&space, &key).await.unwrap().data, "x");
         assert_eq!(bench.entries(&space, name).await, [(1, text("x")), (2, text("y"))]);
         assert!(bench.store.leases(&space).await.unwrap().until_ms.contains_key(name));
-        assert_eq!(hints.recv().await, Ok(Hint::Topic(space.clone(), name.to_owned())));
+        assert_eq!(hints.recv().await, Ok(Hint::Topic { space: space.clone(), topic: name.to_owned(), by: 7 }));
         bench.refused(&space, vec![unseen(name)], vec![]).await;
     }
     let scanned = bench.store.scan(&space, "member", "", 10).await.unwrap();

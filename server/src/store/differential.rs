@@ -108,7 +108,7 @@ fn writes() -> impl Strategy<Value = Write> {
         1 => (names(), data()).prop_map(|(key, data)| Write::Remember { key, data }),
         1 => names().prop_map(|name| Write::Lease { name, ttl: Duration::from_secs(3_600) }),
         1 => names().prop_map(|name| Write::EndLease { name }),
-        1 => names().prop_map(|topic| Write::Hint { topic }),
+        1 => (names(), any::<u64>()).prop_map(|(topic, by)| Write::Hint { topic, by }),
     ]
 }
 

@@ -247,6 +247,8 @@ pub enum Write {
     Hint {
         /// About what: up to 200 visible ASCII characters.
         topic: String,
+        /// Who says so: a number by which it knows its own hints, since they reach it, too.
+        by: u64,
     },
     /// Removes everything in the space: records, streams with their counters, leases, ledger. The last write but for
     /// hints.
@@ -327,8 +329,15 @@ pub enum Outcome {
 /// A wake-up. May be lost, repeated or late; whoever waits for one also polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Something happened to this topic of this space.
-    Topic(Space, String),
+    /// Something happened to a topic.
+    Topic {
+        /// Where.
+        space: Space,
+        /// To what.
+        topic: String,
+        /// Who said so, as [`Write::Hint`] did.
+        by: u64,
+    },
     /// Hints may have been lost: everyone should look.
     All,
 }

@@ -195,7 +195,7 @@ struct Listener {
     member: String,
     session_id: String,
     incarnation: u64,
-    frames: mpsc::Receiver<Result<v1::StreamResponse, Refusal>>,
+    frames: mpsc::Receiver<teamwire_server::delivery::session::Said>,
     /// The last sequence that was delivered.
     last: u64,
     /// Why it must end, once it must.

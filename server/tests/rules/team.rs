@@ -292,7 +292,8 @@ impl Team {
         let session = self.coordinator.open_session(&member.who, &v1::StreamRequest::default()).await.unwrap();
         let draining = CancellationToken::new();
         let mut frames = session.start(Pace::default(), Arc::new(SignsOfLife::default()), draining);
-        let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await else {
+        let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await.map(|said| *said)
+        else {
             panic!("a session begins with `opened`");
         };
         let member = member.in_session(&opened.session_id);
@@ -368,7 +369,7 @@ pub(crate) struct Open {
     /// Presents the session with every call.
     pub(crate) member: Member,
     pub(crate) opened: v1::SessionOpened,
-    pub(crate) frames: mpsc::Receiver<Result<v1::StreamResponse, Refusal>>,
+    pub(crate) frames: mpsc::Receiver<teamwire_server::delivery::session::Said>,
 }
 
 impl Open {

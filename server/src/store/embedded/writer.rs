@@ -113,9 +113,9 @@ impl Writer {
                 continue;
             }
             for write in &txn.writes {
-                if let Write::Hint { topic } = write {
+                if let Write::Hint { topic, by } = write {
                     // Nobody listens.
-                    let _ = self.hints.send(Hint::Topic((*space).clone(), topic.clone()));
+                    let _ = self.hints.send(Hint::Topic { space: (*space).clone(), topic: topic.clone(), by: *by });
                 }
             }
         }

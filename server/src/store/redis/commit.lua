@@ -20,31 +20,37 @@ local function call_with(command, key, list)
 end
 
 local function commit(keys, args)
-  local call, sub, match, floor, max = redis.call, string.sub, string.match, math.floor, math.max
-  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'c', 'e', 'h'}, {}
-  for i = 2, #keys do fields[i + 3] = sub(keys[i], #base + 1) end
+  local call, sub, match, floor, max, format = redis.call, string.sub, string.match, math.floor, math.max, string.format
+  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'e', 'h'}, {}
+  for i = 2, #keys do fields[i + 2] = sub(keys[i], #base + 1) end
   local known, time = call_with('HMGET', meta, fields), call('TIME')
   for i = 2, #keys do
-    if sub(fields[i + 3], 1, 1) == 's' then
-      local state, entries = known[i + 3], call('XLEN', keys[i])
+    if sub(fields[i + 2], 1, 1) == 's' then
+      local state, entries = known[i + 2], call('XLEN', keys[i])
       local next, weight = match(state or '1 0', '^(%d+) (%d+)$')
       if not next or entries == 0 and weight ~= '0' or entries > 0 and not state then
         return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not as the coordinator left it')
       end
       next = next + 0
       streams[i] = {first = next, next = next, entries = entries, weight = weight + 0, changed = false}
-    else
+    elseif not known[i + 2] then
       call('HLEN', keys[i]) -- fails where it is no hash
     end
   end
   local now_us = time[1] * 1000000 + time[2]
-  local now = max(known[2] or 0, floor(now_us / 1000))
   -- Later than any that was ever given, even where a server lost the last of them.
-  local version = string.format('%.0f', max((known[1] or 0) + 1, now_us))
-  local past, history = known[4] or '', args[2] .. ' '
+  local later = max((known[1] or 0) + 1, now_us)
+  local version, now = format('%d', later), floor(later / 1000)
+  local past, history = known[3] or '', args[2] .. ' '
   if #history > 1 and sub(past, 1, #history) ~= history then past = sub(history .. (known[1] or 0) .. ';' .. past, 1, 300) end
   local day = floor(now / DAY_MS)
-  local ledger, at, count = base .. 'd:' .. day, 4, #args
+  -- The days of the ledger that has its expiry, and of the one before it where there is one.
+  local today, yesterday = match(known[2] or '', '^(%d+) ?(%d*)$')
+  if (today or 0) + 0 ~= day then
+    yesterday = (today or 0) + 1 == day and today or ''
+    today = format('%d', day)
+  end
+  local ledger, at, count = base .. 'd:' .. today, 4, #args
 
   for check = 0, args[3] - 1 do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
@@ -52,7 +58,7 @@ local function commit(keys, args)
       local found = call('HGET', keys[a + 0], 'v' .. b) or ''
       if found ~= c then return {0, op, check, found, call('HGET', keys[a + 0], 'd' .. b)} end
     elseif op == 'u' then -- the clock never goes back, so nothing lies under tomorrow
-      local seen = call('HGET', ledger, a) or call('HGET', base .. 'd:' .. day - 1, a)
+      local seen = call('HGET', ledger, a) or yesterday ~= '' and call('HGET', base .. 'd:' .. yesterday, a)
       if seen then return {0, op, seen} end
     elseif ((call('HGET', keys[a + 0], b) or 0) + 0 > now) ~= (c == '1') then
       return {0, op, check}
@@ -93,23 +99,23 @@ local function commit(keys, args)
   end
 
   at = first
-  local appended, removed, expires, kept, dropped, put, gone = 5, 0, known[3] or '', false, false, {}, {}
+  local appended, removed, expires, kept, dropped, put, gone = 5, 0, known[2], false, false, {}, {}
   while at <= count do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
-    elseif op == 'L' then call('HSET', keys[a + 0], b, now + c)
+    elseif op == 'L' then call('HSET', keys[a + 0], b, format('%d', now + c))
     elseif op == 'D' or op == 'E' then gone[#gone + 1] = {a + 0, b, op == 'D' and c or b}
     elseif op == 'H' then call('PUBLISH', args[1], a)
     elseif op == 'A' then
       appended = appended + 1
-      if answer[appended] ~= 0 then call('XADD', keys[a + 0], answer[appended], 'd', b, 'w', c) end
+      if answer[appended] ~= 0 then call('XADD', keys[a + 0], format('%d-0', answer[appended]), 'd', b, 'w', c) end
     elseif op == 'R' then
       removed = removed + 1
       if removals[removed][1] then call('XDEL', keys[a + 0], unpack(removals[removed])) end
     elseif op == 'M' then
       call('HSET', ledger, a, b)
-      if expires ~= day .. '' then
-        expires = day .. ''
+      if expires ~= today .. ' ' .. yesterday then
+        expires = today .. ' ' .. yesterday
         call('PEXPIREAT', ledger, (day + 2) * DAY_MS + 60 * 60 * 1000)
       end
     else
@@ -117,19 +123,26 @@ local function commit(keys, args)
       call('PUBLISH', args[1], '!' .. match(base, '{(.-)}') .. '/' .. version)
       dropped = true
     end
-    if op == 'P' or op == 'L' or op == 'D' or op == 'E' then put[a .. ' ' .. b] = op == 'P' or op == 'L' end
     kept = kept or op == 'P' or op == 'L' or op == 'M' or (op == 'D' or op == 'E') and known[1]
     at = at + 1 + ARGUMENTS[op]
   end
 
+  at = gone[1] and first or count + 1
+  while at <= count do
+    local op = args[at]
+    if op == 'P' or op == 'L' or op == 'D' or op == 'E' then put[args[at + 1] .. ' ' .. args[at + 2]] = op == 'P' or op == 'L' end
+    at = at + 1 + ARGUMENTS[op]
+  end
   for _, field in ipairs(dropped and {} or gone) do
     if not put[field[1] .. ' ' .. field[2]] then call('HDEL', keys[field[1]], field[2], field[3]) end
   end
-  local set = {'v', version, 'c', now, 'e', expires, 'h', past}
+  local set = {'v', version}
+  if expires ~= known[2] then set[3], set[4] = 'e', expires end
+  if past ~= known[3] then set[#set + 1], set[#set + 2] = 'h', past end
   for i = 2, #keys do
     local s = streams[i]
-    if s and s.changed or not s and not known[i + 3] then
-      set[#set + 1], set[#set + 2] = fields[i + 3], s and string.format('%.0f %.0f', s.next, s.weight) or ''
+    if s and s.changed or not s and not known[i + 2] then
+      set[#set + 1], set[#set + 2] = fields[i + 2], s and format('%d %d', s.next, s.weight) or ''
     end
     kept = kept or s and s.changed
   end

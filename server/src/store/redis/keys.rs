@@ -1,8 +1,8 @@
 //! The names of keys, fields and messages.
 //!
 //! Every key of a space begins with `<prefix>:{<space>}:`, so that a cluster keeps a space in one slot. Then comes:
-//! - `m`: the meta hash: the last version `v`, the clock `c`, the day of the ledger that has its expiry `e`,
-//!   the server's histories `h` (`<id> <floor>;`, newest first; see `losses.rs`), how often something was lost `g` and under
+//! - `m`: the meta hash: the last version `v`, in microseconds since 1970, which is the space's clock, too; the day of the
+//!   ledger that has its expiry, and the day before where it has one, too `e` (`<day> <day before>`); the server's histories `h` (`<id> <floor>;`, newest first; see `losses.rs`), how often something was lost `g` and under
 //!   which history that was counted `gh`, for each stream `s:<stream>` its next sequence and its weight, and for each other hash its name, by which the function finds
 //!   what to drop;
 //! - `k:<kind>`: the records of a kind: `v<id>` the version, `d<id>` the data;
@@ -72,8 +72,8 @@ impl Keys {
     }
 
     /// Returns what is published for a hint.
-    pub(super) fn message(space: &Space, topic: &str) -> String {
-        format!("{}/{topic}", space.as_str())
+    pub(super) fn message(space: &Space, topic: &str, by: u64) -> String {
+        format!("{}/{by:x}/{topic}", space.as_str())
     }
 
     /// Reads what was published. `None` where no coordinator published it.
@@ -81,7 +81,11 @@ impl Keys {
         let (space, rest) = std::str::from_utf8(message).ok()?.split_once('/')?;
         Some(match space.strip_prefix('!') {
             Some(space) => Published::Dropped(Space::from_stored(space), rest.parse().ok()?),
-            None => Published::Hint(Hint::Topic(Space::from_stored(space), rest.to_owned())),
+            None => {
+                let (by, topic) = rest.split_once('/')?;
+                let (space, by) = (Space::from_stored(space), u64::from_str_radix(by, 16).ok()?);
+                Published::Hint(Hint::Topic { space, topic: topic.to_owned(), by })
+            }
         })
     }
 }
@@ -89,7 +93,7 @@ impl Keys {
 /// What coordinators publish.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Published {
-    /// A wake-up: `<space>/<topic>`.
+    /// A wake-up: `<space>/<who says so, hexadecimal>/<topic>`.
     Hint(Hint),
     /// A space was dropped, by a commit of this version: `!<space>/<version>`. No space has a name like that.
     Dropped(Space, u64),

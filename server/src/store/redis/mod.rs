@@ -240,12 +240,12 @@ impl Store for RedisStore {
         let mut questions = Pipeline::new();
         questions.atomic();
         questions.cmd("HGETALL").arg(self.keys.leases(space));
-        questions.cmd("HGET").arg(self.keys.meta(space)).arg("c");
+        questions.cmd("HGET").arg(self.keys.meta(space)).arg("v");
         questions.cmd("TIME");
         let answers: [Value; 3] =
             self.servers.read(Some(space), &questions).await?.try_into().map_err(|_| unreadable())?;
         let [leases, clock, time] = answers;
-        let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? };
+        let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? / 1_000 };
         let mut until_ms = BTreeMap::new();
         for (name, until) in pairs(leases)? {
             until_ms.insert(name, number(until)?);

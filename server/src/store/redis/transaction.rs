@@ -210,9 +210,9 @@ impl<'t> Call<'t> {
                 self.key(names, space, Named::Leases);
                 self.bytes(name.as_bytes());
             }
-            Write::Hint { topic } => {
+            Write::Hint { topic, by } => {
                 self.op("H");
-                self.text(Keys::message(space, topic));
+                self.text(Keys::message(space, topic, *by));
             }
             Write::DropSpace => self.op("X"),
         }

@@ -39,7 +39,7 @@ async fn spaces_are_spread_over_the_nodes_and_all_of_them_have_the_function() {
     for space in &spaces {
         assert!(matches!(store.commit(space, &txn).await, Ok(Outcome::Committed(_))));
         // Whichever node it was published at.
-        assert_eq!(hints.recv().await.unwrap(), Hint::Topic(space.clone(), "t".to_owned()));
+        assert_eq!(hints.recv().await.unwrap(), Hint::Topic { space: space.clone(), topic: "t".to_owned(), by: 7 });
     }
     for node in &cluster.nodes {
         assert_ne!(node.tell(&["KEYS", "*"]).await, Value::Array(vec![]));

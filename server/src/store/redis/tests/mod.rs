@@ -86,7 +86,7 @@ async fn sequences(store: &RedisStore) -> Vec<u64> {
 }
 
 fn hint() -> Write {
-    Write::Hint { topic: "t".to_owned() }
+    Write::Hint { topic: "t".to_owned(), by: 7 }
 }
 
 #[tokio::test]
@@ -299,12 +299,22 @@ async fn the_ledger_expires_and_is_found_across_midnight() {
     let ledger = format!("test:{{a}}:d:{today}");
     let Value::Int(ttl_s) = server.tell(&["TTL", &ledger]).await else { panic!("no number") };
     assert!((24 * 3600..=49 * 3600).contains(&ttl_s), "{ttl_s}");
-    for (day, seen) in [(today - 2, false), (today - 1, true), (today, true), (today + 1, false)] {
-        let key = format!("from day {day}");
-        server.tell(&["HSET", &format!("test:{{a}}:d:{day}"), &key, "x"]).await;
-        let txn = Txn { checks: vec![Check::Unseen { key }], writes: vec![] };
-        let outcome = store.commit(&space("a"), &txn).await.unwrap();
-        assert_eq!(matches!(outcome, Outcome::Refused(_)), seen, "day {day}");
+    for day in [today - 2, today - 1, today, today + 1] {
+        server.tell(&["HSET", &format!("test:{{a}}:d:{day}"), &format!("from day {day}"), "x"]).await;
+    }
+    // When something was remembered last before today, as the space says; and whether that has a part in it.
+    for (last, yesterday) in [(today - 2, false), (today - 1, true)] {
+        server.tell(&["HSET", "test:{a}:m", "e", &last.to_string()]).await;
+        for _ in 0..2 {
+            for (day, seen) in [(today - 2, false), (today - 1, yesterday), (today, true), (today + 1, false)] {
+                let txn = Txn { checks: vec![Check::Unseen { key: format!("from day {day}") }], writes: vec![] };
+                let outcome = store.commit(&space("a"), &txn).await.unwrap();
+                assert_eq!(matches!(outcome, Outcome::Refused(_)), seen, "day {day}, last used on day {last}");
+            }
+            // From now on today is the last.
+            commit(&store, vec![remember(&format!("after {last}"), "")]).await.unwrap();
+            server.tell(&["HDEL", &ledger, &format!("after {last}")]).await;
+        }
     }
 }
 
@@ -368,9 +378,9 @@ async fn prefixes_keep_stores_apart() {
     let (mut own, mut others) = (store.hints(), other.hints());
     commit(&store, vec![append("s", "x"), hint()]).await.unwrap();
     assert_eq!(sequences(&other).await, [0; 0]);
-    commit(&other, vec![Write::Hint { topic: "of the other".to_owned() }]).await.unwrap();
-    assert_eq!(others.recv().await, Ok(Hint::Topic(space("a"), "of the other".to_owned())));
-    assert_eq!(own.recv().await, Ok(Hint::Topic(space("a"), "t".to_owned())));
+    commit(&other, vec![Write::Hint { topic: "of the other".to_owned(), by: 7 }]).await.unwrap();
+    assert_eq!(others.recv().await, Ok(Hint::Topic { space: space("a"), topic: "of the other".to_owned(), by: 7 }));
+    assert_eq!(own.recv().await, Ok(Hint::Topic { space: space("a"), topic: "t".to_owned(), by: 7 }));
     for wrong in ["", "with space", "{brace}", &"x".repeat(101)] {
         assert!(RedisStore::connect(&server.url(), wrong).await.is_err());
     }

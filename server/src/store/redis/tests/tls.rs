@@ -49,7 +49,7 @@ async fn a_store_speaks_tls_to_whom_it_can_trust() {
     let store = RedisStore::connect(&url(&known), PREFIX).await.unwrap();
     let mut hints = store.hints();
     commit(&store, vec![append("s", "x"), hint()]).await.unwrap();
-    assert_eq!(hints.recv().await.unwrap(), Hint::Topic(space("a"), "t".to_owned()));
+    assert_eq!(hints.recv().await.unwrap(), Hint::Topic { space: space("a"), topic: "t".to_owned(), by: 7 });
     // Without a certificate of its own; of an authority that the server does not know; of a server that is not trusted.
     let foreigner = format!("{ca}&cert={}&key={}", file("foreign.pem"), file("foreign.key"));
     let distrusts = format!("{foreign_ca}&cert={}&key={}", file("own.pem"), file("own.key"));
