@@ -19,9 +19,9 @@ const APPLIED: &str = "DURABILITY_APPLIED";
 /// How long a send may take while strangers do their worst, on a machine that does their work as well: 5 s.
 const ANSWER_US_MAX: u64 = 5_000_000;
 
-/// How much memory a coordinator may take for a handful of members and any number of strangers: 384 MiB, of which the embedded
+/// How much memory a coordinator may take for a handful of members and any number of strangers: 512 MiB, of which the embedded
 /// store may keep 256 MiB of its file.
-const MEMORY_BYTES_MAX: u64 = 384 << 20;
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
 
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -54,7 +54,7 @@ enum Bug {
     SilentLoss,
     /// One in forty sends takes 6 s, while strangers are said to be there.
     Stalls,
-    /// The coordinator takes 400 MiB and never gives them back.
+    /// The coordinator takes 544 MiB and never gives them back.
     Leak,
 }
 
@@ -175,7 +175,7 @@ impl Store for Liar {
                 return Ok(Outcome::Committed(commit));
             }
             Bug::Stalls if sends && self.is_its_turn() => sleep(Duration::from_secs(6)).await,
-            Bug::Leak => self.leak.lock().unwrap().resize(400 << 20, 1),
+            Bug::Leak => self.leak.lock().unwrap().resize(544 << 20, 1),
             _ => {}
         }
         self.store.commit(space, &self.bend(txn)).await
