@@ -44,6 +44,8 @@ fn end_when_output_fails() {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "failpoints")]
+    let _points = fail::FailScenario::setup();
     let cli = match command::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

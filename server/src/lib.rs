@@ -11,6 +11,7 @@ pub mod coordinator;
 pub mod delivery;
 pub mod domain;
 pub mod edge;
+mod failpoint;
 pub mod grpc;
 pub mod health;
 pub mod rate;

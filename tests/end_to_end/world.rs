@@ -5,10 +5,6 @@ mod coordinator;
 mod network;
 mod output;
 mod runner;
-// The servers that the store itself is tested against.
-#[allow(dead_code, unreachable_pub, unused_imports)]
-#[path = "../../server/src/store/test_redis/mod.rs"]
-mod test_redis;
 
 use std::{
     cell::{Cell, RefCell},
@@ -35,7 +31,7 @@ pub use coordinator::Coordinator;
 pub use network::{Machine, Network};
 pub use output::Output;
 pub use runner::Runner;
-pub(crate) use test_redis::{TestCluster, TestRedis, TestSentinel};
+pub(crate) use teamwire_test_redis::{TestCluster, TestRedis, TestSentinel};
 
 use crate::agents;
 

@@ -9,6 +9,7 @@ mod buf;
 mod charts;
 mod clients;
 mod containers;
+mod faketime;
 mod fuzz;
 mod generate;
 mod network;
@@ -38,9 +39,9 @@ Usage: cargo xtask COMMAND
          1.26 and Python 3.11. Builds teamwire, unless TEAMWIRE_TEST_BINARY names one.
   manifests
          Render the manifests in deploy/ from the charts anew.
-  faults [--fault NAME|mix|all] [--minutes N] [--seed N] [--store embedded|redis]
-         Break coordinators, Redis and members while they work, and check what was promised; docs/testing.md explains
-         it.
+  faults [--fault NAME|mix|all] [--seconds N | --minutes N] [--seed N] [--store embedded|redis] [--markdown FILE]
+         Break coordinators, stores, networks, clocks and members while they work, and check what was promised;
+         docs/testing.md explains it. What sets clocks (libfaketime) is installed likewise, where that is asked for.
   simulate [--seed N] [--seeds N]
          Play coordinators, members and their network on simulated time, from the seed N, or N seeds
          from a random one (20) or from --seed. It names a seed that fails; the same seed is the same play again. docs/testing.md says more.
@@ -100,10 +101,15 @@ fn ci() -> Result<(), Failure> {
 /// Breaks things.
 fn faults(options: &[&str]) -> Result<(), Failure> {
     let redis = redis::SERVERS[0].find()?;
-    Step::cargo(&["build", "--locked", "--package", "teamwire", "--package", "teamwire-proof", "--bins"]).run()?;
+    let sets_clocks = options.iter().any(|option| *option == "all" || option.contains("clock-"));
+    let faketime = if sets_clocks { Some(faketime::find()?) } else { None };
+    let both = ["--locked", "--package", "teamwire", "--package", "teamwire-proof"];
+    // Whatever builds teamwire next builds it without the places to die at.
+    Step::cargo(&[&["build"], &both[..], &["--bins", "--features", "teamwire/failpoints"]].concat()).run()?;
     let run = ["run", "--quiet", "--locked", "--package", "teamwire-proof", "--", "run"];
-    Step::cargo(&[&run[..], options].concat())
-        .env(redis::SERVERS[0].variable, redis)
+    let step = Step::cargo(&[&run[..], options].concat());
+    let step = faketime.into_iter().fold(step, |step, library| step.env(faketime::VARIABLE, library));
+    step.env(redis::SERVERS[0].variable, redis)
         .advice("repeat it with the --seed that it names; `teamwire-proof check DIR` looks at what it has kept")
         .run()
 }

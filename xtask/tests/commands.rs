@@ -216,6 +216,21 @@ fn what_makes_networks_is_left_alone_where_it_is() {
 }
 
 #[test]
+fn faults_are_played_with_a_coordinator_that_has_places_to_die_at() {
+    let machine = Machine::new("faults").with("redis-server", "").with("cargo", "echo $TEAMWIRE_REDIS_SERVER");
+    let output = machine.xtask(&["faults", "--seconds", "5"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        machine.calls(),
+        [
+            "cargo build --locked --package teamwire --package teamwire-proof --bins --features teamwire/failpoints",
+            "cargo run --quiet --locked --package teamwire-proof -- run --seconds 5"
+        ]
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("bin/redis-server"), "{output:?}");
+}
+
+#[test]
 fn anyone_else_is_told_to_install_a_missing_server() {
     let machine = Machine::new("not-root").with("id", "echo 1000").with("apt-get", "").with("cargo", "");
     let output = machine.xtask(&["test"], &[]);

@@ -36,6 +36,7 @@ use crate::{
         secret::SecretHash,
         tx::{Loaded, Stop, Tx, View},
     },
+    failpoint,
     store::{Check, Commit, Durability, Failed, Key, Outcome, Space, Store, StoreError, Txn, Write},
     telemetry::{Metrics, step},
 };
@@ -192,8 +193,10 @@ impl Coordinator {
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();
-                    let under_way = self.hub.under_way(space, &txn);
+                    let mut under_way = self.hub.under_way(space, &txn);
+                    failpoint::reach("before-commit");
                     let committed = self.store.commit(space, &txn).instrument(step!("commit")).await;
+                    failpoint::reach("after-commit");
                     if committed.is_ok() {
                         under_way.is_known();
                     }

@@ -255,7 +255,7 @@ pub(crate) struct UnderWay<'t> {
 
 impl UnderWay<'_> {
     /// The store has answered.
-    pub(crate) fn is_known(mut self) {
+    pub(crate) fn is_known(&mut self) {
         self.is_known = true;
     }
 }

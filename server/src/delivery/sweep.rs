@@ -2,7 +2,8 @@
 //! change is made once, by whoever commits first.
 //!
 //! A coordinator that was away itself (paused, or cut off from the store) must not take others for lost: it first renews
-//! the leases of the sessions that it holds, and waits as long as a lease lasts before it declares anyone lost.
+//! the leases of the sessions that it holds, and waits as long as a lease lasts before it declares anyone lost. So it does when
+//! the store's clock has run ahead of its own: it was set, or the machine of both has slept.
 
 use std::{
     collections::HashMap,
@@ -13,7 +14,11 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::lease::SignsOfLife;
-use crate::{coordinator::Coordinator, store::Space, telemetry::census::Census};
+use crate::{
+    coordinator::Coordinator,
+    store::{Leases, Space},
+    telemetry::census::Census,
+};
 
 /// How often the sweep wakes.
 const TICK: Duration = Duration::from_millis(250);
@@ -26,12 +31,13 @@ const EACH_MAX: Duration = Duration::from_secs(30);
 /// How often the list of teams is read.
 const LIST: Duration = Duration::from_secs(10);
 
-/// A tick this late means that this coordinator was away.
+/// A tick this late means that this coordinator was away. The store's clock this far ahead means that it was set.
 const AWAY: Duration = Duration::from_secs(5);
 
 /// Sweeps until cancelled.
 pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: CancellationToken) {
     let mut due: HashMap<Space, Instant> = HashMap::new();
+    let mut clocks = Clocks::default();
     let mut census = Census::default();
     let mut list_at = Instant::now();
     let mut ticked = Instant::now();
@@ -51,18 +57,27 @@ pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: C
         }
         if list_at <= Instant::now() {
             match list(&coordinator, &mut due).await {
-                Ok(()) => list_at = Instant::now() + LIST,
+                Ok(()) => {
+                    list_at = Instant::now() + LIST;
+                    clocks.0.retain(|space, _| due.contains_key(space));
+                }
                 Err(()) => lose_from = Instant::now() + patience,
             }
         }
         let now = Instant::now();
         let ready: Vec<Space> = due.iter().filter(|(_, at)| **at <= now).map(|(space, _)| space.clone()).collect();
         for space in ready {
-            let may_lose = Instant::now() >= lose_from;
-            let Ok(rest) = sweep(&coordinator, &space, may_lose).await else {
+            let Ok(leases) = leases(&coordinator, &space).await else {
                 lose_from = Instant::now() + patience;
                 break;
             };
+            if clocks.has_jumped(&space, leases.now_ms, Instant::now()) {
+                tracing::info!(?space, "the store's clock was set ahead; renewing the leases of the sessions here");
+                signs.hear_of_all(&coordinator);
+                lose_from = Instant::now() + patience;
+            }
+            let may_lose = Instant::now() >= lose_from;
+            let rest = sweep(&coordinator, &space, &leases, may_lose).await;
             census.visit(&coordinator, &space).await;
             let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
             due.insert(space, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
@@ -84,19 +99,43 @@ async fn list(coordinator: &Coordinator, due: &mut HashMap<Space, Instant>) -> R
     Ok(())
 }
 
-async fn sweep(coordinator: &Coordinator, space: &Space, may_lose: bool) -> Result<Option<Duration>, ()> {
-    let leases = match coordinator.store().leases(space).await {
-        Ok(leases) => leases,
-        Err(error) => {
-            tracing::debug!(?space, %error, "leases could not be read");
-            return Err(());
-        }
-    };
-    match coordinator.sweep(space, &leases, may_lose).await {
-        Ok(rest) => Ok(rest),
-        Err(refusal) => {
-            tracing::debug!(?space, %refusal, "what is due could not be done");
-            Ok(Some(EACH_MIN))
-        }
+async fn leases(coordinator: &Coordinator, space: &Space) -> Result<Leases, ()> {
+    coordinator.store().leases(space).await.map_err(|error| tracing::debug!(?space, %error, "leases could not be read"))
+}
+
+async fn sweep(coordinator: &Coordinator, space: &Space, leases: &Leases, may_lose: bool) -> Option<Duration> {
+    coordinator.sweep(space, leases, may_lose).await.unwrap_or_else(|refusal| {
+        tracing::debug!(?space, %refusal, "what is due could not be done");
+        Some(EACH_MIN)
+    })
+}
+
+/// What the store's clock said of each team last, and when that was. A cluster has more clocks than one.
+#[derive(Default)]
+struct Clocks(HashMap<Space, (u64, Instant)>);
+
+impl Clocks {
+    /// Notes what it says, and returns whether it has gone much further than this machine's since it was noted last.
+    fn has_jumped(&mut self, space: &Space, now_ms: u64, at: Instant) -> bool {
+        let Some((before_ms, before)) = self.0.insert(space.clone(), (now_ms, at)) else { return false };
+        Duration::from_millis(now_ms.saturating_sub(before_ms)) > at.duration_since(before) + AWAY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by the fault `clock-forward`: everybody was taken for lost whose lease had run out by the new time alone.
+    #[test]
+    fn a_clock_that_is_set_ahead_is_noticed_and_no_other() {
+        let (mut clocks, space, began) = (Clocks::default(), Space::directory(), Instant::now());
+        let mut jumped = |ms, s| clocks.has_jumped(&space, ms, began + Duration::from_secs(s));
+        assert!(!jumped(1_000_000, 0), "the first that is heard of it");
+        assert!(!jumped(1_030_500, 30));
+        assert!(!jumped(1_030_500, 40), "it stands still");
+        assert!(!jumped(1_020_000, 50), "it was set back");
+        assert!(jumped(4_630_000, 60));
+        assert!(!jumped(4_640_000, 70), "once");
     }
 }

@@ -7,6 +7,7 @@ use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
 use super::Services;
+use crate::failpoint;
 
 type Frames = Pin<Box<dyn Stream<Item = Result<v1::StreamResponse, Status>> + Send>>;
 
@@ -19,6 +20,7 @@ impl MessageService for Services {
         self.meter.count(who.hash, matches!(request.body, Some(Body::Broadcast(_))))?;
         let reply = self.coordinator.send(&who, &request).await?;
         self.heard_of(&who);
+        failpoint::reach("before-reply");
         Ok(Response::new(reply))
     }
 
@@ -33,6 +35,8 @@ impl MessageService for Services {
 
     async fn ack(&self, request: Request<v1::AckRequest>) -> Result<Response<v1::AckResponse>, Status> {
         let (who, request) = self.open(request).await?;
+        // What is acknowledged was written, and has arrived.
+        failpoint::reach("after-frame");
         let acked = self.coordinator.acknowledge(&who, &request).await?;
         self.heard_of(&who);
         Ok(Response::new(v1::AckResponse { acked }))

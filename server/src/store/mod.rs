@@ -21,7 +21,7 @@ pub mod model;
 mod open;
 pub mod redis;
 #[cfg(test)]
-mod test_redis;
+use teamwire_test_redis as test_redis;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

@@ -26,7 +26,4 @@ mod tasks;
 mod team;
 mod teams;
 
-// The spawner of the store's own tests: a real server, ended with the test.
-#[allow(dead_code)]
-#[path = "../../src/store/test_redis/server.rs"]
-mod test_redis;
+use teamwire_test_redis as test_redis;

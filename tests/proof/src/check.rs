@@ -10,6 +10,19 @@ use crate::history::{Event, What};
 /// How long a process may live on after its shutdown was approved: 40 s.
 const END_US_MAX: u64 = 40_000_000;
 
+/// How long after a store has forgotten something sessions may not have heard of it: 15 s.
+const HEARD_OF_US: u64 = 15_000_000;
+
+/// What an answer says that does not promise to outlive a failure of the store.
+const APPLIED: &str = "DURABILITY_APPLIED";
+
+/// How long a send may take while strangers do their worst, on a machine that does their work as well: 5 s.
+const ANSWER_US_MAX: u64 = 5_000_000;
+
+/// How much memory a coordinator may take for a handful of members and any number of strangers: 512 MiB, of which the embedded
+/// store may keep 256 MiB of its file.
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
+
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
@@ -32,11 +45,21 @@ pub enum Promise {
     Shutdown,
     /// Once everything is healed, everything is done.
     Progress,
+    /// Nobody is taken for lost whose process is there, or is replaced in time.
+    Alive,
+    /// What the store has lost of what it had answered is said to the team; and nothing is said without cause.
+    LossTold,
+    /// Whatever strangers do: who sends is answered in time.
+    Unharmed,
+    /// A coordinator's memory is bounded.
+    Bounded,
+    /// A damaged store is refused with words, or lacks no more than its last commit.
+    DamageFound,
 }
 
 impl Promise {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self::NothingLost,
         Self::NothingInvented,
         Self::NothingDoubled,
@@ -46,7 +69,32 @@ impl Promise {
         Self::Decisions,
         Self::Shutdown,
         Self::Progress,
+        Self::Alive,
+        Self::LossTold,
+        Self::Unharmed,
+        Self::Bounded,
+        Self::DamageFound,
     ];
+
+    /// Returns whether a history has anything in it by which this could have been broken. Most can be by whatever is done.
+    pub fn was_tried(self, events: &[Event]) -> bool {
+        let has = |is: fn(&What) -> bool| events.iter().any(|event| is(&event.what));
+        match self {
+            // A coordinator that has just started takes nobody for lost.
+            Self::Alive => {
+                let lost_after_us = events.iter().find_map(|event| match event.what {
+                    What::Started { lost_after_s } => Some(event.at_us + lost_after_s * 1_000_000),
+                    _ => None,
+                });
+                lost_after_us.is_some_and(|at_us| events.last().is_some_and(|last| last.at_us > at_us))
+            }
+            Self::LossTold => has(|what| matches!(what, What::MayBeLost { .. })),
+            Self::Unharmed => has(|what| matches!(what, What::FloodBegan)),
+            Self::Bounded => has(|what| matches!(what, What::Memory { .. })),
+            Self::DamageFound => has(|what| matches!(what, What::Damaged { .. })),
+            _ => true,
+        }
+    }
 }
 
 /// A promise that was not kept.
@@ -75,6 +123,13 @@ pub struct Counts {
     pub decided: usize,
     pub sessions: usize,
     pub processes: usize,
+    /// Messages that were answered with APPLIED and are gone, where the store was made to forget.
+    pub lost: usize,
+    /// Copies of the store that were damaged, and how many of them were refused.
+    pub damaged: usize,
+    pub refused: usize,
+    /// The most memory that a coordinator has taken, in bytes.
+    pub peak_bytes: u64,
 }
 
 /// One process of a member.
@@ -88,13 +143,18 @@ struct History<'e> {
     /// Who sent a content, in which op, and to whom.
     sends: HashMap<&'e str, (Process<'e>, u64, &'e str)>,
     finals: HashMap<&'e str, &'e BTreeMap<String, String>>,
+    /// When the store was made to forget what it had answered, in microseconds since 1970.
+    forgotten: Vec<(u64, u64)>,
+    /// How many messages it has forgotten.
+    lost: usize,
     /// The messages of each content, as anybody has seen them.
     ids: HashMap<&'e str, BTreeSet<&'e str>>,
 }
 
 /// Looks for everything that was promised and not kept.
 pub fn check(events: &[Event]) -> Vec<Violation> {
-    let history = History::of(events);
+    let doubted = doubt(events);
+    let history = History { lost: count(events).lost, ..History::of(&doubted) };
     let mut found = Vec::new();
     for (promise, checker) in [
         (Promise::NothingLost, nothing_lost as fn(&History<'_>) -> Vec<String>),
@@ -106,6 +166,11 @@ pub fn check(events: &[Event]) -> Vec<Violation> {
         (Promise::Decisions, decisions),
         (Promise::Shutdown, shutdown),
         (Promise::Progress, progress),
+        (Promise::Alive, alive),
+        (Promise::LossTold, loss_told),
+        (Promise::Unharmed, unharmed),
+        (Promise::Bounded, bounded),
+        (Promise::DamageFound, damage_found),
     ] {
         found.extend(checker(&history).into_iter().map(|detail| Violation { promise, detail }));
     }
@@ -116,8 +181,14 @@ pub fn check(events: &[Event]) -> Vec<Violation> {
 pub fn count(events: &[Event]) -> Counts {
     let mut counts = Counts::default();
     let mut processes = BTreeSet::new();
+    let forgotten = forgotten(events);
+    let kept: BTreeSet<_> = events.iter().filter_map(|event| final_id(&event.what)).collect();
     for event in events {
         processes.insert((&event.member, event.process));
+        if let What::Sent { again: false, message_id, .. } = &event.what {
+            let may_be_lost = forgotten.iter().any(|(from, until)| (*from..=*until).contains(&event.at_us));
+            counts.lost += usize::from(may_be_lost && !kept.contains(message_id.as_str()));
+        }
         match &event.what {
             What::Sent { again: false, .. } => counts.sent += 1,
             What::Unknown { .. } => counts.unknown += 1,
@@ -128,16 +199,66 @@ pub fn count(events: &[Event]) -> Counts {
             What::Claimed { .. } => counts.claimed += 1,
             What::Decided { .. } => counts.decided += 1,
             What::Opened { .. } => counts.sessions += 1,
+            What::Memory { peak_bytes, .. } => counts.peak_bytes = counts.peak_bytes.max(*peak_bytes),
+            What::Damaged { code, .. } => {
+                counts.damaged += 1;
+                counts.refused += usize::from(code.is_some());
+            }
             _ => {}
         }
     }
     Counts { processes: processes.len(), ..counts }
 }
 
+fn final_id(what: &What) -> Option<&str> {
+    match what {
+        What::FinalMessage { message_id, .. } => Some(message_id),
+        _ => None,
+    }
+}
+
+/// Returns when the store was made to forget.
+fn forgotten(events: &[Event]) -> Vec<(u64, u64)> {
+    let windows = events.iter().filter_map(|event| match event.what {
+        What::MayBeLost { from_us, until_us } => Some((from_us, until_us)),
+        _ => None,
+    });
+    windows.collect()
+}
+
+/// Takes back what is not promised where the store was made to forget: of what was answered then nothing is known, but for
+/// sends whose answer promised more than APPLIED.
+fn doubt(events: &[Event]) -> Vec<Event> {
+    let forgotten = forgotten(events);
+    let doubted = events.iter().filter_map(|event| {
+        let in_doubt = forgotten.iter().any(|(from, until)| (*from..=*until).contains(&event.at_us));
+        let detail = || "the store was made to forget".to_owned();
+        let what = match &event.what {
+            what if !in_doubt => what.clone(),
+            What::Sent { durability, .. } if durability != APPLIED => event.what.clone(),
+            // Whether a session is there that was opened then is told by what comes of it.
+            What::Opened { .. } => return None,
+            What::Sent { op, .. } | What::Flushed { op } | What::Completed { op } | What::Decided { op, .. } => {
+                What::Unknown { op: *op, detail: detail() }
+            }
+            what => what.clone(),
+        };
+        Some(Event { what, ..event.clone() })
+    });
+    doubted.collect()
+}
+
 impl<'e> History<'e> {
     fn of(events: &'e [Event]) -> Self {
-        let mut history =
-            Self { events, ends: HashMap::new(), sends: HashMap::new(), finals: HashMap::new(), ids: HashMap::new() };
+        let mut history = Self {
+            events,
+            ends: HashMap::new(),
+            sends: HashMap::new(),
+            finals: HashMap::new(),
+            forgotten: forgotten(events),
+            lost: 0,
+            ids: HashMap::new(),
+        };
         for event in events {
             let process = (event.member.as_str(), event.process);
             match &event.what {
@@ -168,6 +289,13 @@ impl<'e> History<'e> {
             }
         }
         history
+    }
+
+    /// Returns whether a delivery may have left no trace in the store: it was made of what the store was made to forget, or
+    /// by a session that had not heard of that.
+    fn may_be_forgotten(&self, at_us: u64, message_id: &str) -> bool {
+        let is_gone = !self.forgotten.is_empty() && !self.finals.contains_key(message_id);
+        is_gone || self.forgotten.iter().any(|(from, until)| (*from..=*until + HEARD_OF_US).contains(&at_us))
     }
 
     fn end(&self, process: Process<'e>, op: u64) -> Option<(u64, &'e What)> {
@@ -275,10 +403,11 @@ fn nothing_doubled(history: &History<'_>) -> Vec<String> {
                     && earlier != message_id
                 {
                     doubled.push(format!("a repeated send became {message_id} as well as {earlier}"));
-                } else if *again && !replayed {
+                } else if *again && !replayed && matches!(history.end(process, *op), Some((_, What::Sent { .. }))) {
                     doubled.push(format!("the send of {message_id} was repeated, and carried out once more"));
                 }
             }
+            What::Delivered { message_id, .. } if history.may_be_forgotten(event.at_us, message_id) => {}
             What::Delivered { message_id, delivery_count, .. } => {
                 let processes = handed.entry((&event.member, message_id)).or_default();
                 let is_first = *delivery_count < 2;
@@ -316,6 +445,9 @@ fn order(history: &History<'_>) -> Vec<String> {
     let mut lines: BTreeMap<(&str, Process<'_>), BTreeMap<u64, u64>> = BTreeMap::new();
     for event in history.events {
         let What::Delivered { message_id, sequence, content, .. } = &event.what else { continue };
+        if history.may_be_forgotten(event.at_us, message_id) {
+            continue;
+        }
         if let Some(other) = places.insert((&event.member, *sequence), message_id)
             && other != message_id
         {
@@ -488,6 +620,87 @@ fn progress(history: &History<'_>) -> Vec<String> {
     stuck.collect()
 }
 
+fn alive(history: &History<'_>) -> Vec<String> {
+    let lost = history.events.iter().filter_map(|event| match &event.what {
+        What::FinalLost { who } => Some(format!("{who} was taken for lost")),
+        _ => None,
+    });
+    lost.collect()
+}
+
+fn loss_told(history: &History<'_>) -> Vec<String> {
+    let told = history.events.iter().filter(|event| event.what == What::FinalWritesLost).count();
+    let lost = history.lost;
+    match (history.forgotten.is_empty(), told) {
+        (true, 1..) => vec!["the team was told of a loss, and the store was never made to forget".to_owned()],
+        (false, 0) if lost > 0 => vec![format!("{lost} messages are lost, and nobody was told")],
+        _ => Vec::new(),
+    }
+}
+
+fn unharmed(history: &History<'_>) -> Vec<String> {
+    let mut floods: Vec<(u64, u64)> = Vec::new();
+    for event in history.events {
+        match &event.what {
+            What::FloodBegan => floods.push((event.at_us, u64::MAX)),
+            What::FloodEnded => floods.last_mut().into_iter().for_each(|flood| flood.1 = event.at_us),
+            _ => {}
+        }
+    }
+    let mut harmed = Vec::new();
+    for event in history.events {
+        let What::Sending { op, .. } = &event.what else { continue };
+        let process = (event.member.as_str(), event.process);
+        let is_during = floods.iter().any(|(from, until)| (*from..*until).contains(&event.at_us));
+        // Of whoever was killed meanwhile nothing more is heard.
+        let Some((at_us, end)) = history.end(process, *op).filter(|_| is_during) else { continue };
+        if !matches!(end, What::Sent { .. }) {
+            harmed.push(format!("{process:?} had no OK for op {op} while strangers were there: {end:?}"));
+        } else if at_us > event.at_us + ANSWER_US_MAX {
+            let seconds = (at_us - event.at_us) / 1_000_000;
+            harmed.push(format!("{process:?} waited for {seconds} s for op {op} while strangers were there"));
+        }
+    }
+    harmed
+}
+
+fn bounded(history: &History<'_>) -> Vec<String> {
+    let mut most: BTreeMap<usize, u64> = BTreeMap::new();
+    for event in history.events {
+        if let What::Memory { coordinator, peak_bytes } = event.what {
+            let peak = most.entry(coordinator).or_default();
+            *peak = (*peak).max(peak_bytes);
+        }
+    }
+    most.retain(|_, peak| *peak > MEMORY_BYTES_MAX);
+    most.into_iter().map(|(number, peak)| format!("coordinator {number} has taken {} MiB", peak >> 20)).collect()
+}
+
+fn damage_found(history: &History<'_>) -> Vec<String> {
+    let mut silent = Vec::new();
+    // Of each member: the last send that was answered with OK, so far.
+    let mut sent: HashMap<&str, &str> = HashMap::new();
+    for event in history.events {
+        match &event.what {
+            What::Sent { message_id, again: false, .. } => {
+                sent.insert(&event.member, message_id);
+            }
+            What::Damaged { how, code: Some(code), said, .. } if *code == 0 || !said.contains("damaged") => {
+                silent.push(format!("{how}: it ended with {code}, saying: {said}"));
+            }
+            What::Damaged { how, missing, .. } => {
+                // One commit carries at most one send of each: the last that it was answered.
+                let older = missing.iter().filter(|id| !sent.values().any(|last| last == id)).count();
+                if older > 0 {
+                    silent.push(format!("{how}: it opened without a word, and {older} messages are not there"));
+                }
+            }
+            _ => {}
+        }
+    }
+    silent
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -514,6 +727,7 @@ mod tests {
             recipients: vec!["bob".to_owned()],
             again: false,
             replayed: false,
+            durability: "DURABILITY_FSYNCED".to_owned(),
         }
     }
 
@@ -571,6 +785,44 @@ mod tests {
         assert_eq!(twice(2, 2), []);
         let swapped = [("bob", 1, delivered(1, 2, 1)), ("bob", 1, delivered(2, 1, 1))];
         assert_eq!(with(&[&ends[..], &swapped[..]].concat()), [Promise::Order]);
+    }
+
+    #[test]
+    fn only_what_a_forgetful_store_had_applied_may_be_lost_and_only_then() {
+        let applied = |op| match sent(op) {
+            What::Sent { op, message_id, recipients, again, replayed, .. } => {
+                What::Sent { op, message_id, recipients, again, replayed, durability: APPLIED.to_owned() }
+            }
+            other => other,
+        };
+        let forgets = |from_us, until_us| ("supervisor", 1, What::MayBeLost { from_us, until_us });
+        let told = ("lead", 1, What::FinalWritesLost);
+        let sends = |what| [("ann", 1, sending(1)), ("ann", 1, what)];
+        let with = |what, more: &[(&'static str, u32, What)]| broken(&[&sends(what)[..], more].concat());
+        // It was answered at 10 s.
+        assert_eq!(with(applied(1), &[forgets(9_000_000, 11_000_000), told.clone()]), []);
+        assert_eq!(with(sent(1), &[forgets(9_000_000, 11_000_000), told.clone()]), [Promise::NothingLost]);
+        assert_eq!(with(applied(1), &[forgets(0, 9_000_000), told.clone()]), [Promise::NothingLost]);
+        assert_eq!(with(applied(1), &[forgets(9_000_000, 11_000_000)]), [Promise::LossTold]);
+        assert_eq!(with(sent(1), &[told]), [Promise::NothingLost, Promise::LossTold]);
+    }
+
+    #[test]
+    fn a_damaged_file_that_opens_without_a_word_may_lack_the_last_of_each_only() {
+        let sends = [("ann", 1, sending(1)), ("ann", 1, sent(1)), ("ann", 1, sending(2)), ("ann", 1, sent(2))];
+        let kept = [("lead", 1, last(1, "processed")), ("lead", 1, last(2, "processed"))];
+        let kept = [&kept[..], &[("bob", 1, delivered(1, 1, 1)), ("bob", 1, delivered(2, 2, 1))]].concat();
+        let with = |code, said: &str, missing: &[&str]| {
+            let missing = missing.iter().map(|id| (*id).to_owned()).collect();
+            let damaged = What::Damaged { how: "it is cut".to_owned(), code, said: said.to_owned(), missing };
+            broken(&[&sends[..], &[("supervisor", 1, damaged)], &kept].concat())
+        };
+        assert_eq!(with(None, "", &[]), []);
+        assert_eq!(with(None, "", &["m2"]), []);
+        assert_eq!(with(None, "", &["m1"]), [Promise::DamageFound]);
+        assert_eq!(with(Some(78), "the file is damaged: ...", &[]), []);
+        assert_eq!(with(Some(0), "the file is damaged: ...", &[]), [Promise::DamageFound]);
+        assert_eq!(with(Some(101), "panicked", &[]), [Promise::DamageFound]);
     }
 
     #[test]

@@ -34,8 +34,8 @@ pub struct Event {
 pub enum What {
     /// A send begins; `to` empty: to everybody. The content is like no other's.
     Sending { op: u64, to: String, content: String },
-    /// It was answered with OK. `again`: the same send, repeated under its key. `replayed`: as the answer says.
-    Sent { op: u64, message_id: String, recipients: Vec<String>, again: bool, replayed: bool },
+    /// It was answered with OK. `again`: the same send, repeated under its key. `replayed`, `durability`: as the answer says.
+    Sent { op: u64, message_id: String, recipients: Vec<String>, again: bool, replayed: bool, durability: String },
     /// It was refused.
     SendRefused { op: u64, reason: String },
     /// A session was opened.
@@ -72,6 +72,24 @@ pub enum What {
     Killed,
     /// The process has ended by itself, or by a signal (no code).
     Exited { code: Option<i32> },
+    /// The supervisor has made the store forget. What it did from one time to the other may be lost, if its answers came by
+    /// the second and said no more than APPLIED; both in microseconds since 1970.
+    MayBeLost { from_us: u64, until_us: u64 },
+    /// The coordinators have started: whoever is not heard of for so long counts as lost, and nobody does sooner after their start.
+    Started { lost_after_s: u64 },
+    /// Strangers begin to do what they can against a coordinator.
+    FloodBegan,
+    /// They have stopped.
+    FloodEnded,
+    /// The most memory that a coordinator has taken so far, in bytes.
+    Memory { coordinator: usize, peak_bytes: u64 },
+    /// A copy of the store's file was damaged after its coordinator was killed, and another one was started on it. `code`: with
+    /// which it ended, if it did; `said`: its last words; `missing`: what was answered with OK before the kill and is not there.
+    Damaged { how: String, code: Option<i32>, said: String, missing: Vec<String> },
+    /// In the end: the history of the team has it that somebody was taken for lost.
+    FinalLost { who: String },
+    /// In the end: the history of the team has it that the store has lost what it had answered.
+    FinalWritesLost,
     /// In the end: a message, with what became of it at each recipient.
     FinalMessage { message_id: String, from: String, content: String, receipts: BTreeMap<String, String> },
     /// In the end: a request.
@@ -153,7 +171,8 @@ pub fn under_way(events: &[Event]) -> usize {
     begun.len()
 }
 
-fn now_us() -> u64 {
+/// Returns the time as histories have it.
+pub fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

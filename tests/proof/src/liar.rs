@@ -6,14 +6,16 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use teamwire_server::store::{
-    Check, Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn, Write,
+    Check, Commit, Durability, Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
+    Write,
 };
-use tokio::sync::broadcast;
+use tokio::{sync::broadcast, time::sleep};
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,14 @@ pub enum Bug {
     NoFence,
     /// Commits to the board and to tasks are not checked against what was read.
     NoClaimCheck,
+    /// Signs of life are forgotten at once.
+    ShortLeases,
+    /// One in forty sends is answered and not carried out, and nobody says so. The store was known to forget.
+    SilentLoss,
+    /// One in forty sends takes 6 s, while strangers are said to be there.
+    Stalls,
+    /// The coordinator takes 544 MiB and never gives them back.
+    Leak,
 }
 
 /// A store that lies.
@@ -40,6 +50,7 @@ pub struct Liar {
     appended: AtomicU64,
     /// What records were like when they were first read.
     first: Mutex<HashMap<(Space, Key), Record>>,
+    leak: Mutex<Vec<u8>>,
     last_inbox_entry: Mutex<Option<Bytes>>,
 }
 
@@ -47,7 +58,7 @@ impl Liar {
     /// Makes a store lie.
     pub fn new(store: Arc<dyn Store>, bug: Bug) -> Arc<Self> {
         let (appended, first, last_inbox_entry) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Arc::new(Self { store, bug, appended, first, last_inbox_entry })
+        Arc::new(Self { store, bug, appended, first, leak: Mutex::default(), last_inbox_entry })
     }
 
     fn is_its_turn(&self) -> bool {
@@ -65,6 +76,13 @@ impl Liar {
             Bug::NoClaimCheck => txn.checks.retain(
                 |check| !matches!(check, Check::Version { key, .. } if key.kind == "board" || key.kind == "task"),
             ),
+            Bug::ShortLeases => {
+                for write in &mut txn.writes {
+                    if let Write::Lease { ttl, .. } = write {
+                        *ttl = Duration::from_millis(1);
+                    }
+                }
+            }
             Bug::TrimmedInbox => {
                 for write in &mut txn.writes {
                     let Write::Append { stream, .. } = write else { continue };
@@ -135,6 +153,20 @@ impl Store for Liar {
     }
 
     async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+        let is_a_send = |write: &Write| matches!(write, Write::Append { stream, .. } if stream.starts_with("inbox/m"));
+        let sends = txn.writes.iter().any(is_a_send);
+        match self.bug {
+            Bug::SilentLoss if sends && self.is_its_turn() => {
+                let at_ms = self.store.now_ms().await?;
+                let appended = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).map(|_| None);
+                let durability = Durability::Applied;
+                let commit = Commit { version: 1, at_ms, durability, appended: appended.collect(), removed: 0 };
+                return Ok(Outcome::Committed(commit));
+            }
+            Bug::Stalls if sends && self.is_its_turn() => sleep(Duration::from_secs(6)).await,
+            Bug::Leak => self.leak.lock().unwrap_or_else(PoisonError::into_inner).resize(544 << 20, 1),
+            _ => {}
+        }
         self.store.commit(space, &self.bend(txn)).await
     }
 

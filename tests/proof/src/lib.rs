@@ -8,9 +8,13 @@
 //! The checkers are themselves tested, with bugs that are planted into a real coordinator ([`liar`], `tests/planted.rs`).
 
 pub mod check;
+pub mod damage;
+pub mod disk;
 pub mod faults;
+pub mod flood;
 pub mod history;
 pub mod liar;
+pub mod proxy;
 pub mod stage;
 pub mod stock;
 pub mod worker;

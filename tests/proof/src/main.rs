@@ -1,5 +1,7 @@
 //! Breaks teamwire while it works, and says which promises were kept.
 
+mod table;
+
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
@@ -15,7 +17,7 @@ use teamwire_proof::{
     check::{self, Counts, Promise, Violation},
     faults::{FAULTS, Fault},
     history::{self, Recorder, What},
-    stage::{Stage, Store},
+    stage::{Scene, Stage, Store},
     stock, worker,
 };
 use tokio::{task::JoinSet, time::sleep};
@@ -80,6 +82,9 @@ struct Run {
     /// Keep histories and logs in this directory, that of failed runs included [default: only those of failed runs]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    /// Put what comes of each fault into the table of this file, in the place of what stands there of the same fault and store
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -104,8 +109,10 @@ struct Outcome {
     fault: String,
     store: Store,
     seed: u64,
+    seconds: u64,
     strikes: usize,
     counts: Counts,
+    tried: Vec<Promise>,
     violations: Vec<Violation>,
 }
 
@@ -114,7 +121,8 @@ async fn main() -> ExitCode {
     match Cli::parse().command {
         Command::List => {
             for fault in FAULTS {
-                println!("{:26} {}", fault.name, fault.what);
+                let alone = if fault.mixes { "" } else { " (not in a mix)" };
+                println!("{:30} {}{alone}", fault.name, fault.what);
             }
             ExitCode::SUCCESS
         }
@@ -128,7 +136,11 @@ async fn main() -> ExitCode {
             Err(error) => fail(&format!("the histories cannot be read: {error}")),
         },
         Command::Worker(worker) => work(worker).await,
-        Command::Run(run) => run.all().await,
+        // Whatever was started or mounted goes with the run.
+        Command::Run(run) => tokio::select! {
+            code = run.all() => code,
+            _ = tokio::signal::ctrl_c() => fail("interrupted"),
+        },
     }
 }
 
@@ -157,12 +169,12 @@ impl Run {
             StoreArg::Embedded => vec![Store::Embedded],
             StoreArg::Redis => vec![Store::Redis],
         };
-        let mut outcomes = Vec::new();
-        for store in stores {
+        let (mut outcomes, mut broken) = (Vec::new(), None);
+        'all: for store in stores {
             let possible: Vec<_> = FAULTS.into_iter().filter(|fault| fault.is_of(store)).collect();
             let runs: Vec<(String, Vec<Fault>)> = match self.fault.as_str() {
                 "all" => possible.iter().map(|fault| (fault.name.to_owned(), vec![*fault])).collect(),
-                "mix" => vec![("mix".to_owned(), possible)],
+                "mix" => vec![("mix".to_owned(), possible.into_iter().filter(|fault| fault.mixes).collect())],
                 name => match Fault::named(name) {
                     Some(fault) if fault.is_of(store) => vec![(name.to_owned(), vec![fault])],
                     Some(_) => continue,
@@ -175,11 +187,22 @@ impl Run {
                         outcome.print();
                         outcomes.push(outcome);
                     }
-                    Err(error) => return fail(&format!("{name} on {store:?} could not be run: {error}")),
+                    Err(error) => {
+                        broken = Some(format!("{name} on {store:?} could not be run: {error}"));
+                        break 'all;
+                    }
                 }
             }
         }
-        print_table(&outcomes);
+        table::rows(&outcomes).iter().for_each(|row| println!("{row}"));
+        if let Some(file) = &self.markdown
+            && let Err(error) = table::put(file, &outcomes)
+        {
+            return fail(&format!("{} cannot be written: {error}", file.display()));
+        }
+        if let Some(broken) = broken {
+            return fail(&broken);
+        }
         match outcomes.iter().all(|outcome| outcome.violations.is_empty()) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
@@ -196,15 +219,8 @@ impl Run {
         let seed = self.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
         eprintln!("proof: {name} on {store:?}, --seed {seed}, {} s", self.duration().as_secs());
         let place = tempfile::Builder::new().prefix("teamwire-proof-").tempdir().map_err(failed)?;
-        let beside = env::current_exe().map_err(failed)?.with_file_name("teamwire");
-        let teamwire = self.teamwire.clone().unwrap_or(beside);
-        let mut stage = Stage::set(place.path(), &teamwire, store, self.members, seed).await?;
-        let strikes = self.play(&mut stage, faults, seed).await?;
-        let events = history::read(&stage.history()).map_err(failed)?;
-        let violations = check::check(&events);
-        drop(stage);
-        let keeps = self.keep.is_some() || !violations.is_empty();
-        if keeps {
+        let outcome = self.in_place(place.path(), name, faults, store, seed).await;
+        if self.keep.is_some() || !outcome.as_ref().is_ok_and(|outcome| outcome.violations.is_empty()) {
             let kept = place.keep();
             let shown = match &self.keep {
                 Some(directory) => {
@@ -217,7 +233,37 @@ impl Run {
             };
             eprintln!("proof: histories and logs are in {}", shown.display());
         }
-        Ok(Outcome { fault: name.to_owned(), store, seed, strikes, counts: check::count(&events), violations })
+        outcome
+    }
+
+    async fn in_place(
+        &self,
+        place: &Path,
+        name: &str,
+        faults: &[Fault],
+        store: Store,
+        seed: u64,
+    ) -> Result<Outcome, Error> {
+        let failed = |error: io::Error| Error::Context(error.to_string());
+        let beside = env::current_exe().map_err(failed)?.with_file_name("teamwire");
+        let teamwire = self.teamwire.clone().unwrap_or(beside);
+        // What mixes needs proxies, or nothing.
+        let scene = if let [fault] = faults { fault.scene } else { Scene::Proxied };
+        let mut stage = Stage::set(place, &teamwire, store, scene, self.members, seed).await?;
+        let strikes = self.play(&mut stage, faults, seed).await?;
+        let events = history::read(&stage.history()).map_err(failed)?;
+        let violations = check::check(&events);
+        let tried = Promise::ALL.into_iter().filter(|promise| promise.was_tried(&events)).collect();
+        Ok(Outcome {
+            fault: name.to_owned(),
+            store,
+            seed,
+            seconds: self.duration().as_secs(),
+            strikes,
+            counts: check::count(&events),
+            tried,
+            violations,
+        })
     }
 
     async fn play(&self, stage: &mut Stage, faults: &[Fault], seed: u64) -> Result<usize, Error> {
@@ -237,10 +283,12 @@ impl Run {
         while began.elapsed() < self.duration() {
             sleep(Duration::from_millis(random.random_range(200..3_000))).await;
             let Some(fault) = faults.choose(&mut random) else { break };
+            stage.note_memory().map_err(failed)?;
             fault.strike(stage, &mut random).await.map_err(failed)?;
             strikes += 1;
             stage.look_after(true).map_err(failed)?;
         }
+        stage.note_memory().map_err(failed)?;
         // From here on nothing is broken: what is under way comes to its end.
         fs::write(history.join(worker::QUIET), "").map_err(failed)?;
         let note = Recorder::open(&history, LEAD, 3).map_err(failed)?;
@@ -266,14 +314,14 @@ impl Run {
     }
 }
 
-/// Waits until nothing is left in the members' inboxes.
+/// Waits until nothing is left in the members' inboxes, the lead's included.
 async fn settle(stage: &mut Stage, note: &Recorder) -> Result<(), Error> {
     let began = Instant::now();
     loop {
         // Whoever was killed or replaced last has its successor by now.
         stage.look_after(true).map_err(|error| Error::Context(error.to_string()))?;
         let members = stage.lead.list_members(v1::ListMembersRequest::default()).await?.members;
-        let left: Vec<_> = members.iter().filter(|m| m.name != LEAD && (m.inbox_depth > 0 || !m.connected)).collect();
+        let left: Vec<_> = members.iter().filter(|m| m.inbox_depth > 0 || !m.connected).collect();
         let events = history::read(&stage.history()).map_err(|error| Error::Context(error.to_string()))?;
         if left.is_empty() && history::under_way(&events) == 0 {
             return Ok(());
@@ -335,12 +383,26 @@ async fn decide(lead: Client, recorder: Arc<Recorder>, history: PathBuf, approve
 }
 
 impl Outcome {
+    /// Says what else was seen.
+    fn besides(&self) -> String {
+        let Counts { lost, damaged, refused, peak_bytes, .. } = self.counts;
+        let mut seen = vec![format!("{} MiB", peak_bytes >> 20)];
+        if self.tried.contains(&Promise::LossTold) {
+            seen.push(format!("{lost} lost"));
+        }
+        if damaged > 0 {
+            seen.push(format!("{damaged} files damaged, {refused} refused"));
+        }
+        seen.join(", ")
+    }
+
     fn print(&self) {
-        let Counts { sent, unknown, delivered, redelivered, claimed, decided, sessions, processes } = self.counts;
+        let Counts { sent, unknown, delivered, redelivered, claimed, decided, sessions, processes, .. } = self.counts;
         eprintln!(
             "proof: {} strikes; {sent} sent, {unknown} of unknown outcome, {delivered} handed out, {redelivered} of them marked \
-             as again, {claimed} claims, {decided} decisions, {sessions} sessions, {processes} processes",
-            self.strikes
+             as again, {claimed} claims, {decided} decisions, {sessions} sessions, {processes} processes; {}",
+            self.strikes,
+            self.besides()
         );
         for violation in self.violations.iter().take(20) {
             eprintln!("proof: NOT KEPT: {violation}");
@@ -352,26 +414,6 @@ impl Outcome {
         if sent == 0 || delivered == 0 || claimed == 0 || decided == 0 {
             eprintln!("proof: this run says little: too little has happened");
         }
-    }
-}
-
-/// Prints, for each run, how often each promise was not kept.
-fn print_table(outcomes: &[Outcome]) {
-    print!("| fault | store | seed | strikes | sent | handed out | again | claims | decisions |");
-    for promise in Promise::ALL {
-        print!(" {promise:?} |");
-    }
-    println!("\n|---|---|---|---|---|---|---|---|---|{}", "---|".repeat(Promise::ALL.len()));
-    for Outcome { fault, store, seed, strikes, counts, violations } in outcomes {
-        let Counts { sent, delivered, redelivered, claimed, decided, .. } = counts;
-        print!(
-            "| {fault} | {store:?} | {seed} | {strikes} | {sent} | {delivered} | {redelivered} | {claimed} | {decided} |"
-        );
-        for promise in Promise::ALL {
-            let times = violations.iter().filter(|violation| violation.promise == promise).count();
-            print!(" {} |", if times == 0 { "kept".to_owned() } else { format!("**{times}**") });
-        }
-        println!();
     }
 }
 

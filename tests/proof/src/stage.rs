@@ -3,9 +3,9 @@
 use std::{
     collections::BTreeMap,
     env,
+    ffi::OsString,
     fs::{self, File},
     io,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -16,15 +16,29 @@ use nix::{
     unistd::Pid,
 };
 use teamwire_client::{Client, Error, Retry, v1};
+use teamwire_test_redis::{TestCluster, TestRedis, TestSentinel, free_port};
 use tokio::time::sleep;
 
-use crate::history::{Recorder, What};
+use crate::{
+    disk::Disk,
+    history::{Recorder, What},
+    proxy::Proxy,
+};
 
 /// The operator's credential of a stage. It is good on loopback, while the stage stands.
-const OPERATOR: &str = "two:proof0123456789abcdef0123456789";
+pub(crate) const OPERATOR: &str = "two:proof0123456789abcdef0123456789";
 
 /// How long something may take to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a lease and the grace after it last, in seconds, as coordinators have it by default.
+const LEASE_AND_GRACE_S: u64 = 45;
+
+/// How long a lease lasts, without a grace, where clocks are set.
+const SHORT_LEASE_S: u64 = 10;
+
+/// Whom the supervisor's own notes are by.
+const SUPERVISOR: &str = "supervisor";
 
 /// The team.
 pub const TEAM: &str = "proof";
@@ -38,6 +52,25 @@ pub enum Store {
     Redis,
 }
 
+/// What a stage is made of, besides what is on each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// Nothing else.
+    Plain,
+    /// Proxies between coordinators and all that they speak with.
+    Proxied,
+    /// A small disk for the file of the store.
+    SmallDisk,
+    /// A Redis that flushes once a second.
+    Everysec,
+    /// A Redis in memory with a replica, under a Sentinel. `replicas`: sends are answered once the replica has them.
+    Pair { replicas: bool },
+    /// Three nodes of Redis in memory.
+    Cluster,
+    /// Coordinators with clocks of their own.
+    OwnClock,
+}
+
 /// A process that is killed when it is dropped.
 #[derive(Debug)]
 pub struct Process {
@@ -49,6 +82,10 @@ impl Process {
         let log = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(Self { child: command.spawn()? })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -67,7 +104,7 @@ impl Process {
         self.child.try_wait().ok().flatten().map(|status| status.code())
     }
 
-    async fn end(&mut self, patience: Duration) -> Option<Option<i32>> {
+    pub(crate) async fn end(&mut self, patience: Duration) -> Option<Option<i32>> {
         let began = Instant::now();
         while began.elapsed() < patience {
             if let Some(code) = self.ended() {
@@ -85,67 +122,25 @@ impl Drop for Process {
     }
 }
 
-/// A Redis of the stage's own.
-#[derive(Debug)]
-pub struct Redis {
-    process: Process,
-    port: u16,
-    directory: PathBuf,
-}
-
-impl Redis {
-    fn start(directory: &Path) -> io::Result<Self> {
-        let (directory, port) = (directory.join("redis"), free_port()?);
-        fs::create_dir_all(&directory)?;
-        let process = Self::spawn(&directory, port)?;
-        Ok(Self { process, port, directory })
-    }
-
-    fn spawn(directory: &Path, port: u16) -> io::Result<Process> {
-        let binary = env::var_os("TEAMWIRE_REDIS_SERVER").filter(|path| !path.is_empty());
-        let mut command = Command::new(binary.unwrap_or_else(|| "redis-server".into()));
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"]);
-        command.args(["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]);
-        command.arg("--dir").arg(directory);
-        Process::start(command, &directory.join("log"))
-    }
-
-    pub fn process(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
-    /// Starts it again on the same port and files.
-    pub fn restart(&mut self) -> io::Result<()> {
-        self.process = Self::spawn(&self.directory, self.port)?;
-        Ok(())
-    }
-
-    /// Has it carry out a command.
-    pub async fn tell(&self, words: &[&str]) -> redis::RedisResult<()> {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
-        redis::cmd(words[0]).arg(&words[1..]).query_async::<redis::Value>(&mut connection).await.map(drop)
-    }
-
-    async fn await_ready(&self) -> io::Result<()> {
-        let began = Instant::now();
-        while self.tell(&["PING"]).await.is_err() {
-            if began.elapsed() > PATIENCE {
-                return Err(io::Error::other("redis-server does not come up; is it installed?"));
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
-    }
-}
-
 /// A coordinator.
 #[derive(Debug)]
 pub struct Coordinator {
     pub process: Process,
-    pub port: u16,
+    /// What stands between it and its store, and between it and its clients.
+    pub proxies: Vec<Proxy>,
+    setup: Setup,
+    address: String,
+}
+
+/// What a coordinator is started with, each time.
+#[derive(Debug)]
+struct Setup {
+    port: u16,
     directory: PathBuf,
     store: String,
+    operator: PathBuf,
+    /// What it is started with besides, in its environment.
+    environment: Vec<(&'static str, OsString)>,
 }
 
 /// A member, and the processes that were or are it.
@@ -159,16 +154,22 @@ pub struct Member {
 /// All of it.
 #[derive(Debug)]
 pub struct Stage {
-    pub redis: Option<Redis>,
     pub coordinators: Vec<Coordinator>,
     pub members: BTreeMap<String, Member>,
+    /// The one Redis, where there is one.
+    pub redis: Option<TestRedis>,
+    /// A primary and a replica, in any order, and who watches them.
+    pub pair: Option<(Vec<TestRedis>, TestSentinel)>,
+    pub cluster: Option<TestCluster>,
+    /// The disk that the file of the store lies on, where it has one of its own.
+    pub disk: Option<Disk>,
     /// The lead, outside of any session. Clones share that.
     pub lead: Client,
     /// The lead's own credential, for clients with a session of their own.
     pub lead_credential: String,
-    teamwire: PathBuf,
+    pub(crate) teamwire: PathBuf,
+    pub(crate) directory: PathBuf,
     seed: u64,
-    directory: PathBuf,
 }
 
 impl Stage {
@@ -177,31 +178,56 @@ impl Stage {
         directory: &Path,
         teamwire: &Path,
         store: Store,
+        scene: Scene,
         members: usize,
         seed: u64,
     ) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Context(format!("the stage cannot be set: {error}"));
+        let no_redis = || failed(io::Error::other("there is no redis-server"));
         fs::create_dir_all(directory.join("history")).map_err(failed)?;
         fs::write(directory.join("operator"), OPERATOR).map_err(failed)?;
-        let redis = match store {
-            Store::Embedded => None,
-            Store::Redis => {
-                let redis = Redis::start(directory).map_err(failed)?;
-                redis.await_ready().await.map_err(failed)?;
-                Some(redis)
+        let (mut redis, mut pair, mut cluster, mut disk) = (None, None, None, None);
+        let url = match (store, scene) {
+            (Store::Embedded, Scene::SmallDisk) => {
+                let mounted = disk.insert(Disk::mount(&directory.join("disk")).map_err(failed)?);
+                format!("embedded:{}", mounted.directory().join("store").display())
+            }
+            (Store::Embedded, _) => format!("embedded:{}", directory.join("store").display()),
+            (Store::Redis, Scene::Pair { replicas }) => {
+                let primary = TestRedis::start().ok_or_else(no_redis)?;
+                let replica = TestRedis::start_replica_of(&primary).await.ok_or_else(no_redis)?;
+                let sentinel = TestSentinel::start(&primary, 1).await.ok_or_else(no_redis)?;
+                let url = format!("redis+sentinel://127.0.0.1:{}/{}", sentinel.port(), TestSentinel::SERVICE);
+                pair = Some((vec![primary, replica], sentinel));
+                if replicas { format!("{url}?replicas=1&wait=500ms") } else { url }
+            }
+            (Store::Redis, Scene::Cluster) => cluster.insert(TestCluster::start().await.ok_or_else(no_redis)?).url(),
+            (Store::Redis, _) => {
+                let fsync = if scene == Scene::Everysec { "everysec" } else { "always" };
+                let settings = ["--save", "", "--appendonly", "yes", "--appendfsync", fsync];
+                let settings = [&settings[..], &["--maxmemory-policy", "noeviction"]].concat();
+                redis.insert(TestRedis::within(&directory.join("redis"), &settings).ok_or_else(no_redis)?).url()
             }
         };
-        let url = match &redis {
-            Some(redis) => format!("redis://127.0.0.1:{}", redis.port),
-            None => format!("embedded:{}", directory.join("store").display()),
-        };
         let mut coordinators = Vec::new();
-        for number in 1..=if redis.is_some() { 2 } else { 1 } {
+        for number in 1..=if store == Store::Redis { 2 } else { 1 } {
             let directory = directory.join(format!("coordinator-{number}"));
-            fs::create_dir_all(&directory).map_err(failed)?;
-            let port = free_port().map_err(failed)?;
-            let process = Coordinator::spawn(teamwire, &directory, &url, port).map_err(failed)?;
-            coordinators.push(Coordinator { process, port, directory, store: url.clone() });
+            let (mut store, mut proxies) = (url.clone(), Vec::new());
+            if let (Scene::Proxied, Some(redis)) = (scene, &redis) {
+                let proxy = Proxy::before(redis.port()).await.map_err(failed)?;
+                store = format!("redis://127.0.0.1:{}", proxy.port());
+                proxies.push(proxy);
+            }
+            let operator = directory.with_file_name("operator");
+            let environment = if scene == Scene::OwnClock { clock(&directory).map_err(failed)? } else { Vec::new() };
+            let mut coordinator =
+                Coordinator::start(teamwire, &directory, store, &operator, environment).map_err(failed)?;
+            if scene == Scene::Proxied {
+                let proxy = Proxy::before(coordinator.port()).await.map_err(failed)?;
+                coordinator.address = format!("http://127.0.0.1:{}", proxy.port());
+                proxies.push(proxy);
+            }
+            coordinators.push(Coordinator { proxies, ..coordinator });
         }
         let address = addresses(&coordinators);
         let stranger = Client::connect(&address)?.with_retry(Retry::within(PATIENCE));
@@ -209,15 +235,20 @@ impl Stage {
         let team = stranger.with_credential(OPERATOR)?.create_team(create).await?;
         let lead = stranger.with_credential(&team.credential)?;
         let mut stage = Self {
-            redis,
             coordinators,
             members: BTreeMap::new(),
+            redis,
+            pair,
+            cluster,
+            disk,
             lead,
             lead_credential: team.credential,
             teamwire: teamwire.to_owned(),
-            seed,
             directory: directory.to_owned(),
+            seed,
         };
+        let lost_after_s = if scene == Scene::OwnClock { SHORT_LEASE_S } else { LEASE_AND_GRACE_S };
+        stage.note(What::Started { lost_after_s }).map_err(failed)?;
         for number in 1..=members {
             let name = format!("m{number}");
             let invite = v1::InviteRequest { member: name.clone(), ..Default::default() };
@@ -284,11 +315,42 @@ impl Stage {
         Ok(())
     }
 
+    /// Returns where all coordinators are, as clients want it.
+    pub fn address(&self) -> String {
+        addresses(&self.coordinators)
+    }
+
+    /// Returns the file with the operator's credential.
+    pub fn operator(&self) -> PathBuf {
+        self.directory.join("operator")
+    }
+
+    /// Notes something that the supervisor has done or seen.
+    pub fn note(&self, what: What) -> io::Result<()> {
+        Recorder::open(&self.history(), SUPERVISOR, 1)?.note(what);
+        Ok(())
+    }
+
+    /// Notes how much memory each coordinator has taken at most.
+    pub fn note_memory(&self) -> io::Result<()> {
+        for (number, coordinator) in self.coordinators.iter().enumerate() {
+            // One that has just ended has taken none.
+            if let Some(peak_bytes) = peak_bytes(coordinator.process.id()) {
+                self.note(What::Memory { coordinator: number + 1, peak_bytes })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Starts a coordinator again that was killed or has ended.
     pub fn restart(&mut self, number: usize) -> io::Result<()> {
-        let Coordinator { port, directory, store, .. } = &self.coordinators[number];
-        let process = Coordinator::spawn(&self.teamwire, directory, store, *port)?;
-        self.coordinators[number].process = process;
+        self.restart_with(number, &[])
+    }
+
+    /// The same, with more in its environment this time.
+    pub fn restart_with(&mut self, number: usize, more: &[(&'static str, OsString)]) -> io::Result<()> {
+        let coordinator = &mut self.coordinators[number];
+        coordinator.process = coordinator.setup.spawn(&self.teamwire, more)?;
         Ok(())
     }
 
@@ -304,21 +366,81 @@ impl Stage {
 }
 
 impl Coordinator {
-    fn spawn(teamwire: &Path, directory: &Path, store: &str, port: u16) -> io::Result<Process> {
-        let mut command = Command::new(teamwire);
-        command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--store", store]);
-        command.env("TEAMWIRE_STATE_DIR", directory.join("state"));
-        command.env("TEAMWIRE_OPERATOR_CREDENTIAL", directory.with_file_name("operator"));
-        Process::start(command, &directory.join("log"))
+    /// Starts a coordinator in a directory, which is made.
+    pub(crate) fn start(
+        teamwire: &Path,
+        directory: &Path,
+        store: String,
+        operator: &Path,
+        environment: Vec<(&'static str, OsString)>,
+    ) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let port = free_port();
+        let setup = Setup { port, directory: directory.to_owned(), store, operator: operator.to_owned(), environment };
+        let process = setup.spawn(teamwire, &[])?;
+        Ok(Self { process, setup, proxies: Vec::new(), address: format!("http://127.0.0.1:{port}") })
+    }
+
+    /// Returns where its clients find it.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns where it listens itself.
+    pub fn port(&self) -> u16 {
+        self.setup.port
+    }
+
+    /// Returns a file of its directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.setup.directory.join(name)
     }
 }
 
+impl Setup {
+    fn spawn(&self, teamwire: &Path, more: &[(&'static str, OsString)]) -> io::Result<Process> {
+        let mut command = Command::new(teamwire);
+        command.args(["serve", "--listen", &format!("127.0.0.1:{}", self.port), "--store", &self.store]);
+        command.env("TEAMWIRE_STATE_DIR", self.directory.join("state"));
+        command.env("TEAMWIRE_OPERATOR_CREDENTIAL", &self.operator);
+        command.envs(self.environment.iter().chain(more).map(|(name, value)| (name, value)));
+        Process::start(command, &self.directory.join("log"))
+    }
+}
+
+/// Returns the most memory that a process has taken so far, in bytes. `None`: it has ended.
+pub fn peak_bytes(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let peak_kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"))?;
+    Some(peak_kib.parse::<u64>().ok()? * 1024)
+}
+
 fn addresses(coordinators: &[Coordinator]) -> String {
-    let addresses: Vec<_> = coordinators.iter().map(|it| format!("http://127.0.0.1:{}", it.port)).collect();
+    let addresses: Vec<_> = coordinators.iter().map(|it| it.address.as_str()).collect();
     addresses.join(",")
 }
 
-/// Returns a port that nobody listens on just now.
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+/// Returns what gives a coordinator a clock of its own, which its file `clock` sets.
+fn clock(directory: &Path) -> io::Result<Vec<(&'static str, OsString)>> {
+    let library = env::var_os("TEAMWIRE_FAKETIME").filter(|path| Path::new(path).is_file());
+    let library = library.ok_or_else(|| {
+        io::Error::other(
+            "libfaketime gives coordinators clocks of their own: install it (Debian and Ubuntu: `sudo apt-get install \
+             faketime`), and name its libfaketimeMT.so.1 in TEAMWIRE_FAKETIME",
+        )
+    })?;
+    fs::create_dir_all(directory)?;
+    let file = directory.join("clock");
+    fs::write(&file, "+0h")?;
+    // The monotonic clock is not anybody's to set. The file is looked at once a second.
+    Ok(vec![
+        ("LD_PRELOAD", library),
+        ("FAKETIME_TIMESTAMP_FILE", file.into()),
+        ("FAKETIME_CACHE_DURATION", "1".into()),
+        ("DONT_FAKE_MONOTONIC", "1".into()),
+        // Or nobody could be taken for lost in a run of less than a minute.
+        ("TEAMWIRE_LIMITS_LEASE_TTL", format!("{SHORT_LEASE_S}s").into()),
+        ("TEAMWIRE_LIMITS_LOST_GRACE", "0s".into()),
+        ("TEAMWIRE_DELIVERY_HEARTBEAT_INTERVAL", "5s".into()),
+    ])
 }

@@ -35,6 +35,12 @@ pub async fn take(lead: &Client, note: &Recorder) -> Result<(), Error> {
                     let state = word(request.state().as_str_name(), "REQUEST_STATE_");
                     note.note(What::FinalRequest { request_id: request.id, state });
                 }
+                Some(v1::history_entry::Event::Member(changed)) if changed.state() == v1::MemberState::Lost => {
+                    note.note(What::FinalLost { who: changed.member });
+                }
+                Some(v1::history_entry::Event::Team(event)) if event.kind() == v1::TeamEventKind::WritesLost => {
+                    note.note(What::FinalWritesLost);
+                }
                 _ => {}
             }
         }

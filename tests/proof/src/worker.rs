@@ -162,8 +162,10 @@ impl Worker {
             let is_repeated = random.random_bool(0.1);
             for again in [false, true].into_iter().take(1 + usize::from(is_repeated)) {
                 match self.client.send(request.clone()).await {
-                    Ok(v1::SendResponse { message_id, recipients, replayed, .. }) => {
-                        self.note(What::Sent { op, message_id, recipients, again, replayed });
+                    Ok(reply) => {
+                        let durability = reply.durability().as_str_name().to_owned();
+                        let v1::SendResponse { message_id, recipients, replayed, .. } = reply;
+                        self.note(What::Sent { op, message_id, recipients, again, replayed, durability });
                     }
                     Err(Error::Refused(refusal)) => {
                         self.note(What::SendRefused { op, reason: refusal.reason.to_string() });

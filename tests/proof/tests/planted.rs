@@ -9,9 +9,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 use teamwire_client::{Client, Event, Retry, SubscribeOptions, v1};
 use teamwire_proof::{
     check::{self, Promise},
-    history,
+    history::{self, What},
     liar::{Bug, Liar},
-    worker,
+    stage, worker,
 };
 use teamwire_server::{
     server::{self, Listeners},
@@ -35,9 +35,20 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         addresses.push(format!("http://{}", listener.local_addr().unwrap()));
         let listeners = Listeners { protocol: listener, health: None };
         let liar: Arc<dyn Store> = Arc::clone(&liar) as _;
-        tokio::spawn(server::run(server::Config::new(SECRET), liar, listeners, stop.clone()));
+        let mut config = server::Config::new(SECRET);
+        if bug == Bug::ShortLeases {
+            // Or it would take until somebody may be taken for lost at all.
+            (config.limits.lease_ttl, config.limits.lost_grace) = (Duration::from_secs(1), Duration::ZERO);
+            config.pace.heartbeat_interval = Duration::from_millis(200);
+        }
+        tokio::spawn(server::run(config, liar, listeners, stop.clone()));
     }
     let address = addresses.join(",");
+    let note = history::Recorder::open(directory.path(), "supervisor", 1).unwrap();
+    let began_us = history::now_us();
+    if bug == Bug::Stalls {
+        note.note(What::FloodBegan);
+    }
 
     let stranger = Client::connect(&address).unwrap().with_retry(Retry::within(Duration::from_secs(5)));
     let operator = stranger.with_credential(&format!("two:{SECRET}")).unwrap();
@@ -88,7 +99,14 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     std::fs::write(directory.path().join(worker::QUIET), "").unwrap();
     settle(&lead, directory.path()).await;
     workers.shutdown().await;
-    let note = history::Recorder::open(directory.path(), "lead", 1).unwrap();
+    match bug {
+        Bug::SilentLoss => note.note(What::MayBeLost { from_us: began_us, until_us: history::now_us() }),
+        Bug::Leak => {
+            let peak_bytes = stage::peak_bytes(std::process::id()).unwrap();
+            note.note(What::Memory { coordinator: 1, peak_bytes });
+        }
+        _ => {}
+    }
     teamwire_proof::stock::take(&lead, &note).await.unwrap();
     let events = history::read(directory.path()).unwrap();
     let counts = check::count(&events);
@@ -105,7 +123,7 @@ async fn broken(bug: Bug) -> Vec<Promise> {
 
 /// Waits until nothing is under way or left in an inbox; not for long, where a bug may keep it there.
 async fn settle(lead: &Client, directory: &Path) {
-    for _ in 0..100 {
+    for _ in 0..160 {
         sleep(Duration::from_millis(50)).await;
         let members = lead.list_members(v1::ListMembersRequest::default()).await.unwrap().members;
         let is_empty = members.iter().all(|member| member.inbox_depth == 0);
@@ -143,4 +161,25 @@ async fn a_fence_that_is_gone_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_are_not_checked_are_found() {
     assert!(broken(Bug::NoClaimCheck).await.contains(&Promise::Claims));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signs_of_life_that_are_forgotten_are_found() {
+    assert!(broken(Bug::ShortLeases).await.contains(&Promise::Alive));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_that_nobody_is_told_of_is_found() {
+    let broken = broken(Bug::SilentLoss).await;
+    assert!(broken.contains(&Promise::LossTold) && !broken.contains(&Promise::NothingLost), "{broken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sends_that_strangers_hold_up_are_found() {
+    assert_eq!(broken(Bug::Stalls).await, [Promise::Unharmed]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_is_never_given_back_is_found() {
+    assert_eq!(broken(Bug::Leak).await, [Promise::Bounded]);
 }

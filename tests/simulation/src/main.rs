@@ -154,7 +154,7 @@ fn play(cli: &Cli, seed: u64) -> Result<bool, String> {
         outcome.failures.push("something has panicked".to_owned());
     }
     let is_well = outcome.violations.is_empty() && outcome.failures.is_empty();
-    let Counts { sent, unknown, delivered, redelivered, claimed, decided, sessions, processes } = outcome.counts;
+    let Counts { sent, unknown, delivered, redelivered, claimed, decided, sessions, processes, .. } = outcome.counts;
     println!(
         "seed {seed}: {}, fingerprint {:016x}, {} s, {} strikes; {sent} sent, {unknown} of unknown outcome, {delivered} handed \
          out, {redelivered} of them again, {claimed} claims, {decided} decisions, {sessions} sessions, {processes} processes",

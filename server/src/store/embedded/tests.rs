@@ -9,7 +9,8 @@ use std::{
 };
 
 use futures::FutureExt;
-use redb::{ReadableTable, StorageBackend, backends::FileBackend};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use redb::{Builder, ReadableTable, StorageBackend, backends, backends::FileBackend};
 use tempfile::TempDir;
 
 use super::*;
@@ -302,6 +303,106 @@ fn on_faulty_disk(path: &Path) -> (Arc<EmbeddedStore>, Arc<Faults>) {
         redb::Builder::new().create_with_backend(disk)
     });
     (EmbeddedStore::start("the store".to_owned(), opener, Durability::Fsynced).unwrap(), faults)
+}
+
+/// What was done to a disk, in order.
+#[derive(Clone, Debug)]
+enum Step {
+    Wrote(u64, Vec<u8>),
+    Resized(u64),
+    Flushed,
+}
+
+/// A disk that remembers what was done to it.
+#[derive(Debug)]
+struct Remembering {
+    disk: backends::InMemoryBackend,
+    steps: Arc<Mutex<Vec<Step>>>,
+}
+
+impl Remembering {
+    fn note(&self, step: Step) {
+        self.steps.lock().unwrap().push(step);
+    }
+}
+
+impl StorageBackend for Remembering {
+    fn len(&self) -> std::io::Result<u64> {
+        self.disk.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.disk.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.note(Step::Resized(len));
+        self.disk.set_len(len)
+    }
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.note(Step::Flushed);
+        Ok(())
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.note(Step::Wrote(offset, data.to_vec()));
+        self.disk.write(offset, data)
+    }
+}
+
+/// Returns what a disk may hold when the power fails after so many steps: all that was flushed, and of what came after it any
+/// sectors.
+fn after_power_failed(steps: &[Step], random: &mut StdRng) -> Vec<u8> {
+    const SECTOR: usize = 512;
+    let flushed = steps.iter().rposition(|step| matches!(step, Step::Flushed)).map_or(0, |at| at + 1);
+    let mut disk = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        let mut stays = || at < flushed || random.random_bool(0.5);
+        match step {
+            Step::Wrote(offset, data) => {
+                let offset = usize::try_from(*offset).unwrap();
+                for (number, sector) in data.chunks(SECTOR).enumerate() {
+                    let from = offset + number * SECTOR;
+                    if stays() {
+                        disk.resize(disk.len().max(from + sector.len()), 0);
+                        disk[from..from + sector.len()].copy_from_slice(sector);
+                    }
+                }
+            }
+            Step::Resized(len) if stays() => disk.resize(usize::try_from(*len).unwrap(), 0),
+            _ => {}
+        }
+    }
+    disk
+}
+
+#[tokio::test]
+async fn when_the_power_fails_all_that_was_answered_is_there_and_nothing_by_halves() {
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let given = Arc::clone(&steps);
+    let opener: Opener = Box::new(move || {
+        let disk = Remembering { disk: backends::InMemoryBackend::new(), steps: Arc::clone(&given) };
+        Builder::new().create_with_backend(disk)
+    });
+    let store = EmbeddedStore::start("the store".to_owned(), opener, Durability::Fsynced).unwrap();
+    // After how many steps each was answered.
+    let mut answered = Vec::new();
+    let mut random = StdRng::seed_from_u64(1);
+    for number in 0..60 {
+        let data: &str = "x".repeat(random.random_range(0..20_000)).leak();
+        let twice = [append("s", data), append("t", data), put(&Key::new("m", format!("{}", number % 7)), data)];
+        commit(&store, twice.to_vec()).await.unwrap();
+        answered.push(steps.lock().unwrap().len());
+    }
+    let steps = steps.lock().unwrap().clone();
+    let (_directory, path) = file();
+    for cut in (answered[0]..steps.len()).filter(|_| random.random_bool(0.04)).collect::<Vec<_>>() {
+        fs::write(&path, after_power_failed(&steps[..cut], &mut random)).unwrap();
+        let opened = EmbeddedStore::open(&path).unwrap_or_else(|error| panic!("after {cut} steps: {error}"));
+        let found = sequences(&opened).await;
+        assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>(), "after {cut} steps");
+        let promised = answered.iter().filter(|at| **at <= cut).count();
+        assert!((promised..=promised + 1).contains(&found.len()), "after {cut} steps: {} of {promised}", found.len());
+        let others = opened.range(&space("a"), "t", Range::after(0, usize::MAX)).await.unwrap();
+        assert_eq!(others.len(), found.len(), "after {cut} steps");
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
-//! Redis servers of a test's own: real processes that end with the test.
+//! Redis servers of a test's own: real processes that end with the test. What fails here fails the test.
 
 mod cluster;
 mod sentinel;
 mod server;
 
-pub(crate) use self::{
+pub use self::{
     cluster::TestCluster,
     sentinel::TestSentinel,
     server::{Flavour, TestRedis, eventually, free_port},

@@ -4,8 +4,9 @@
 
 use std::{
     env,
+    fs::{self, File},
     future::Future,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead, BufReader, Write as _},
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -21,11 +22,11 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 /// Settings with which a server keeps nothing on disk, and makes no replica wait.
-pub(super) const IN_MEMORY: [&str; 6] = ["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"];
+pub(crate) const IN_MEMORY: [&str; 6] = ["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"];
 
 /// Which program is tested against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flavour {
+pub enum Flavour {
     /// The one that `TEAMWIRE_REDIS_SERVER` names, or `redis-server`.
     Redis,
     /// The one that `TEAMWIRE_TEST_VALKEY` names, or `valkey-server`.
@@ -34,7 +35,7 @@ pub(crate) enum Flavour {
 
 impl Flavour {
     /// Returns the program. `None`, with a notice, where there is none.
-    pub(super) fn binary(self) -> Option<PathBuf> {
+    pub(crate) fn binary(self) -> Option<PathBuf> {
         let (variable, name) = match self {
             Self::Redis => ("TEAMWIRE_REDIS_SERVER", "redis-server"),
             Self::Valkey => ("TEAMWIRE_TEST_VALKEY", "valkey-server"),
@@ -53,32 +54,35 @@ impl Flavour {
 }
 
 /// A running server. Killed when dropped.
-pub(crate) struct TestRedis {
+#[derive(Debug)]
+pub struct TestRedis {
     binary: PathBuf,
     port: u16,
     settings: Vec<String>,
-    directory: TempDir,
+    directory: PathBuf,
+    /// What goes with it, unless the directory is the test's own.
+    _temporary: Option<TempDir>,
     process: Child,
 }
 
 impl TestRedis {
     /// Starts a server that keeps nothing on disk. `None`, with a notice, where none is installed.
-    pub(crate) fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         Self::start_of(Flavour::Redis)
     }
 
     /// The same of another program.
-    pub(crate) fn start_of(flavour: Flavour) -> Option<Self> {
+    pub fn start_of(flavour: Flavour) -> Option<Self> {
         Self::with_all(flavour, || IN_MEMORY.map(str::to_owned).to_vec())
     }
 
     /// Starts a server that flushes every write to its log before it answers.
-    pub(crate) fn start_durable() -> Option<Self> {
+    pub fn start_durable() -> Option<Self> {
         Self::with(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"])
     }
 
     /// Starts a server that keeps nothing on disk and copies another one. Returns once it has all that the other has.
-    pub(crate) async fn start_replica_of(primary: &Self) -> Option<Self> {
+    pub async fn start_replica_of(primary: &Self) -> Option<Self> {
         let port = primary.port.to_string();
         let replica = Self::with(&[&IN_MEMORY[..], &["--replicaof", "127.0.0.1", &port]].concat())?;
         eventually("the replica follows", async || primary.has_replica().await).await;
@@ -86,14 +90,30 @@ impl TestRedis {
     }
 
     /// Starts a server with settings as on its command line.
-    pub(crate) fn with(settings: &[&str]) -> Option<Self> {
+    pub fn with(settings: &[&str]) -> Option<Self> {
         Self::with_all(Flavour::Redis, || settings.iter().map(|&setting| setting.to_owned()).collect())
     }
 
+    /// Starts a server in a directory of the test's own, which is made, and which its files and its log outlive it in.
+    pub fn within(directory: &Path, settings: &[&str]) -> Option<Self> {
+        fs::create_dir_all(directory).unwrap();
+        let settings = || settings.iter().map(|&setting| setting.to_owned()).collect();
+        Self::started(Flavour::Redis, directory.to_owned(), None, settings)
+    }
+
     /// Starts a server with settings that are made anew for every try, as those are that name a port.
-    pub(crate) fn with_all(flavour: Flavour, settings: impl Fn() -> Vec<String>) -> Option<Self> {
+    pub fn with_all(flavour: Flavour, settings: impl Fn() -> Vec<String>) -> Option<Self> {
+        let temporary = tempfile::tempdir().unwrap();
+        Self::started(flavour, temporary.path().to_owned(), Some(temporary), settings)
+    }
+
+    fn started(
+        flavour: Flavour,
+        directory: PathBuf,
+        temporary: Option<TempDir>,
+        settings: impl Fn() -> Vec<String>,
+    ) -> Option<Self> {
         let binary = flavour.binary()?;
-        let directory = tempfile::tempdir().unwrap();
         // Another process may take a free port before the server does.
         let started = (0..10).find_map(|_| {
             let (port, settings) = (free_port(), settings());
@@ -101,61 +121,65 @@ impl TestRedis {
             Some((port, settings, process))
         });
         let (port, settings, process) = started.unwrap_or_else(|| panic!("no {flavour:?} server came up"));
-        Some(Self { binary, port, settings, directory, process })
+        Some(Self { binary, port, settings, directory, _temporary: temporary, process })
     }
 
     /// Returns its URL.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Returns its port.
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Returns the directory that it runs in.
-    pub(crate) fn directory(&self) -> &Path {
-        self.directory.path()
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns what follows a setting.
-    pub(super) fn setting(&self, name: &str) -> String {
+    pub(crate) fn setting(&self, name: &str) -> String {
         let at = self.settings.iter().position(|setting| setting == name).unwrap();
         self.settings[at + 1].clone()
     }
 
     /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.process.id()).unwrap()), signal).unwrap();
     }
 
     /// Ends it on the spot, as a power failure would, and waits until it is gone.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
     /// Starts it again with the same port, settings and files, after [`TestRedis::kill`].
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         let started = spawn(&self.binary, self.port, &self.directory, &self.settings);
         self.process = started.expect("the port was its own a moment ago");
     }
 
     /// Makes a connection apart from any store's.
-    pub(crate) async fn connection(&self) -> redis::aio::MultiplexedConnection {
+    pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
         redis::Client::open(self.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
     }
 
     /// Has it carry out a command.
-    pub(crate) async fn tell(&self, command: &[&str]) -> redis::Value {
-        let mut tell = redis::cmd(command[0]);
-        tell.arg(&command[1..]);
-        tell.query_async(&mut self.connection().await).await.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    pub async fn tell(&self, command: &[&str]) -> redis::Value {
+        self.ask(command).await.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    }
+
+    /// Asks it to carry out a command, which it may refuse.
+    pub async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
+        let mut connection = redis::Client::open(self.url())?.get_multiplexed_async_connection().await?;
+        redis::cmd(command[0]).arg(&command[1..]).query_async(&mut connection).await
     }
 
     /// Returns whether a replica has all that was written by now.
-    pub(crate) async fn has_replica(&self) -> bool {
+    pub async fn has_replica(&self) -> bool {
         let mut ask = redis::pipe();
         // It waits for what this very connection has written.
         ask.cmd("SET").arg("{a}").arg("").cmd("DEL").arg("{a}").cmd("WAIT").arg(1).arg(200);
@@ -165,7 +189,7 @@ impl TestRedis {
     }
 
     /// Returns what it says about itself.
-    pub(crate) async fn info(&self, section: &str) -> String {
+    pub async fn info(&self, section: &str) -> String {
         redis::from_redis_value(self.tell(&["INFO", section]).await).unwrap()
     }
 }
@@ -179,12 +203,12 @@ impl Drop for TestRedis {
 }
 
 /// Returns a port that nobody listens on just now.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Waits until something holds; fails after 20 s.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+pub async fn eventually<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
     let begun = Instant::now();
     while !holds().await {
         assert!(begun.elapsed() < Duration::from_secs(20), "in vain: {what}");
@@ -193,24 +217,25 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, holds: impl
 }
 
 /// Returns the server once it takes connections; `None` where it ended before, as it does when the port is taken.
-fn spawn(binary: &Path, port: u16, directory: &TempDir, settings: &[String]) -> Option<Child> {
+fn spawn(binary: &Path, port: u16, directory: &Path, settings: &[String]) -> Option<Child> {
     let mut command = Command::new(binary);
     command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--logfile", "", "--daemonize", "no", "--dir"])
-        .arg(directory.path())
+        .arg(directory)
         .args(settings);
-    spawn_until(command, "Ready to accept connections")
+    spawn_until(command, "Ready to accept connections", &directory.join("log"))
 }
 
-/// Returns the process once it has logged the words; `None` where it ended before.
-pub(super) fn spawn_until(mut command: Command, words: &str) -> Option<Child> {
+/// Returns the process once it has logged the words; `None` where it ended before. All that it logs goes into a file.
+pub(crate) fn spawn_until(mut command: Command, words: &str, into: &Path) -> Option<Child> {
+    let mut kept = File::options().create(true).append(true).open(into).unwrap();
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let mut log = BufReader::new(process.stdout.take().unwrap());
     let mut line = String::new();
     while log.read_line(&mut line).unwrap() > 0 {
+        kept.write_all(line.as_bytes()).unwrap();
         if line.contains(words) {
-            // Or it would stop at a full pipe.
-            thread::spawn(move || io::copy(&mut log, &mut io::sink()));
+            thread::spawn(move || io::copy(&mut log, &mut kept));
             return Some(process);
         }
         line.clear();

@@ -8,13 +8,14 @@ use super::server::{Flavour, IN_MEMORY, TestRedis, eventually, free_port};
 const SLOTS: usize = 16_384;
 
 /// Three nodes, each with a third of the slots. Killed when dropped.
-pub(crate) struct TestCluster {
-    pub(crate) nodes: Vec<TestRedis>,
+#[derive(Debug)]
+pub struct TestCluster {
+    pub nodes: Vec<TestRedis>,
 }
 
 impl TestCluster {
     /// Starts a cluster. Returns once all of its nodes agree on who has which slot.
-    pub(crate) async fn start() -> Option<Self> {
+    pub async fn start() -> Option<Self> {
         let nodes: Option<Vec<_>> = (0..3).map(|_| TestRedis::with_all(Flavour::Redis, settings)).collect();
         let cluster = Self { nodes: nodes? };
         let first = &cluster.nodes[0];
@@ -41,7 +42,7 @@ impl TestCluster {
     }
 
     /// Starts another node, which takes over when one of the first dies. Returns once all know it and it has all.
-    pub(crate) async fn start_replica_of(&mut self, node: usize) {
+    pub async fn start_replica_of(&mut self, node: usize) {
         let replica = TestRedis::with_all(Flavour::Redis, settings).unwrap();
         let (port, bus) = (self.nodes[0].port().to_string(), self.nodes[0].setting("--cluster-port"));
         replica.tell(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
@@ -66,12 +67,12 @@ impl TestCluster {
     }
 
     /// Returns its URL, which names but one node.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.nodes[0].url().replace("redis://", "redis+cluster://")
     }
 
     /// Returns the node that has a slot, once all agree on it.
-    pub(crate) async fn owner(&self, slot: usize) -> Option<usize> {
+    pub async fn owner(&self, slot: usize) -> Option<usize> {
         let mut owners = Vec::new();
         for node in &self.nodes {
             let redis::Value::Array(ranges) = node.tell(&["CLUSTER", "SLOTS"]).await else { panic!("no list") };
@@ -83,14 +84,14 @@ impl TestCluster {
     }
 
     /// Declares that a slot is on its way from one node to another, as the tools of Redis do.
-    pub(crate) async fn begin_move(&self, slot: usize, from: usize, to: usize) {
+    pub async fn begin_move(&self, slot: usize, from: usize, to: usize) {
         let (slot, source, target) = (slot.to_string(), self.id(from).await, self.id(to).await);
         self.nodes[to].tell(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]).await;
         self.nodes[from].tell(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]).await;
     }
 
     /// Moves the slot key by key, then hands it over. Returns once all nodes know.
-    pub(crate) async fn end_move(&self, slot: usize, from: usize, to: usize) {
+    pub async fn end_move(&self, slot: usize, from: usize, to: usize) {
         let (number, port, target) = (slot.to_string(), self.nodes[to].port().to_string(), self.id(to).await);
         loop {
             let keys = self.nodes[from].tell(&["CLUSTER", "GETKEYSINSLOT", &number, "1"]).await;

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 use super::server::{Flavour, TestRedis, eventually, free_port, spawn_until};
 
 /// A Sentinel that decides alone, within a second or two. Killed when dropped.
-pub(crate) struct TestSentinel {
+#[derive(Debug)]
+pub struct TestSentinel {
     port: u16,
     process: Child,
     _directory: TempDir,
@@ -20,10 +21,10 @@ pub(crate) struct TestSentinel {
 
 impl TestSentinel {
     /// The name of the service that it watches.
-    pub(crate) const SERVICE: &str = "main";
+    pub const SERVICE: &str = "main";
 
     /// Starts a Sentinel over a primary. Returns once it knows the primary's replicas.
-    pub(crate) async fn start(primary: &TestRedis, replicas: usize) -> Option<Self> {
+    pub async fn start(primary: &TestRedis, replicas: usize) -> Option<Self> {
         let binary = Flavour::Redis.binary()?;
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("sentinel.conf");
@@ -38,7 +39,7 @@ impl TestSentinel {
             fs::write(&file, settings).unwrap();
             let mut command = Command::new(&binary);
             command.arg(&file).arg("--sentinel");
-            Some((port, spawn_until(command, "Sentinel ID is")?))
+            Some((port, spawn_until(command, "Sentinel ID is", &directory.path().join("log"))?))
         });
         let (port, process) = started.expect("no Sentinel came up");
         let sentinel = Self { port, process, _directory: directory };
@@ -47,20 +48,27 @@ impl TestSentinel {
     }
 
     /// Returns its port.
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Has it make the replica the primary, which runs on. False: it cannot do so yet.
-    pub(crate) async fn fail_over(&self) -> bool {
+    pub async fn fail_over(&self) -> bool {
         self.ask(&["FAILOVER", Self::SERVICE]).await.is_ok()
     }
 
     /// Has it carry out a command of Sentinels.
-    pub(crate) async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
+    pub async fn ask(&self, command: &[&str]) -> redis::RedisResult<redis::Value> {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::cmd("SENTINEL").arg(command).query_async(&mut connection).await
+    }
+
+    /// Returns the port of the server that it takes for the primary.
+    pub async fn primary(&self) -> redis::RedisResult<u16> {
+        let (_, port): (String, u16) =
+            redis::from_redis_value(self.ask(&["GET-MASTER-ADDR-BY-NAME", Self::SERVICE]).await?)?;
+        Ok(port)
     }
 
     async fn replicas(&self) -> usize {
