@@ -57,7 +57,9 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     let lead = stranger.with_credential(&created.credential).unwrap();
     let mut workers = JoinSet::new();
     let mut configs = Vec::new();
-    for member in ["m1", "m2", "m3"] {
+    for (at, member) in ["m1", "m2", "m3"].into_iter().enumerate() {
+        // What a coordinator has committed itself it does not read from the store.
+        let address = if bug == Bug::SwappedEntries { addresses[at % 2].clone() } else { address.clone() };
         let invite = v1::InviteRequest { member: member.to_owned(), ..Default::default() };
         let token = lead.invite(invite).await.unwrap().join_token;
         let joined = stranger.with_credential(&token).unwrap().join(v1::JoinRequest::default()).await.unwrap();
@@ -66,7 +68,7 @@ async fn broken(bug: Bug) -> Vec<Promise> {
             member: member.to_owned(),
             process: 1,
             seed: 7,
-            address: address.clone(),
+            address,
             credential: joined.credential,
             others: ["m1", "m2", "m3"].into_iter().filter(|other| *other != member).map(str::to_owned).collect(),
         });
