@@ -206,9 +206,7 @@ impl Hub {
             }
         }
     }
-}
 
-impl Hub {
     fn wake<'t>(&self, space: &Space, topics: impl IntoIterator<Item = &'t str>) {
         if let Some(here) = self.lock().get_mut(space) {
             topics.into_iter().for_each(|topic| here.wake(topic));

@@ -80,6 +80,10 @@ const FRAMES_MAX: usize = 32;
 /// A frame, or why there are no more. In a box, since a channel keeps room for many of them while none is sent.
 pub type Said = Box<Result<v1::StreamResponse, Refusal>>;
 
+fn say(frame: Frame) -> Said {
+    Box::new(Ok(v1::StreamResponse { frame: Some(frame) }))
+}
+
 /// The part of a session that others touch.
 #[derive(Debug)]
 pub struct Shared {
@@ -354,11 +358,7 @@ impl Session {
                     request_id,
                 });
                 for frame in [opened, closing] {
-                    let _ = timeout(
-                        pace.write_timeout,
-                        frames.send(Box::new(Ok(v1::StreamResponse { frame: Some(frame) }))),
-                    )
-                    .await;
+                    let _ = timeout(pace.write_timeout, frames.send(say(frame))).await;
                 }
                 return;
             }
@@ -451,6 +451,8 @@ impl Running {
                 Ok(()) => None,
                 Err(Trouble::End(end)) => return end,
                 Err(Trouble::Store) => {
+                    // With what was taken out of it and not delivered.
+                    self.ahead.clear();
                     self.shared.lock().look = true;
                     Some(Instant::now() + Duration::from_millis(rand::random_range(200..1_000)))
                 }
@@ -511,11 +513,10 @@ impl Running {
                 self.ahead.clear();
                 self.shared.lock().look = true;
             }
-            if let Some((sequence, message)) = self.ahead.front().cloned() {
+            if let Some((sequence, message)) = self.ahead.pop_front() {
                 if !self.hand_over(sequence, message).await? {
                     return Ok(());
                 }
-                self.ahead.pop_front();
                 continue;
             }
             let arrival = self.next_arrival();
@@ -616,9 +617,7 @@ impl Running {
         }
         let bytes = message.encoded_len() as u64;
         if !self.has_room(bytes) {
-            if self.ahead.is_empty() {
-                self.ahead.push_back((sequence, message));
-            }
+            self.ahead.push_front((sequence, message));
             return Ok(false);
         }
         if sequence > self.cursor.reserved {
@@ -737,8 +736,7 @@ impl Running {
     }
 
     async fn write(&mut self, frame: Frame) -> Result<(), End> {
-        let frame = v1::StreamResponse { frame: Some(frame) };
-        match timeout(self.pace.write_timeout, self.frames.send(Box::new(Ok(frame)))).await {
+        match timeout(self.pace.write_timeout, self.frames.send(say(frame))).await {
             Ok(Ok(())) => {
                 self.taken.written += 1;
                 Ok(())
@@ -761,7 +759,7 @@ impl Running {
             }
             End::Closing { reason, detail, request_id } => {
                 let closing = v1::SessionClosing { reason: reason.into(), detail: detail.to_owned(), request_id };
-                last.send(Box::new(Ok(v1::StreamResponse { frame: Some(Frame::Closing(closing)) })));
+                last.send(say(Frame::Closing(closing)));
             }
         }
         self.cursor.unacked = self.unacked();
