@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    redis::{INSTALL, apt_get, in_path, may_install},
+    redis::{apt_install, in_path, may_install},
     step::{Failure, Step, root},
 };
 
@@ -83,7 +83,7 @@ impl Daemon {
             return Err(Failure::new("no Docker daemon can be reached", ADVICE));
         }
         if ["dockerd", "debootstrap", "ip", "iptables"].iter().any(|program| in_path(program).is_none()) {
-            install()?;
+            apt_install(&PACKAGES, ADVICE)?;
         }
         let kept = root().join("target/containers");
         let state = kept.join("docker");
@@ -212,9 +212,4 @@ impl Drop for Daemon {
 
 fn run(program: &str, arguments: &[&str]) -> Result<(), Failure> {
     Step::new(program, arguments).advice(ADVICE).run()
-}
-
-fn install() -> Result<(), Failure> {
-    apt_get(&["update"], ADVICE)?;
-    apt_get(&[&INSTALL[..], &PACKAGES[..]].concat(), ADVICE)
 }

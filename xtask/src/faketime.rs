@@ -3,7 +3,7 @@
 use std::{env, fs, path::PathBuf};
 
 use crate::{
-    redis::{INSTALL, apt_get, may_install},
+    redis::{apt_install, may_install},
     step::Failure,
 };
 
@@ -19,8 +19,7 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         return Ok(named);
     }
     if installed().is_none() && may_install() {
-        apt_get(&["update"], ADVICE)?;
-        apt_get(&[&INSTALL[..], &["faketime"]].concat(), ADVICE)?;
+        apt_install(&["faketime"], ADVICE)?;
     }
     installed().ok_or_else(|| Failure::new("there is no libfaketime, which clocks are set with", ADVICE))
 }

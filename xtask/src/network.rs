@@ -1,7 +1,7 @@
 //! Installs what the tests make networks with.
 
 use crate::{
-    redis::{INSTALL, apt_get, in_path, may_install},
+    redis::{apt_install, in_path, may_install},
     step::Failure,
 };
 
@@ -12,6 +12,5 @@ pub(crate) fn prepare() -> Result<(), Failure> {
     if in_path("ip").is_some() || !may_install() {
         return Ok(());
     }
-    apt_get(&["update"], ADVICE)?;
-    apt_get(&[&INSTALL[..], &["iproute2"]].concat(), ADVICE)
+    apt_install(&["iproute2"], ADVICE)
 }

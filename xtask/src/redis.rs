@@ -109,10 +109,16 @@ impl Drop for Backports {
 }
 
 /// What stands before the packages that apt-get installs.
-pub(crate) const INSTALL: [&str; 3] = ["install", "--yes", "--no-install-recommends"];
+const INSTALL: [&str; 3] = ["install", "--yes", "--no-install-recommends"];
+
+/// Installs packages, of which it reads the latest list first.
+pub(crate) fn apt_install(packages: &[&str], advice: &'static str) -> Result<(), Failure> {
+    apt_get(&["update"], advice)?;
+    apt_get(&[&INSTALL[..], packages].concat(), advice)
+}
 
 /// Runs apt-get, which asks nothing.
-pub(crate) fn apt_get(arguments: &[&str], advice: &'static str) -> Result<(), Failure> {
+fn apt_get(arguments: &[&str], advice: &'static str) -> Result<(), Failure> {
     Step::new("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").advice(advice).run()
 }
 
