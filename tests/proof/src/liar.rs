@@ -11,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use clap::ValueEnum;
 use teamwire_server::store::{
     Check, Commit, Durability, Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
     Write,
@@ -18,7 +19,7 @@ use teamwire_server::store::{
 use tokio::{sync::broadcast, time::sleep};
 
 /// A bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bug {
     /// None.
     None,
@@ -33,12 +34,16 @@ pub enum Bug {
     /// Commits to the board and to tasks are not checked against what was read.
     NoClaimCheck,
     /// Signs of life are forgotten at once.
+    #[value(skip)]
     ShortLeases,
     /// One in forty sends is answered and not carried out, and nobody says so. The store was known to forget.
+    #[value(skip)]
     SilentLoss,
     /// One in forty sends takes 6 s, while strangers are said to be there.
+    #[value(skip)]
     Stalls,
     /// The coordinator takes 544 MiB and never gives them back.
+    #[value(skip)]
     Leak,
 }
 

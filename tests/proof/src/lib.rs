@@ -13,6 +13,7 @@ pub mod disk;
 pub mod faults;
 pub mod flood;
 pub mod history;
+pub mod lead;
 pub mod liar;
 pub mod proxy;
 pub mod stage;

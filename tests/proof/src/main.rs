@@ -6,17 +6,17 @@ use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
-use teamwire_client::{Client, Error, Event, SubscribeOptions, v1};
+use teamwire_client::{Error, v1};
 use teamwire_proof::{
     check::{self, Counts, Promise, Violation},
     faults::{FAULTS, Fault},
     history::{self, Recorder, What},
+    lead::{self, LEAD},
     stage::{Scene, Stage, Store},
     stock, worker,
 };
@@ -25,8 +25,8 @@ use tokio::{task::JoinSet, time::sleep};
 /// How long everything may take to be done once nothing is broken any more.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The member that the supervisor acts as.
-const LEAD: &str = "lead";
+/// How often the lead gives work, and looks for plans.
+const OFTEN: Duration = Duration::from_millis(100);
 
 /// Break teamwire while it works, and say which promises were kept
 ///
@@ -271,12 +271,12 @@ impl Run {
         let mut random = StdRng::seed_from_u64(seed);
         let history = stage.history();
         let mut office = JoinSet::new();
-        let lead = stage.lead.with_credential(&stage.lead_credential)?;
-        office.spawn(read_all(lead));
-        office.spawn(give_work(stage.lead.clone(), history.clone()));
+        let inbox = stage.lead.with_credential(&stage.lead_credential)?;
+        office.spawn(lead::read_all(inbox));
+        office.spawn(lead::give_work(stage.lead.clone(), history.clone(), OFTEN));
         for (process, approve) in [(1, true), (2, false)] {
             let recorder = Recorder::open(&history, LEAD, process).map_err(failed)?;
-            office.spawn(decide(stage.lead.clone(), Arc::new(recorder), history.clone(), approve));
+            office.spawn(lead::decide(stage.lead.clone(), recorder, history.clone(), OFTEN, approve));
         }
         stage.look_after(true).map_err(failed)?;
         let (began, mut strikes) = (Instant::now(), 0);
@@ -334,51 +334,6 @@ async fn settle(stage: &mut Stage, note: &Recorder) -> Result<(), Error> {
             return Ok(());
         }
         sleep(Duration::from_millis(200)).await;
-    }
-}
-
-/// Reads what the lead is sent, so that its inbox never fills up.
-async fn read_all(lead: Client) {
-    let mut inbox = lead.subscribe(SubscribeOptions::default());
-    while let Some(Ok(event)) = inbox.next().await {
-        if let Event::Delivery(delivery) = event {
-            delivery.ack();
-        }
-    }
-}
-
-/// Puts tasks on the board.
-async fn give_work(lead: Client, history: PathBuf) {
-    while !worker::is_quiet(&history) {
-        let task = v1::CreateTaskRequest { subject: "Break it".to_owned(), ..Default::default() };
-        // One that could not be made is one less to be done.
-        let _ = lead.create_task(task).await;
-        sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// Answers every plan in one way, while somebody else answers it in the other.
-async fn decide(lead: Client, recorder: Arc<Recorder>, history: PathBuf, approve: bool) {
-    let mut op = 0;
-    while !worker::is_quiet(&history) {
-        sleep(Duration::from_millis(100)).await;
-        let pending = v1::ListRequestsRequest {
-            kind: v1::RequestKind::PlanApproval.into(),
-            state: v1::RequestState::Pending.into(),
-            ..Default::default()
-        };
-        let Ok(pending) = lead.list_requests(pending).await else { continue };
-        for request in pending.requests {
-            op += 1;
-            recorder.note(What::Deciding { op, request_id: request.id.clone(), approve });
-            match lead.answer_plan(&request.member, &request.id, approve, "so").await {
-                Ok(reply) => recorder.note(What::Decided { op, replayed: reply.replayed }),
-                Err(Error::Refused(refusal)) => {
-                    recorder.note(What::DecideRefused { op, reason: refusal.reason.to_string() });
-                }
-                Err(error) => recorder.note(What::Unknown { op, detail: error.to_string() }),
-            }
-        }
     }
 }
 

@@ -6,10 +6,11 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use teamwire_client::{Client, Event, Retry, SubscribeOptions, v1};
+use teamwire_client::{Client, Retry, v1};
 use teamwire_proof::{
     check::{self, Promise},
     history::{self, What},
+    lead,
     liar::{Bug, Liar},
     stage, worker,
 };
@@ -76,13 +77,9 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     for config in &configs {
         workers.spawn(worker::run(config.clone()));
     }
-    let mut inbox = lead.with_credential(&created.credential).unwrap().subscribe(SubscribeOptions::default());
+    let inbox = lead.with_credential(&created.credential).unwrap();
     workers.spawn(async move {
-        while let Some(Ok(event)) = inbox.next().await {
-            if let Event::Delivery(delivery) = event {
-                delivery.ack();
-            }
-        }
+        lead::read_all(inbox).await;
         Ok(0)
     });
     for round in 0..60 {

@@ -48,36 +48,13 @@ struct Cli {
     seeds: Option<u64>,
     /// Plant a bug into the coordinators
     #[arg(long, value_enum, default_value = "none")]
-    bug: Planted,
+    bug: Bug,
     /// Keep histories in this directory, each seed's in one of its own [default: those of failed plays, in a new one]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Play the one seed in this process
     #[arg(long, hide = true)]
     here: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Planted {
-    None,
-    TrimmedInbox,
-    NoLedger,
-    SwappedEntries,
-    NoFence,
-    NoClaimCheck,
-}
-
-impl From<Planted> for Bug {
-    fn from(planted: Planted) -> Self {
-        match planted {
-            Planted::None => Self::None,
-            Planted::TrimmedInbox => Self::TrimmedInbox,
-            Planted::NoLedger => Self::NoLedger,
-            Planted::SwappedEntries => Self::SwappedEntries,
-            Planted::NoFence => Self::NoFence,
-            Planted::NoClaimCheck => Self::NoClaimCheck,
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -146,7 +123,7 @@ fn play(cli: &Cli, seed: u64) -> Result<bool, String> {
 
     let place = tempfile::Builder::new().prefix("teamwire-simulation-").tempdir();
     let place = place.map_err(|error| format!("there is no place for histories: {error}"))?;
-    let (directory, bug) = (place.path().to_owned(), cli.bug.into());
+    let (directory, bug) = (place.path().to_owned(), cli.bug);
     // On a thread of its own, so that nothing of this one is left over in it.
     let mut outcome = thread::scope(|scope| scope.spawn(|| world::play(seed, bug, &directory)).join())
         .map_err(|_| format!("seed {seed} has panicked"))?;

@@ -1,10 +1,11 @@
 //! What the lead does: it sets the team up, gives work, answers plans, runs errands, and in the end has everybody go home.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use teamwire_client::{Client, Error, Event, Retry, SubscribeOptions, v1};
+use teamwire_client::{Client, Error, Retry, v1};
 use teamwire_proof::{
     history::{self, Recorder, What},
+    lead::{self, LEAD},
     stock, worker,
 };
 use tokio::{
@@ -17,8 +18,8 @@ use crate::{
     world::{Act, Errand, SECRET, Stage},
 };
 
-/// The member that the office acts as.
-const LEAD: &str = "lead";
+/// How often the lead gives work, and looks for plans.
+const OFTEN: Duration = Duration::from_millis(300);
 
 /// How long a call is tried. Longer than any fault lasts.
 const CALL_PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +43,7 @@ pub(crate) async fn run(stage: Stage) -> turmoil::Result {
     let create = v1::CreateTeamRequest { name: "simulated".to_owned(), ..Default::default() };
     let credential = operator.create_team(create).await?.credential;
     let lead = stranger.with_credential(&credential)?;
-    let office = Arc::new(Office { stage, stranger, lead });
+    let office = Office { stage, stranger, lead };
     let count = office.stage.shared().members.len();
     for member in 0..count {
         office.invite(member).await?;
@@ -50,10 +51,12 @@ pub(crate) async fn run(stage: Stage) -> turmoil::Result {
     office.stage.shared().act = Act::Broken;
 
     let mut work = JoinSet::new();
-    work.spawn(read_all(office.lead.with_credential(&credential)?));
-    work.spawn(Arc::clone(&office).give_work());
+    let directory = office.stage.directory.to_path_buf();
+    work.spawn(lead::read_all(office.lead.with_credential(&credential)?));
+    work.spawn(lead::give_work(office.lead.clone(), directory.clone(), OFTEN));
     for (process, approve) in [(1, true), (2, false)] {
-        work.spawn(Arc::clone(&office).decide(process, approve));
+        let recorder = Recorder::open(&directory, LEAD, process)?;
+        work.spawn(lead::decide(office.lead.clone(), recorder, directory.clone(), OFTEN, approve));
     }
     while office.act() == Act::Broken {
         office.run_errands().await;
@@ -131,42 +134,6 @@ impl Office {
         }
     }
 
-    /// Puts tasks on the board.
-    async fn give_work(self: Arc<Self>) {
-        while self.act() == Act::Broken {
-            let task = v1::CreateTaskRequest { subject: "Break it".to_owned(), ..Default::default() };
-            // One that could not be made is one less to be done.
-            let _ = self.lead.create_task(task).await;
-            sleep(Duration::from_millis(300)).await;
-        }
-    }
-
-    /// Answers every plan in one way, while somebody else answers it in the other.
-    async fn decide(self: Arc<Self>, process: u32, approve: bool) {
-        let note = |what| self.stage.note(LEAD, process, what);
-        let mut op = 0;
-        while self.act() == Act::Broken {
-            sleep(Duration::from_millis(300)).await;
-            let pending = v1::ListRequestsRequest {
-                kind: v1::RequestKind::PlanApproval.into(),
-                state: v1::RequestState::Pending.into(),
-                ..Default::default()
-            };
-            let Ok(pending) = self.lead.list_requests(pending).await else { continue };
-            for request in pending.requests {
-                op += 1;
-                note(What::Deciding { op, request_id: request.id.clone(), approve });
-                match self.lead.answer_plan(&request.member, &request.id, approve, "so").await {
-                    Ok(reply) => note(What::Decided { op, replayed: reply.replayed }),
-                    Err(Error::Refused(refusal)) => {
-                        note(What::DecideRefused { op, reason: refusal.reason.to_string() });
-                    }
-                    Err(error) => note(What::Unknown { op, detail: error.to_string() }),
-                }
-            }
-        }
-    }
-
     /// Waits until every member is there and has nothing left to do.
     async fn settle(&self) -> turmoil::Result {
         let began = Instant::now();
@@ -220,15 +187,5 @@ impl Office {
             }
         }
         Ok(())
-    }
-}
-
-/// Reads what the lead is sent, so that its inbox never fills up.
-async fn read_all(lead: Client) {
-    let mut inbox = lead.subscribe(SubscribeOptions::default());
-    while let Some(Ok(event)) = inbox.next().await {
-        if let Event::Delivery(delivery) = event {
-            delivery.ack();
-        }
     }
 }
