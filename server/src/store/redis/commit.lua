@@ -3,8 +3,9 @@
 -- that is not here (any more, or yet), so the first half uses all that the second half will, which lets none vanish early.
 --
 -- keys: the space's meta hash, then every record hash, stream and lease hash that the transaction names.
--- args: the channel of hints, the server's history (losses.rs), how many checks, the checks, the writes; transaction.rs has them one by one.
--- Answers {1, version, now, removed, 1 if the space has that version now, sequence or 0 of each append}, or {0, what failed, ...}.
+-- args: the channel of hints, the caller's own one, the server's history (losses.rs), how many checks, the checks, the writes; transaction.rs has them one by one.
+-- Answers {1, version, now, removed, 1 if the space has that version now, 1 if hints were published, sequence or 0 of each append}, or
+-- {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
 local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
 
@@ -17,6 +18,14 @@ local function call_with(command, key, list)
     for k = 1, command == 'HMGET' and #answer or 0 do answers[i + k - 1] = answer[k] end
   end
   return answers
+end
+
+-- Whether anyone but the caller listens for hints. It listens on its own channel as often as on theirs; it names none where this
+-- server cannot tell for all, as in a cluster.
+local function others_listen(theirs, own)
+  if own == '' then return true end
+  local listeners = redis.call('PUBSUB', 'NUMSUB', theirs, own)
+  return listeners[2] > listeners[4]
 end
 
 local function commit(keys, args)
@@ -41,7 +50,7 @@ local function commit(keys, args)
   -- Later than any that was ever given, even where a server lost the last of them.
   local later = max((known[1] or 0) + 1, now_us)
   local version, now = format('%d', later), floor(later / 1000)
-  local past, history = known[3] or '', args[2] .. ' '
+  local past, history = known[3] or '', args[3] .. ' '
   if #history > 1 and sub(past, 1, #history) ~= history then past = sub(history .. (known[1] or 0) .. ';' .. past, 1, 300) end
   local day = floor(now / DAY_MS)
   -- The days of the ledger that has its expiry, and of the one before it where there is one.
@@ -50,9 +59,9 @@ local function commit(keys, args)
     yesterday = (today or 0) + 1 == day and today or ''
     today = format('%d', day)
   end
-  local ledger, at, count = base .. 'd:' .. today, 4, #args
+  local ledger, at, count = base .. 'd:' .. today, 5, #args
 
-  for check = 0, args[3] - 1 do
+  for check = 0, args[4] - 1 do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'v' then
       local found = call('HGET', keys[a + 0], 'v' .. b) or ''
@@ -66,7 +75,7 @@ local function commit(keys, args)
     at = at + 1 + ARGUMENTS[op]
   end
 
-  local first, answer, removals, doomed = at, {1, version, now, 0, 0}, {}, {}
+  local first, published, answer, removals, doomed = at, nil, {1, version, now, 0, 0, 0}, {}, {}
   while at <= count do
     local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
     if op == 'A' then -- a stream, b data, c weight, d most entries
@@ -89,6 +98,8 @@ local function commit(keys, args)
         end
       end
       removals[#removals + 1], answer[4] = ids, answer[4] + #ids
+    elseif op == 'H' and not published then
+      published = others_listen(args[1], args[2]) and 1 or 0
     elseif op == 'X' then
       for _, key in ipairs(keys) do doomed[#doomed + 1] = key end
       for _, field in ipairs(call('HKEYS', meta)) do doomed[#doomed + 1] = base .. field end
@@ -99,13 +110,14 @@ local function commit(keys, args)
   end
 
   at = first
-  local appended, removed, expires, kept, dropped, put, gone = 5, 0, known[2], false, false, {}, {}
+  local appended, removed, expires, kept, dropped, put, gone = 6, 0, known[2], false, false, {}, {}
   while at <= count do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
     elseif op == 'L' then call('HSET', keys[a + 0], b, format('%d', now + c))
     elseif op == 'D' or op == 'E' then gone[#gone + 1] = {a + 0, b, op == 'D' and c or b}
-    elseif op == 'H' then call('PUBLISH', args[1], a)
+    elseif op == 'H' then
+      if published == 1 then call('PUBLISH', args[1], a) end
     elseif op == 'A' then
       appended = appended + 1
       if answer[appended] ~= 0 then call('XADD', keys[a + 0], format('%d-0', answer[appended]), 'd', b, 'w', c) end
@@ -146,7 +158,7 @@ local function commit(keys, args)
     end
     kept = kept or s and s.changed
   end
-  answer[5] = kept and 1 or 0
+  answer[5], answer[6] = kept and 1 or 0, published or 0
   if kept and not dropped then call_with('HSET', meta, set) end
   return answer
 end

@@ -29,7 +29,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// with it, everyone is told to look.
 pub(super) async fn listen(
     servers: &Servers,
-    channel: &str,
+    channels: &[String],
     losses: &Losses,
     hints: broadcast::Sender<Hint>,
     first: PubSub,
@@ -41,7 +41,7 @@ pub(super) async fn listen(
         subscription = loop {
             // Finds out early that the connection for calls is lost as well, so that no caller has to.
             servers.check().await;
-            match servers.subscribe(channel).await {
+            match servers.subscribe(channels).await {
                 Ok(subscription) => break subscription,
                 Err(_) => sleep(RETRY_AFTER).await,
             }

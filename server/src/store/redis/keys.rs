@@ -10,27 +10,33 @@
 //! - `l`: the leases: name -> milliseconds since 1970;
 //! - `d:<day>`: the ledger of a day since 1970, which expires by itself.
 
+use std::iter;
+
 use crate::store::{Hint, Space};
 
 /// Names whatever a store keeps in Redis.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
-    channel: String,
+    channels: Vec<String>,
 }
 
 impl Keys {
     /// Returns the names that begin with `prefix`. `None` where it could not be told from the rest of a key.
-    pub(super) fn new(prefix: &str) -> Option<Self> {
+    /// `one_knows_all`: one server knows who listens to a channel.
+    pub(super) fn new(prefix: &str, one_knows_all: bool) -> Option<Self> {
         let fits = !prefix.is_empty()
             && prefix.len() <= 100
             && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}'));
-        fits.then(|| Self { prefix: prefix.to_owned(), channel: format!("{prefix}:hints") })
+        let hints = format!("{prefix}:hints");
+        let own = one_knows_all.then(|| format!("{hints}:{:016x}", rand::random::<u64>()));
+        fits.then(|| Self { prefix: prefix.to_owned(), channels: iter::once(hints).chain(own).collect() })
     }
 
-    /// Returns the channel on which hints are published.
-    pub(super) fn channel(&self) -> &str {
-        &self.channel
+    /// Returns the channels to listen on: the one on which hints are published; and where one server knows all who listen,
+    /// one that only this store listens on and nothing is published on, by which the server sees whether anyone else does.
+    pub(super) fn channels(&self) -> &[String] {
+        &self.channels
     }
 
     pub(super) fn meta(&self, space: &Space) -> String {

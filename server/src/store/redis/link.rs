@@ -195,13 +195,13 @@ impl Link {
     }
 
     /// Makes a connection of its own that listens to a channel.
-    pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, StoreError> {
+    pub(super) async fn subscribe(&self, channels: &[String]) -> Result<PubSub, StoreError> {
         let subscribing = async {
             let server = self.locate().await?;
             let address = server.addr().to_string();
             let subscribing = async {
                 let mut subscription = Client::open(server)?.get_async_pubsub().await?;
-                subscription.subscribe(channel).await?;
+                subscription.subscribe(channels).await?;
                 Ok::<_, RedisError>(subscription)
             };
             subscribing.await.map_err(|error| self.say(&address, &error))

@@ -103,24 +103,24 @@ impl RedisStore {
     /// Connects to the servers that a URL names; see the [module](self). `prefix` is what all keys begin with: up to 100
     /// visible ASCII characters without braces. Must be called within a Tokio runtime, which the store then lives in.
     pub async fn connect(url: &str, prefix: &str) -> Result<Arc<Self>, StoreError> {
-        let keys = Keys::new(prefix).ok_or_else(|| {
+        let (target, wanted) = target::parse(url)?;
+        let keys = Keys::new(prefix, target.is_one()).ok_or_else(|| {
             StoreError::Unavailable(
                 "the prefix of the store's keys is not 1 to 100 visible ASCII characters".to_owned(),
             )
         })?;
         let doubt = Arc::new(Notify::new());
-        let (target, wanted) = target::parse(url)?;
         let servers = Servers::new(target, wanted, doubt.clone());
         servers.connect().await?;
         servers.warn_of_eviction().await;
         // Before anyone can ask for hints, so that none is missed.
-        let subscription = servers.subscribe(keys.channel()).await?;
+        let subscription = servers.subscribe(keys.channels()).await?;
         let (hints, _) = broadcast::channel(HINTS_MAX);
         let losses = Arc::new(Losses::new(doubt));
         let caretaker = tokio::spawn({
             let (servers, keys, losses, hints) = (servers.clone(), keys.clone(), losses.clone(), hints.clone());
             async move {
-                let listening = hints::listen(&servers, keys.channel(), &losses, hints, subscription);
+                let listening = hints::listen(&servers, keys.channels(), &losses, hints, subscription);
                 tokio::join!(servers.watch(), listening, losses.watch(&servers, &keys));
             }
         });
@@ -262,7 +262,7 @@ impl Store for RedisStore {
         let frees = only_frees(txn);
         let function = if frees { Function::Free } else { Function::Commit };
         let answered = self.servers.call(space, function, |name, history| call.command(name, history)).await?;
-        let (mut outcome, kept) = call.outcome(txn, &answered.value, answered.durability)?;
+        let (mut outcome, said) = call.outcome(txn, &answered.value, answered.durability)?;
         match &mut outcome {
             Outcome::Committed(commit) if !frees => {
                 commit.durability = answered.replicated(self.keys.mark(space)).await?;
@@ -275,9 +275,16 @@ impl Store for RedisStore {
         }
         let drops = txn.writes.contains(&Write::DropSpace);
         if let Outcome::Committed(commit) = &outcome
-            && (kept || drops)
+            && (said.is_kept || drops)
         {
             self.losses.acknowledged(space, commit.version, answered.history, drops);
+        }
+        if matches!(outcome, Outcome::Committed(_)) && !said.is_published {
+            for write in &txn.writes {
+                let Write::Hint { topic, by } = write else { continue };
+                // Nobody listens here either.
+                let _ = self.hints.send(Hint::Topic { space: space.clone(), topic: topic.clone(), by: *by });
+            }
         }
         Ok(outcome)
     }

@@ -134,12 +134,12 @@ impl Servers {
         }
     }
 
-    /// Makes a connection of its own that listens to a channel. Whatever one node of a cluster publishes, all do.
-    pub(super) async fn subscribe(&self, channel: &str) -> Result<PubSub, StoreError> {
+    /// Makes a connection of its own that listens to channels. Whatever one node of a cluster publishes, all do.
+    pub(super) async fn subscribe(&self, channels: &[String]) -> Result<PubSub, StoreError> {
         match self {
-            Self::One(link) => link.subscribe(channel).await,
+            Self::One(link) => link.subscribe(channels).await,
             Self::Many(cluster) => {
-                let subscribed = cluster.anywhere(|link| async move { Ok(link.subscribe(channel).await?) }).await;
+                let subscribed = cluster.anywhere(|link| async move { Ok(link.subscribe(channels).await?) }).await;
                 subscribed.map_err(|fault| fault.error)
             }
         }

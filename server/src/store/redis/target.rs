@@ -42,6 +42,13 @@ pub(super) enum Target {
     Cluster(ConnectionInfo, Vec<ConnectionInfo>),
 }
 
+impl Target {
+    /// Returns whether one server has all of the store.
+    pub(super) fn is_one(&self) -> bool {
+        !matches!(self, Self::Cluster(..))
+    }
+}
+
 /// Reads a URL: which servers, and what is asked of their replicas. Errors do not repeat it, since it may hold a password.
 pub(super) fn parse(url: &str) -> Result<(Target, Option<Wanted>), StoreError> {
     let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no `://`"))?;

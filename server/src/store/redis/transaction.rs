@@ -47,10 +47,19 @@ pub(super) fn only_frees(txn: &Txn) -> bool {
 
 /// A transaction made ready to be sent.
 pub(super) struct Call<'t> {
-    channel: String,
+    channels: &'t [String],
     keys: Vec<String>,
     places: HashMap<Named<'t>, usize>,
     args: Vec<Cow<'t, [u8]>>,
+}
+
+/// What an answer says besides the outcome.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Besides {
+    /// The space has the commit's version now.
+    pub(super) is_kept: bool,
+    /// The hints were published. `false`: there were none, or nobody else listens.
+    pub(super) is_published: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,9 +71,9 @@ enum Named<'t> {
 
 impl<'t> Call<'t> {
     /// Writes out a transaction.
-    pub(super) fn new(names: &Keys, space: &Space, txn: &'t Txn) -> Self {
-        let channel = names.channel().to_owned();
-        let mut call = Self { channel, keys: vec![names.meta(space)], places: HashMap::new(), args: Vec::new() };
+    pub(super) fn new(names: &'t Keys, space: &Space, txn: &'t Txn) -> Self {
+        let keys = vec![names.meta(space)];
+        let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Vec::new() };
         call.number(txn.checks.len() as u64);
         for check in &txn.checks {
             call.check(names, space, check);
@@ -78,28 +87,34 @@ impl<'t> Call<'t> {
     /// Returns the command that calls `function` on a server with that history.
     pub(super) fn command(&self, function: &str, history: &str) -> Cmd {
         let mut command = redis::cmd("FCALL");
-        command.arg(function).arg(self.keys.len()).arg(&self.keys).arg(&self.channel).arg(history);
+        command.arg(function).arg(self.keys.len()).arg(&self.keys);
+        for place in 0..2 {
+            command.arg(self.channels.get(place).map_or("", String::as_str));
+        }
+        command.arg(history);
         for arg in &self.args {
             command.arg(&arg[..]);
         }
         command
     }
 
-    /// Reads the answer to a transaction, and whether the space has its version now.
+    /// Reads the answer to a transaction.
     pub(super) fn outcome(
         &self,
         txn: &Txn,
         answer: &Value,
         durability: Durability,
-    ) -> Result<(Outcome, bool), StoreError> {
+    ) -> Result<(Outcome, Besides), StoreError> {
         let unreadable = || StoreError::Corrupt("the function answered what it never answers".to_owned());
         let Value::Array(answer) = answer else { return Err(unreadable()) };
         let mut answer = answer.iter().cloned();
         let outcome = match answer.next() {
             Some(Value::Int(1)) => {
-                committed(txn, &mut answer, durability).map(|(commit, kept)| (Outcome::Committed(commit), kept))
+                committed(txn, &mut answer, durability).map(|(commit, besides)| (Outcome::Committed(commit), besides))
             }
-            Some(Value::Int(0)) => self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), false)),
+            Some(Value::Int(0)) => {
+                self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), Besides::default()))
+            }
             _ => None,
         };
         outcome.ok_or_else(unreadable)
@@ -248,16 +263,17 @@ impl<'t> Call<'t> {
     }
 }
 
-fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Durability) -> Option<(Commit, bool)> {
+fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Durability) -> Option<(Commit, Besides)> {
     let version = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
     let at_ms = int(answer.next()?)?;
     let removed = int(answer.next()?)?;
-    let kept = int(answer.next()?)? == 1;
+    let is_kept = int(answer.next()?)? == 1;
+    let is_published = int(answer.next()?)? == 1;
     let appends = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).count();
     let appended: Option<Vec<_>> =
         answer.map(|sequence| int(sequence).map(|number| (number > 0).then_some(number))).collect();
     let appended = appended.filter(|appended| appended.len() == appends)?;
-    Some((Commit { version, at_ms, durability, appended, removed }, kept))
+    Some((Commit { version, at_ms, durability, appended, removed }, Besides { is_kept, is_published }))
 }
 
 /// Splits sequences into runs without gaps, from first to last.

@@ -18,7 +18,7 @@ use super::*;
 use crate::store::{
     Check, Commit, Durability, Write,
     conformance::{Bench, append, delete, for_each_promise, put, remember, remove, space},
-    test_redis::{Flavour, TestRedis},
+    test_redis::{Flavour, TestRedis, eventually},
 };
 
 const PREFIX: &str = "test";
@@ -144,6 +144,35 @@ async fn a_lost_function_is_loaded_again() {
     assert_eq!(commit(&store, vec![append("s", "2")]).await.unwrap().appended, [Some(2)]);
     server.tell(&["FUNCTION", "FLUSH"]).await;
     assert_eq!(commit(&store, vec![remove("s", &[1])]).await.unwrap().removed, 1);
+}
+
+#[tokio::test]
+async fn hints_are_published_only_while_another_coordinator_listens() {
+    let Some(server) = TestRedis::start() else { return };
+    let published = async || {
+        let stats = server.info("commandstats").await;
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_publish:calls="));
+        line.map_or(0, |rest| rest.split(',').next().unwrap().parse::<u64>().unwrap())
+    };
+    let store = connect(&server).await;
+    let mut hints = store.hints();
+    commit(&store, vec![hint()]).await.unwrap();
+    assert!(matches!(hints.recv().await, Ok(Hint::Topic { by: 7, .. })));
+    assert_eq!(published().await, 0);
+    let other = connect(&server).await;
+    let mut heard = other.hints();
+    commit(&store, vec![hint()]).await.unwrap();
+    for hints in [&mut hints, &mut heard] {
+        assert!(matches!(hints.recv().await, Ok(Hint::Topic { by: 7, .. })));
+    }
+    assert_eq!(published().await, 1);
+    drop(other);
+    eventually("nobody else listens", || async {
+        let before = published().await;
+        commit(&store, vec![hint()]).await.unwrap();
+        published().await == before
+    })
+    .await;
 }
 
 #[tokio::test]
