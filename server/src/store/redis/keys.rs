@@ -10,7 +10,7 @@
 //! - `l`: the leases: name -> milliseconds since 1970;
 //! - `d:<day>`: the ledger of a day since 1970, which expires by itself.
 
-use std::iter;
+use std::{fmt, iter};
 
 use crate::store::{Hint, Space};
 
@@ -61,7 +61,7 @@ impl Keys {
     }
 
     fn key(&self, space: &Space, sort: &str, name: &str) -> String {
-        format!("{}:{{{}}}:{sort}{name}", self.prefix, space.as_str())
+        [&self.prefix, ":{", space.as_str(), "}:", sort, name].concat()
     }
 
     /// Returns the field of the meta hash that describes a stream.
@@ -69,17 +69,17 @@ impl Keys {
         format!("s:{stream}")
     }
 
-    pub(super) fn version_field(id: &str) -> String {
-        format!("v{id}")
+    pub(super) fn version_field(id: &str) -> impl fmt::Display {
+        fmt::from_fn(move |f| write!(f, "v{id}"))
     }
 
-    pub(super) fn data_field(id: &str) -> String {
-        format!("d{id}")
+    pub(super) fn data_field(id: &str) -> impl fmt::Display {
+        fmt::from_fn(move |f| write!(f, "d{id}"))
     }
 
     /// Returns what is published for a hint.
-    pub(super) fn message(space: &Space, topic: &str, by: u64) -> String {
-        format!("{}/{by:x}/{topic}", space.as_str())
+    pub(super) fn message(space: &Space, topic: &str, by: u64) -> impl fmt::Display {
+        fmt::from_fn(move |f| write!(f, "{}/{by:x}/{topic}", space.as_str()))
     }
 
     /// Reads what was published. `None` where no coordinator published it.

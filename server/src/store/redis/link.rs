@@ -82,11 +82,11 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// Waits until as many replicas have it as are wanted, and returns how durable it is then. `mark` is a key in the same
+    /// Waits until as many replicas have it as are wanted, and returns how durable it is then. `mark` names a key in the same
     /// slot that may be set and deleted.
-    pub(super) async fn replicated(&self, mark: String) -> Result<Durability, StoreError> {
+    pub(super) async fn replicated(&self, mark: impl FnOnce() -> String) -> Result<Durability, StoreError> {
         match &self.by.rounds {
-            Some(rounds) => rounds.reached(mark, self.history.clone()).await.map(|()| Durability::Replicated),
+            Some(rounds) => rounds.reached(mark(), self.history.clone()).await.map(|()| Durability::Replicated),
             None => Ok(self.durability),
         }
     }

@@ -159,7 +159,7 @@ impl Store for RedisStore {
             });
             let fields = &mut kinds[question].1;
             places.push((question, fields.len()));
-            fields.extend([Keys::version_field(&key.id), Keys::data_field(&key.id)]);
+            fields.extend([Keys::version_field(&key.id).to_string(), Keys::data_field(&key.id).to_string()]);
         }
         if kinds.is_empty() {
             return Ok(Vec::new());
@@ -265,11 +265,11 @@ impl Store for RedisStore {
         let (mut outcome, said) = call.outcome(txn, &answered.value, answered.durability)?;
         match &mut outcome {
             Outcome::Committed(commit) if !frees => {
-                commit.durability = answered.replicated(self.keys.mark(space)).await?;
+                commit.durability = answered.replicated(|| self.keys.mark(space)).await?;
             }
             // What was remembered is taken for the answer, so it must be as durable.
             Outcome::Refused(Failed::Seen { .. }) => {
-                answered.replicated(self.keys.mark(space)).await?;
+                answered.replicated(|| self.keys.mark(space)).await?;
             }
             _ => (),
         }

@@ -18,9 +18,9 @@
 //! | `H` hint | message |
 //! | `X` drop the space | |
 
-use std::{borrow::Cow, collections::HashMap};
+use std::collections::HashMap;
 
-use redis::{Cmd, Value};
+use redis::{Arg, Cmd, RedisWrite as _, Value};
 
 use super::keys::Keys;
 use crate::store::{Check, Commit, Durability, Failed, Outcome, Record, Space, StoreError, Txn, WhenFull, Write};
@@ -50,7 +50,7 @@ pub(super) struct Call<'t> {
     channels: &'t [String],
     keys: Vec<String>,
     places: HashMap<Named<'t>, usize>,
-    args: Vec<Cow<'t, [u8]>>,
+    args: Cmd,
 }
 
 /// What an answer says besides the outcome.
@@ -73,8 +73,8 @@ impl<'t> Call<'t> {
     /// Writes out a transaction.
     pub(super) fn new(names: &'t Keys, space: &Space, txn: &'t Txn) -> Self {
         let keys = vec![names.meta(space)];
-        let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Vec::new() };
-        call.number(txn.checks.len() as u64);
+        let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Cmd::new() };
+        call.args.arg(txn.checks.len());
         for check in &txn.checks {
             call.check(names, space, check);
         }
@@ -86,15 +86,17 @@ impl<'t> Call<'t> {
 
     /// Returns the command that calls `function` on a server with that history.
     pub(super) fn command(&self, function: &str, history: &str) -> Cmd {
-        let mut command = redis::cmd("FCALL");
-        command.arg(function).arg(self.keys.len()).arg(&self.keys);
+        // There are no others without a cursor.
+        let simple = |arg| if let Arg::Simple(arg) = arg { Some(arg) } else { None };
+        let args = self.args.args_iter().filter_map(simple);
+        let bytes: usize = self.keys.iter().map(String::len).chain(args.clone().map(<[u8]>::len)).sum();
+        let mut command = Cmd::with_capacity(self.keys.len() + args.clone().count() + 6, bytes + 256);
+        command.arg("FCALL").arg(function).arg(self.keys.len()).arg(&self.keys);
         for place in 0..2 {
             command.arg(self.channels.get(place).map_or("", String::as_str));
         }
         command.arg(history);
-        for arg in &self.args {
-            command.arg(&arg[..]);
-        }
+        args.for_each(|arg| command.write_arg(arg));
         command
     }
 
@@ -155,17 +157,20 @@ impl<'t> Call<'t> {
             Check::Version { key, version } => {
                 self.op("v");
                 self.key(names, space, Named::Records(key.kind));
-                self.bytes(key.id.as_bytes());
-                self.text(version.map_or(String::new(), |version| version.to_string()));
+                self.args.arg(&key.id);
+                match version {
+                    Some(version) => self.args.arg(*version),
+                    None => self.args.arg(""),
+                };
             }
             Check::Unseen { key } => {
                 self.op("u");
-                self.bytes(key.as_bytes());
+                self.args.arg(key);
             }
             Check::Lease { name, alive } => {
                 self.op("l");
                 self.key(names, space, Named::Leases);
-                self.bytes(name.as_bytes());
+                self.args.arg(name);
                 self.op(if *alive { "1" } else { "0" });
             }
         }
@@ -176,20 +181,20 @@ impl<'t> Call<'t> {
             Write::Put { key, data } => {
                 self.op("P");
                 self.key(names, space, Named::Records(key.kind));
-                self.text(Keys::version_field(&key.id));
-                self.text(Keys::data_field(&key.id));
-                self.bytes(data);
+                self.args.write_arg_fmt(Keys::version_field(&key.id));
+                self.args.write_arg_fmt(Keys::data_field(&key.id));
+                self.args.write_arg(data);
             }
             Write::Delete { key } => {
                 self.op("D");
                 self.key(names, space, Named::Records(key.kind));
-                self.text(Keys::version_field(&key.id));
-                self.text(Keys::data_field(&key.id));
+                self.args.write_arg_fmt(Keys::version_field(&key.id));
+                self.args.write_arg_fmt(Keys::data_field(&key.id));
             }
             Write::Append { stream, data, weight, bound } => {
                 self.op("A");
                 self.key(names, space, Named::Stream(stream));
-                self.bytes(data);
+                self.args.write_arg(data);
                 self.number((*weight).min(WEIGHT_MAX));
                 match bound {
                     Some(bound) => {
@@ -210,24 +215,24 @@ impl<'t> Call<'t> {
             }
             Write::Remember { key, data } => {
                 self.op("M");
-                self.bytes(key.as_bytes());
-                self.bytes(data);
+                self.args.arg(key);
+                self.args.write_arg(data);
             }
             Write::Lease { name, ttl } => {
                 self.op("L");
                 self.key(names, space, Named::Leases);
-                self.bytes(name.as_bytes());
+                self.args.arg(name);
                 // Sums of two such are still exact.
                 self.number(u64::try_from(ttl.as_millis()).unwrap_or(EXACT_MAX).min(EXACT_MAX / 2));
             }
             Write::EndLease { name } => {
                 self.op("E");
                 self.key(names, space, Named::Leases);
-                self.bytes(name.as_bytes());
+                self.args.arg(name);
             }
             Write::Hint { topic, by } => {
                 self.op("H");
-                self.text(Keys::message(space, topic, *by));
+                self.args.write_arg_fmt(Keys::message(space, topic, *by));
             }
             Write::DropSpace => self.op("X"),
         }
@@ -243,23 +248,15 @@ impl<'t> Call<'t> {
             });
             keys.len()
         });
-        self.text(place.to_string());
+        self.args.arg(place);
     }
 
     fn op(&mut self, op: &'static str) {
-        self.bytes(op.as_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &'t [u8]) {
-        self.args.push(Cow::Borrowed(bytes));
-    }
-
-    fn text(&mut self, text: String) {
-        self.args.push(Cow::Owned(text.into_bytes()));
+        self.args.arg(op);
     }
 
     fn number(&mut self, number: u64) {
-        self.text(number.min(EXACT_MAX).to_string());
+        self.args.arg(number.min(EXACT_MAX));
     }
 }
 
