@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import socket
 import sys
+import uuid
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -109,6 +110,8 @@ def test_a_call_under_way_fails_when_the_client_is_closed_and_its_task_is_not_ca
                 call.cancel()
             with pytest.raises(asyncio.CancelledError if is_cancelled else teamwire.Error):
                 await call
+            with pytest.raises(teamwire.Error, match="The client is closed"):
+                await MessageServiceStub(calls.channel).Send(message_pb2.SendRequest())
 
     asyncio.run(close(is_cancelled=False))
     asyncio.run(close(is_cancelled=True))
@@ -124,7 +127,7 @@ def test_keys_sort_by_time() -> None:
     keys = [uuid7() for _ in range(100)]
     assert len(set(keys)) == 100
     assert [key[:13] for key in keys] == sorted(key[:13] for key in keys)
-    assert {(key[14], key[19] in "89ab") for key in keys} == {("7", True)}
+    assert {(str(uuid.UUID(key)), key[14], key[19] in "89ab") for key in keys} == {(key, "7", True) for key in keys}
 
 
 class Coordinator(Calls):

@@ -14,6 +14,7 @@ from teamwire.v1.message_pb2_grpc import add_MessageServiceServicer_to_server
 
 IDS = [str(uuid.UUID(int=n)) for n in range(4)]
 OPENED = message_pb2.StreamResponse(opened=message_pb2.SessionOpened(session_id="s", heartbeat_interval_ms=100))
+SILENCE = 60.0
 SHUTDOWN = message_pb2.ShutdownRequest(reason="done")
 APPROVED = message_pb2.StreamResponse(
     closing=message_pb2.SessionClosing(reason=message_pb2.CLOSE_REASON_SHUTDOWN_APPROVED, request_id="r")
@@ -26,7 +27,7 @@ def delivery(n: int, **body: Any) -> message_pb2.StreamResponse:
 
 
 class Coordinator:
-    """Gives each session the frames that are for it; with None it falls silent, with an error it aborts."""
+    """Gives each session the frames that are for it; a number is a pause in seconds, an error aborts it."""
 
     Send = GetMessage = ListInbox = None
 
@@ -39,8 +40,8 @@ class Coordinator:
     async def Stream(self, request: message_pb2.StreamRequest, context: Any) -> AsyncIterator[Any]:
         self.instances.append(request.instance_id)
         for frame in next(self.sessions):
-            if frame is None:
-                await asyncio.sleep(60)
+            if isinstance(frame, float):
+                await asyncio.sleep(frame)
             elif isinstance(frame, grpc.StatusCode):
                 await context.abort(frame, "as told")
             else:
@@ -71,7 +72,7 @@ def run(coordinator: Coordinator, test: Callable[[teamwire.AsyncClient], Any]) -
 
 def test_each_message_is_handed_out_once_shutdowns_first_and_acks_are_repeated() -> None:
     broken = [OPENED, delivery(0), delivery(1), delivery(2, shutdown_request=SHUTDOWN), grpc.StatusCode.UNAVAILABLE]
-    coordinator = Coordinator(broken, [OPENED, delivery(1), delivery(0), delivery(3), None])
+    coordinator = Coordinator(broken, [OPENED, delivery(1), delivery(0), delivery(3), SILENCE])
     coordinator.acks_lost = 1
 
     async def test(me: teamwire.AsyncClient) -> list[str]:
@@ -122,9 +123,52 @@ def test_silence_is_noticed() -> None:
         inbox = me.subscribe()
         assert [message.id async for message in inbox] == []
 
-    coordinator = Coordinator([OPENED, None], [OPENED, APPROVED])
+    coordinator = Coordinator([OPENED, SILENCE], [OPENED, APPROVED])
     run(coordinator, test)
     assert len(coordinator.instances) == 2
+
+
+def test_what_comes_ends_the_silence() -> None:
+    async def test(me: teamwire.AsyncClient) -> list[str]:
+        return [message.id async for message in me.subscribe()]
+
+    coordinator = Coordinator([OPENED, 0.6, delivery(0), 0.6, delivery(1), 0.2, APPROVED])
+    assert run(coordinator, test) == IDS[:2]
+    assert len(coordinator.instances) == 1
+
+
+def test_of_those_that_wait_one_gets_a_message() -> None:
+    async def test(me: teamwire.AsyncClient) -> list[Any]:
+        inbox = me.subscribe()
+        waiting = [inbox.next(timeout=1.0), inbox.next(timeout=1.0)]
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    first, second = run(Coordinator([OPENED, 0.2, delivery(0), SILENCE]), test)
+    assert (first.id, type(second)) == (IDS[0], asyncio.TimeoutError)
+
+
+def test_others_have_their_turn_while_the_inbox_is_full() -> None:
+    async def test(me: teamwire.AsyncClient) -> list[str]:
+        inbox, turns = me.subscribe(), []
+        await asyncio.sleep(0.3)
+        async for message in inbox:
+            turns.append(message.id)
+            asyncio.get_running_loop().call_soon(turns.append, "others")
+            if message.id == IDS[2]:
+                break
+        return list(turns)
+
+    frames = [OPENED, *(delivery(n) for n in range(3)), SILENCE]
+    assert run(Coordinator(frames), test) == [IDS[0], "others", IDS[1], "others", IDS[2]]
+
+
+def test_an_acknowledgement_without_its_loop_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(me: teamwire.AsyncClient) -> teamwire.Message | None:
+        return await me.subscribe().next()
+
+    message = run(Coordinator([OPENED, delivery(0), SILENCE]), test)
+    message.ack()
+    assert "not acknowledged: Event loop is closed" in caplog.text
 
 
 def test_what_is_no_message_id_is_not_acknowledged() -> None:
@@ -133,10 +177,12 @@ def test_what_is_no_message_id_is_not_acknowledged() -> None:
         inbox.ack("nonsense")
         inbox.ack(IDS[1].upper())
         await inbox.flush()
+        await asyncio.to_thread(inbox.ack, IDS[2])
+        await inbox.flush()
 
-    coordinator = Coordinator([OPENED, None])
+    coordinator = Coordinator([OPENED, SILENCE])
     run(coordinator, test)
-    assert coordinator.acks == [[IDS[1]]]
+    assert coordinator.acks == [[IDS[1]], [IDS[2]]]
 
 
 def test_the_oldest_is_forgotten_and_no_more_than_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,5 +192,5 @@ def test_the_oldest_is_forgotten_and_no_more_than_so_many_are_remembered(monkeyp
         inbox = me.subscribe()
         return [message.id for _ in range(4) if (message := await inbox.next())]
 
-    coordinator = Coordinator([OPENED, delivery(0), delivery(1), delivery(1), delivery(2), delivery(0), None])
+    coordinator = Coordinator([OPENED, delivery(0), delivery(1), delivery(1), delivery(2), delivery(0), SILENCE])
     assert run(coordinator, test) == [IDS[0], IDS[1], IDS[2], IDS[0]]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import copy
 import hashlib
-import itertools
 import logging
 import random
 import secrets
@@ -121,19 +119,25 @@ def is_retried(error: Error, call: str) -> bool:
 
 def delays() -> Iterator[float]:
     """How long to wait before each further attempt, in seconds, with full jitter."""
-    bounds = itertools.chain((0.1 * 2**n for n in range(6)), itertools.repeat(5.0))
-    return (random.uniform(0, bound) for bound in bounds)  # noqa: S311
+    bound = 0.1
+    while True:
+        yield random.uniform(0, bound)  # noqa: S311
+        bound = min(2 * bound, 5.0)
 
 
 def uuid7() -> str:
     """A UUID of version 7: it sorts by time, which is the cheapest for a coordinator to keep."""
     chance = secrets.randbits(74)
     high = (time.time_ns() // 1_000_000) << 16 | 7 << 12 | chance >> 62
-    return str(uuid.UUID(int=high << 64 | 2 << 62 | chance & (1 << 62) - 1))
+    digits = f"{high << 64 | 2 << 62 | chance & (1 << 62) - 1:032x}"
+    # What str(uuid.UUID(...)) returns, at a fraction of its price, which every call would pay.
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 async def within(seconds: float | None, awaitable: Awaitable[_T]) -> _T:
     """What asyncio.wait_for does, which before Python 3.12 may swallow that its caller was cancelled."""
+    if seconds is None:
+        return await awaitable
     task = asyncio.ensure_future(awaitable)
     try:
         await asyncio.wait({task}, timeout=seconds)
@@ -179,6 +183,8 @@ class Calls:
 
     async def link(self) -> grpc.aio.Channel:
         """Returns the connection to use. Whoever holds it keeps it open, also when others go on over a new one."""
+        if self._link:
+            return self._link
         async with self._linking:
             if self._is_closed:
                 raise Error("The client is closed.", Code.INVALID_ARGUMENT)
@@ -220,8 +226,9 @@ class Calls:
 
     async def close(self) -> None:
         self._is_closed = True
-        if self._link:
-            await self._link.close()
+        link, self._link = self._link, None
+        if link:
+            await link.close()
 
     async def _persist(
         self,
@@ -277,12 +284,13 @@ class Calls:
 
     def _complete(self, request: Any, call: str) -> Any:
         """Returns a copy with the idempotency key and the team, where they are left open."""
-        request = copy.deepcopy(request)
+        complete = type(request)()
+        complete.CopyFrom(request)
         key = str(uuid.uuid4()) if call in _UNGUESSABLE else uuid7()
         for field, value in (("idempotency_key", key), ("team", self.identity.team)):
             if field in request.DESCRIPTOR.fields_by_name and not getattr(request, field):
-                setattr(request, field, value)
-        return request
+                setattr(complete, field, value)
+        return complete
 
     async def _has_reopened(self, refused: str) -> bool:
         """Whether the session that a call was refused in was replaced by one of our own."""

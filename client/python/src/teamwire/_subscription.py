@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import math
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import grpc
@@ -33,7 +34,15 @@ _ENDS = {
     "MEMBER_STOPPED": "member_stopped",
 }
 # What the text of a message is called, by its kind.
-_CONTENT = ("content", "reason", "plan", "feedback", "text")
+_CONTENT = {
+    "message": "content",
+    "broadcast": "content",
+    "shutdown_request": "reason",
+    "shutdown_response": "reason",
+    "plan_approval_request": "plan",
+    "plan_approval_response": "feedback",
+    "notice": "text",
+}
 # What would be the same the next time, where there is no reason.
 _FINAL = {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED}
 
@@ -76,9 +85,17 @@ def _message(delivery: message_pb2.Delivery, ack: Callable[[str], None]) -> Mess
     proto, count = delivery.message, delivery.delivery_count
     kind = proto.WhichOneof("body") or ""
     body = getattr(proto, kind, None)
-    content = next((getattr(body, part) for part in _CONTENT if hasattr(body, part)), "")
+    content = getattr(body, _CONTENT.get(kind, ""), "")
     summary = getattr(body, "summary", "")
     return Message(proto.id, kind, proto.sender.name, summary, content, proto.request_id, count, proto, ack)
+
+
+def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller runs on this loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 class AsyncSubscription:
@@ -89,7 +106,8 @@ class AsyncSubscription:
         """Why it is over. None: it is not, or it was closed, or it ended with the error that was raised."""
         self._calls = calls
         self._request = message_pb2.StreamRequest(instance_id=str(uuid.uuid4()))
-        self._inbox: list[Message] = []
+        self._shutdowns: collections.deque[Message] = collections.deque()
+        self._inbox: collections.deque[Message] = collections.deque()
         self._is_acked: dict[str, bool] = {}
         self._unproven: dict[str, None] = {}
         self._failure: Error | None = None
@@ -113,11 +131,10 @@ class AsyncSubscription:
         Raises Error once when the coordinator refuses for good, and asyncio.TimeoutError after `timeout` seconds. May
         be cancelled without loss.
         """
-        await within(timeout, self._until(lambda: self._is_over or bool(self._inbox)))
+        await asyncio.sleep(0)  # While there is always a message, others have their turn, too.
+        await self._until(lambda: self._is_over or bool(self._shutdowns or self._inbox), timeout)
         if not self._is_over:
-            message = min(self._inbox, key=lambda message: message.type != "shutdown_request")
-            self._inbox.remove(message)
-            return message
+            return (self._shutdowns or self._inbox).popleft()
         failure, self._failure = self._failure, None
         if failure:
             raise failure
@@ -126,9 +143,13 @@ class AsyncSubscription:
     def ack(self, message_id: str) -> None:
         """Says that a message is processed, and returns at once. May be called from any thread."""
         try:
-            # One malformed id would have the coordinator refuse all those that it is sent with.
-            message_id = str(uuid.UUID(message_id))
-            self._loop.call_soon_threadsafe(self._take_ack, message_id)
+            if message_id not in self._is_acked:
+                # One malformed id would have the coordinator refuse all those that it is sent with.
+                message_id = str(uuid.UUID(message_id))
+            if _is_on(self._loop):
+                self._take_ack(message_id)
+            else:
+                self._loop.call_soon_threadsafe(self._take_ack, message_id)
         except (ValueError, RuntimeError) as error:
             LOG.warning("not acknowledged: %s", error)
 
@@ -153,9 +174,12 @@ class AsyncSubscription:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._finish(None)
 
-    async def _until(self, is_so: Callable[[], bool]) -> None:
+    async def _until(self, is_so: Callable[[], bool], seconds: float | None = None) -> None:
+        """Waits for a change that makes it so. Raises asyncio.TimeoutError after `seconds`."""
+        began = time.monotonic()
         while not is_so():
-            await self._changed.wait()
+            left = None if seconds is None else began + seconds - time.monotonic()
+            await within(left, self._changed.wait())
 
     def _pulse(self) -> None:
         """Wakes all that wait for a change."""
@@ -190,12 +214,10 @@ class AsyncSubscription:
             # Without a session's id: this one ends the earlier one.
             stream = MessageServiceStub(link).Stream(self._request, metadata=self._calls.metadata(""))
             frames, silence = aiter(stream), ATTEMPT
-            while frame := await within(silence, anext(frames, None)):
+            while frame := await self._take_all(frames, silence):
                 if frame.HasField("opened"):
                     silence = max(3 * frame.opened.heartbeat_interval_ms / 1000, 1.0)
                     self._calls.opened(frame.opened.session_id)
-                elif frame.HasField("delivery"):
-                    self._take(frame.delivery)
                 elif how := _ENDS.get(frame.closing.reason):
                     return End(how, frame.closing.request_id)
             # It drains, or nobody says why.
@@ -215,6 +237,35 @@ class AsyncSubscription:
                 stream.cancel()
         return None
 
+    async def _take_all(
+        self, frames: AsyncIterator[message_pb2.StreamResponse], silence: float
+    ) -> message_pb2.StreamResponse | None:
+        """Takes messages up to a frame that is none, and returns it. None: the stream has ended.
+
+        Raises asyncio.TimeoutError when nothing comes for `silence` seconds.
+        """
+        heard = time.monotonic()
+
+        async def take() -> message_pb2.StreamResponse | None:
+            nonlocal heard
+            async for frame in frames:
+                if not frame.HasField("delivery"):
+                    return frame
+                heard = time.monotonic()
+                self._take(frame.delivery)
+            return None
+
+        # One task and one timer for many messages, not for each.
+        taking = asyncio.create_task(take())
+        try:
+            while (left := heard + silence - time.monotonic()) > 0:
+                await asyncio.wait({taking}, timeout=left)
+                if taking.done():
+                    return taking.result()
+            raise asyncio.TimeoutError
+        finally:
+            taking.cancel()
+
     def _take(self, delivery: message_pb2.Delivery) -> None:
         """Queues a message that is new. One that was acknowledged is acknowledged again."""
         message = _message(delivery, self.ack)
@@ -223,7 +274,7 @@ class AsyncSubscription:
             self._take_ack(message.id)
         elif is_acked is None:
             self._remember(message.id, False)
-            self._inbox.append(message)
+            (self._shutdowns if message.type == "shutdown_request" else self._inbox).append(message)
             self._pulse()
 
     def _take_ack(self, message_id: str) -> None:
