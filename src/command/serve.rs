@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::Args;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use teamwire_proto::credential::Credential;
 use teamwire_server::{
     edge::tls::{Tls, TlsFiles},
@@ -111,6 +112,7 @@ impl Serve {
         }
         start_log(&settings, traces)?;
         let tls = certificates(&settings)?;
+        allow_connections(settings.edge.connections_max);
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
         let secret = operator_secret(&state_dir, settings.operator_credential.as_deref())?;
@@ -192,6 +194,30 @@ impl Serve {
 /// How many connections the system keeps until they are taken; it may keep fewer. A whole team redials at once when its
 /// coordinator has come back, and whom the system keeps no place for is cut off without a word.
 const BACKLOG: u32 = 4_096;
+
+/// How many files a coordinator has open besides connections at the most: its store, its listeners, certificates as they are
+/// read.
+const OTHER_FILES: u64 = 128;
+
+/// Has the system let this process have as many connections open as it may take. Many systems let a program open 1,024
+/// files until it asks for more.
+fn allow_connections(max: usize) {
+    let wanted = max as u64 + OTHER_FILES;
+    let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
+        let raised = now.max(wanted.min(most));
+        setrlimit(Resource::RLIMIT_NOFILE, raised, most).map(|()| raised)
+    });
+    match allowed {
+        Ok(allowed) if allowed >= wanted => {}
+        Ok(allowed) => tracing::warn!(
+            allowed,
+            wanted,
+            "the system lets this process open fewer files than network.connections_max connections take: raise its hard limit \
+             (ulimit -Hn, LimitNOFILE=) or lower that"
+        ),
+        Err(error) => tracing::warn!(%error, "it is not known how many files this process may open"),
+    }
+}
 
 /// Listens where members call.
 fn listen_at(at: SocketAddr) -> io::Result<TcpListener> {

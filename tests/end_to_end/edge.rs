@@ -1,6 +1,6 @@
 //! The coordinator's edge: clients that say nothing, too much, or the same thing all the time, on raw connections.
 
-use std::time::Duration;
+use std::{fs, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use h2::{RecvStream, client::SendRequest};
@@ -37,7 +37,11 @@ struct Wire {
 
 impl Wire {
     async fn connect(world: &World) -> Self {
-        let stream = TcpStream::connect(world.coordinator.socket()).await.unwrap();
+        Self::connect_to(world.coordinator.socket()).await
+    }
+
+    async fn connect_to(coordinator: SocketAddr) -> Self {
+        let stream = TcpStream::connect(coordinator).await.unwrap();
         let (requests, connection) = h2::client::handshake(stream).await.unwrap();
         Self { requests, connection: tokio::spawn(connection) }
     }
@@ -237,6 +241,29 @@ fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given_a
         known.pop().unwrap().connection.abort();
         await_place(&world).await;
     });
+}
+
+#[test]
+fn a_coordinator_asks_the_system_for_as_many_open_files_as_its_connections_take() {
+    let world = World::embedded();
+    let serve = "exec \"$0\" serve --listen 127.0.0.1:0 --store memory:";
+    for (limit, is_enough) in [("ulimit -S -n 48", true), ("ulimit -n 48", false)] {
+        let home = world.home(limit);
+        let coordinator = world.spawn_shell(limit, &format!("{limit}; {serve}"));
+        let address = eventually("it serves", || fs::read_to_string(home.join("state/address")).ok());
+        let address = address.trim().trim_start_matches("http://").parse().unwrap();
+        Runtime::new().unwrap().block_on(async {
+            let mut crowd = Vec::new();
+            for _ in 0..if is_enough { 100 } else { 10 } {
+                crowd.push(TcpStream::connect(address).await.unwrap());
+            }
+            // Taken after all of them.
+            assert_eq!(Wire::connect_to(address).await.call(CHECK, SECRET).await.unwrap(), None);
+        });
+        let ended = coordinator.terminate().succeeds();
+        assert!(!ended.stderr.contains("no connection can be taken"), "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains("raise its hard limit"), !is_enough, "{}", ended.stderr);
+    }
 }
 
 /// Waits until the coordinator takes a connection.

@@ -199,6 +199,12 @@ impl World {
         self.spawn(identity, arguments, input).output()
     }
 
+    /// Starts a shell command as somebody; `$0` is teamwire.
+    pub fn spawn_shell(&self, identity: &str, script: &str) -> Running {
+        let command = self.program(identity, Path::new("sh"));
+        Self::start_command(command, self.directory.path(), identity, &["-c", script, TEAMWIRE], "")
+    }
+
     /// Starts a command as somebody.
     pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> Running {
         Self::start_command(self.command(identity), self.directory.path(), identity, arguments, input)
