@@ -176,6 +176,12 @@ pub(crate) fn allow_many_connections() -> Result<()> {
     Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }
 
+/// Returns how many connections this process may have open, with all other files.
+pub(crate) fn connections_max() -> Result<usize> {
+    let (now, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(usize::try_from(now)?)
+}
+
 /// A coordinator.
 #[derive(Debug)]
 pub(crate) struct Coordinator {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _, future::try_join_all, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::{Client, Event, SubscribeOptions, Subscription};
 use tokio::time::sleep;
 
@@ -13,7 +13,7 @@ use crate::{
         Contender,
         grpc::{Members, start_bare},
     },
-    process::{Coordinator, Ground, Process},
+    process::{Coordinator, Ground, Process, connections_max},
     report::Report,
 };
 
@@ -29,6 +29,9 @@ const SHARING: usize = 50;
 /// How many streams are opened at a time, and teams founded.
 const AT_ONCE: usize = 32;
 
+/// How many files this process has open besides the connections to one contender.
+const OTHER_FILES: usize = 256;
+
 /// Heartbeats come every 10 s, so this is at least two of them.
 const OBSERVED_MIN: Duration = Duration::from_secs(20);
 
@@ -43,14 +46,17 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     {
         let (case, streams) = (format!("{} subscribers, {how}", bench.streams), bench.streams as f64);
         for _ in 0..bench.runs {
-            // All at once, since they hardly do anything, and each is asked for its own memory and time.
             let observed = contenders.iter().map(|contender| async move {
                 match contender {
                     Contender::Teamwire(store) => of_teamwire(bench, *store, sharing).await,
                     _ => of_bare(bench, sharing).await,
                 }
             });
-            for (contender, [resident, cpu]) in contenders.iter().zip(try_join_all(observed).await?) {
+            // Several at once, since they hardly do anything, and each is asked for its own memory and time; as many as this
+            // process can have connections to.
+            let at_once = (connections_max()? / (bench.streams + OTHER_FILES)).max(1);
+            let observed: Vec<_> = stream::iter(observed).buffered(at_once).try_collect().await?;
+            for (contender, [resident, cpu]) in contenders.iter().zip(observed) {
                 report.add(
                     NAME,
                     &case,
