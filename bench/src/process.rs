@@ -306,9 +306,9 @@ impl Ground {
         Ok(Self { url: format!("redis://127.0.0.1:{port}"), redis: Some(redis), directory })
     }
 
-    /// Returns the time of processors that its own process has used.
-    pub(crate) fn cpu(&self) -> Result<Duration> {
-        self.redis.as_ref().map_or(Ok(Duration::ZERO), |redis| Ok(redis.usage()?.cpu))
+    /// Returns the time of processors that its own process has used. `None`: it has none.
+    pub(crate) fn cpu(&self) -> Result<Option<Duration>> {
+        self.redis.as_ref().map(|redis| Ok(redis.usage()?.cpu)).transpose()
     }
 
     /// Returns the directory, which goes with it.

@@ -124,7 +124,7 @@ impl Mail for Team {
     }
 
     fn cpu(&self) -> Result<Option<Duration>> {
-        let mut all = self.ground.cpu()?;
+        let mut all = self.ground.cpu()?.unwrap_or_default();
         if let Some(coordinator) = &self.coordinator {
             all += coordinator.usage()?.cpu;
         }
@@ -132,6 +132,10 @@ impl Mail for Team {
             all += bare.usage()?.cpu;
         }
         Ok(Some(all))
+    }
+
+    fn redis_cpu(&self) -> Result<Option<Duration>> {
+        self.ground.cpu()
     }
 }
 

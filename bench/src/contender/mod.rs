@@ -65,6 +65,11 @@ pub(crate) trait Mail: Send + Sync {
     fn cpu(&self) -> Result<Option<Duration>> {
         Ok(None)
     }
+
+    /// Returns which part of that was Redis. `None`: it is not on Redis.
+    fn redis_cpu(&self) -> Result<Option<Duration>> {
+        Ok(None)
+    }
 }
 
 impl fmt::Display for Contender {

@@ -192,10 +192,7 @@ impl Mail for Raw {
     }
 
     fn cpu(&self) -> Result<Option<Duration>> {
-        match self.store {
-            RawStore::Redis(..) => Ok(Some(self.ground.cpu()?)),
-            // They work in this process.
-            RawStore::Redb(_) | RawStore::Nothing => Ok(None),
-        }
+        // All other stores work in this process.
+        self.ground.cpu()
     }
 }

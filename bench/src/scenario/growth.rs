@@ -94,7 +94,7 @@ async fn to_teams(bench: &Bench, store: Store, teams: usize) -> Result<(Taken, f
         senders.iter().map(|sender| sender.send(message::direct(inbox_name(0), SUMMARY, stamped(Instant::now()))));
     stream::iter(first).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
     let (senders, turn) = (Arc::new(senders), Arc::new(AtomicUsize::new(0)));
-    let cpu = || Result::Ok(coordinator.usage()?.cpu + ground.cpu()?);
+    let cpu = || Result::Ok(coordinator.usage()?.cpu + ground.cpu()?.unwrap_or_default());
     let before = cpu()?;
     let sent = closed_loop(CALLERS, bench.pace, move |_| {
         let (senders, turn) = (senders.clone(), turn.fetch_add(1, Relaxed));

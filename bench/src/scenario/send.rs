@@ -25,9 +25,9 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         for _ in 0..bench.runs {
             for contender in &contenders {
                 let mail = contender.open(bench, shape).await?;
-                let before = mail.cpu()?;
+                let before = [mail.cpu()?, mail.redis_cpu()?];
                 let sent = send_all(&mail, shape, bench.pace).await?;
-                let used = before.zip(mail.cpu()?).map(|(before, after)| after - before);
+                let after = [mail.cpu()?, mail.redis_cpu()?];
                 let mut figures = vec![
                     ("sends/s", sent.per_second()),
                     ("p50 ms", sent.percentile_ms(50.0)),
@@ -35,7 +35,11 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     ("p99.9 ms", sent.percentile_ms(99.9)),
                 ];
                 // Hardly depends on what else the machine does.
-                figures.extend(used.map(|used| ("server CPU µs each", used.as_secs_f64() * 1e6 / sent.calls as f64)));
+                let names = ["server CPU µs each", "of it Redis"];
+                for ((name, before), after) in names.into_iter().zip(before).zip(after) {
+                    let used = before.zip(after).map(|(before, after)| after - before);
+                    figures.extend(used.map(|used| (name, used.as_secs_f64() * 1e6 / sent.calls as f64)));
+                }
                 report.add(NAME, &closed(callers), who(*contender), &figures);
             }
         }
