@@ -426,6 +426,12 @@ fn newest_log(directory: &Path) -> io::Result<PathBuf> {
     files.filter(|path| number(path).is_some()).max_by_key(number).ok_or_else(|| io::Error::other("Redis has no log"))
 }
 
+/// After how long a primary that was killed counts as gone.
+const GONE_AFTER: Duration = Duration::from_millis(500);
+
+/// After how long one that was not killed does: no other failover than the one that is noted.
+pub(crate) const NEVER: Duration = Duration::from_secs(3_600);
+
 /// Kills the primary while its replica lags, and heals the pair: the one that was killed becomes the replica.
 async fn fail_over(stage: &mut Stage, a_moment: Duration) -> io::Result<()> {
     let Some((servers, sentinel)) = &mut stage.pair else { return Err(io::Error::other("there is no Sentinel")) };
@@ -448,12 +454,14 @@ async fn fail_over(stage: &mut Stage, a_moment: Duration) -> io::Result<()> {
     sleep(a_moment).await;
     servers[primary].kill();
     let killed_us = now_us();
+    sentinel.set_down_after(GONE_AFTER).await;
     servers[replica].signal(Signal::SIGCONT);
     let next = servers[replica].port();
     let healed = timeout(PATIENCE, async {
         while sentinel.primary().await.ok() != Some(next) {
             sleep(Duration::from_millis(20)).await;
         }
+        sentinel.set_down_after(NEVER).await;
         servers[primary].restart();
         // The Sentinel would come to that by itself, in a while.
         let following = ["REPLICAOF", "127.0.0.1", &next.to_string()];

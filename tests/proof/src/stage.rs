@@ -21,6 +21,7 @@ use tokio::time::sleep;
 
 use crate::{
     disk::Disk,
+    faults,
     history::{Recorder, What},
     proxy::Proxy,
 };
@@ -197,6 +198,7 @@ impl Stage {
                 let primary = TestRedis::start().ok_or_else(no_redis)?;
                 let replica = TestRedis::start_replica_of(&primary).await.ok_or_else(no_redis)?;
                 let sentinel = TestSentinel::start(&primary, 1).await.ok_or_else(no_redis)?;
+                sentinel.set_down_after(faults::NEVER).await;
                 let url = format!("redis+sentinel://127.0.0.1:{}/{}", sentinel.port(), TestSentinel::SERVICE);
                 pair = Some((vec![primary, replica], sentinel));
                 if replicas { format!("{url}?replicas=1&wait=500ms") } else { url }

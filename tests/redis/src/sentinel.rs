@@ -5,6 +5,7 @@
 use std::{
     fs,
     process::{Child, Command},
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -50,6 +51,13 @@ impl TestSentinel {
     /// Returns its port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Sets after how long a silent server counts as gone, 500 ms at first. On a busy machine a server may well be silent for
+    /// as long as that, and what it answers while another one is made the primary is lost.
+    pub async fn set_down_after(&self, silence: Duration) {
+        let silence = silence.as_millis().to_string();
+        self.ask(&["SET", Self::SERVICE, "down-after-milliseconds", &silence]).await.unwrap();
     }
 
     /// Has it make the replica the primary, which runs on. False: it cannot do so yet.
