@@ -98,7 +98,9 @@ impl Process {
         let began = Instant::now();
         loop {
             let log = fs::read_to_string(&self.log)?;
-            if let Some(line) = log.lines().rev().find(|line| line.contains(text)) {
+            // What does not end yet may be half a line.
+            let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            if let Some(line) = whole.lines().rev().find(|line| line.contains(text)) {
                 return Ok(line.to_owned());
             }
             if let Some(status) = lock(&self.child).try_wait()? {
