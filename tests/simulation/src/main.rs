@@ -77,6 +77,7 @@ fn play_all(cli: &Cli, first: u64) -> Result<bool, String> {
     let seeds = cli.seeds.unwrap_or(if cli.seed.is_some() { 1 } else { 20 });
     let (next, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     let began = Instant::now();
+    let bug = cli.bug.to_possible_value().map_or_else(String::new, |bug| bug.get_name().to_owned());
     let play_some = || {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
@@ -85,8 +86,7 @@ fn play_all(cli: &Cli, first: u64) -> Result<bool, String> {
             }
             let seed = first + place;
             let mut command = Command::new(&program);
-            command.args(["--here", "--seed", &seed.to_string(), "--bug"]);
-            command.arg(cli.bug.to_possible_value().map_or_else(String::new, |bug| bug.get_name().to_owned()));
+            command.args(["--here", "--seed", &seed.to_string(), "--bug", &bug]);
             if let Some(directory) = &cli.keep {
                 command.arg("--keep").arg(directory);
             }
@@ -104,8 +104,9 @@ fn play_all(cli: &Cli, first: u64) -> Result<bool, String> {
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.sort_unstable();
     eprintln!("simulation: {seeds} played in {} s, {} failed", began.elapsed().as_secs(), failed.len());
+    let with_it = if cli.bug == Bug::None { String::new() } else { format!(" --bug {bug}") };
     for seed in &failed {
-        eprintln!("simulation: repeat it with `cargo xtask simulate --seed {seed}`");
+        eprintln!("simulation: repeat it with `cargo xtask simulate --seed {seed}{with_it}`");
     }
     Ok(failed.is_empty())
 }
