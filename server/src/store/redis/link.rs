@@ -194,7 +194,7 @@ impl Link {
         Ok(())
     }
 
-    /// Makes a connection of its own that listens to a channel.
+    /// Makes a connection of its own that listens to channels.
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<PubSub, StoreError> {
         let subscribing = async {
             let server = self.locate().await?;

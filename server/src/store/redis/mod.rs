@@ -273,13 +273,12 @@ impl Store for RedisStore {
             }
             _ => (),
         }
+        let Outcome::Committed(commit) = &outcome else { return Ok(outcome) };
         let drops = txn.writes.contains(&Write::DropSpace);
-        if let Outcome::Committed(commit) = &outcome
-            && (said.is_kept || drops)
-        {
+        if said.is_kept || drops {
             self.losses.acknowledged(space, commit.version, answered.history, drops);
         }
-        if matches!(outcome, Outcome::Committed(_)) && !said.is_published {
+        if !said.is_published {
             for write in &txn.writes {
                 let Write::Hint { topic, by } = write else { continue };
                 // Nobody listens here either.
