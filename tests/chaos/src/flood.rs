@@ -13,7 +13,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::stage::OPERATOR;
+use crate::cluster::OPERATOR;
 
 /// What they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

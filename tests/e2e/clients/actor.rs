@@ -1,4 +1,4 @@
-//! A program in one of the languages that does what it is told; `tests/clients/README.md` is its protocol.
+//! A program in one of the languages that does what it is told; `tests/conformance/README.md` is its protocol.
 
 use std::{
     collections::BTreeMap,

@@ -3,11 +3,11 @@
 use std::{ops::Range, sync::PoisonError, time::Duration};
 
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
-use teamwire_proof::history::What;
+use teamwire_chaos::history::What;
 use turmoil::Sim;
 
 use crate::{
-    weather::Weather,
+    faulty_store::Weather,
     world::{Coordinator, Errand, Stage},
 };
 
@@ -55,7 +55,7 @@ enum Strike {
     StoreRefuses,
     /// The store is slow.
     StoreSlow,
-    /// Hints get lost.
+    /// Notifications get lost.
     StoreMute,
 }
 

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use clap::ValueEnum;
 use teamwire_server::store::{
-    Check, Commit, Durability, Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
-    Write,
+    Check, Commit, Durability, Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store,
+    StoreError, Txn, Write,
 };
 use tokio::{sync::broadcast, time::sleep};
 
@@ -54,7 +54,7 @@ pub struct Liar {
     bug: Bug,
     appended: AtomicU64,
     /// What records were like when they were first read.
-    first: Mutex<HashMap<(Space, Key), Record>>,
+    first: Mutex<HashMap<(Namespace, Key), Record>>,
     leak: Mutex<Vec<u8>>,
     last_inbox_entry: Mutex<Option<Bytes>>,
 }
@@ -75,8 +75,8 @@ impl Liar {
         let mut txn = txn.clone();
         match self.bug {
             Bug::NoLedger => {
-                txn.checks.retain(|check| !matches!(check, Check::Unseen { .. }));
-                txn.writes.retain(|write| !matches!(write, Write::Remember { .. }));
+                txn.checks.retain(|check| !matches!(check, Check::KeyUnused { .. }));
+                txn.writes.retain(|write| !matches!(write, Write::RememberReply { .. }));
             }
             Bug::NoClaimCheck => txn.checks.retain(
                 |check| !matches!(check, Check::Version { key, .. } if key.kind == "board" || key.kind == "task"),
@@ -116,13 +116,13 @@ impl Liar {
 
 #[async_trait]
 impl Store for Liar {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        let mut records = self.store.read(space, keys).await?;
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        let mut records = self.store.read(namespace, keys).await?;
         if self.bug == Bug::NoFence {
             let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
             for (key, record) in keys.iter().zip(&mut records) {
                 if let Some(record) = record.as_mut().filter(|_| key.kind == "session") {
-                    let first = first.entry((space.clone(), key.clone())).or_insert_with(|| record.clone());
+                    let first = first.entry((namespace.clone(), key.clone())).or_insert_with(|| record.clone());
                     // With the version that holds, or no commit would succeed.
                     record.data = first.data.clone();
                 }
@@ -133,31 +133,31 @@ impl Store for Liar {
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.store.scan(space, kind, after, limit).await
+        self.store.scan(namespace, kind, after, limit).await
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.store.range(space, stream, range).await
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        self.store.range(namespace, stream, range).await
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.store.extents(space, streams).await
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+        self.store.extents(namespace, streams).await
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
-        self.store.leases(space).await
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
+        self.store.leases(namespace).await
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {
         self.store.now_ms().await
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let is_a_send = |write: &Write| matches!(write, Write::Append { stream, .. } if stream.starts_with("inbox/m"));
         let sends = txn.writes.iter().any(is_a_send);
         match self.bug {
@@ -172,10 +172,10 @@ impl Store for Liar {
             Bug::Leak => self.leak.lock().unwrap_or_else(PoisonError::into_inner).resize(544 << 20, 1),
             _ => {}
         }
-        self.store.commit(space, &self.bend(txn)).await
+        self.store.commit(namespace, &self.bend(txn)).await
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.store.hints()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.store.notifications()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use teamwire_proof::{
+use teamwire_chaos::{
     check::{Counts, Promise},
     faults::FAULTS,
 };

@@ -7,8 +7,8 @@ use teamwire_client::{Client, Error, Retry, v1};
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    cluster::{Coordinator, Stage},
     history::{self, What},
-    stage::{Coordinator, Stage},
 };
 
 /// The pages of the file, as its own and as a disk writes them.

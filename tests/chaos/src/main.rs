@@ -11,15 +11,15 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
-use teamwire_client::{Error, v1};
-use teamwire_proof::{
+use teamwire_chaos::{
     check::{self, Counts, Promise, Violation},
+    cluster::{Scene, Stage, Store},
     faults::{FAULTS, Fault},
     history::{self, Recorder, What},
     lead::{self, LEAD},
-    stage::{Scene, Stage, Store},
     stock, worker,
 };
+use teamwire_client::{Error, v1};
 use tokio::{task::JoinSet, time::sleep};
 
 /// How long everything may take to be done once nothing is broken any more.
@@ -218,7 +218,7 @@ impl Run {
         let failed = |error: io::Error| Error::Context(error.to_string());
         let seed = self.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
         eprintln!("proof: {name} on {store:?}, --seed {seed}, {} s", self.duration().as_secs());
-        let place = tempfile::Builder::new().prefix("teamwire-proof-").tempdir().map_err(failed)?;
+        let place = tempfile::Builder::new().prefix("teamwire-chaos-").tempdir().map_err(failed)?;
         let outcome = self.in_place(place.path(), name, faults, store, seed).await;
         if self.keep.is_some() || !outcome.as_ref().is_ok_and(|outcome| outcome.violations.is_empty()) {
             let kept = place.keep();

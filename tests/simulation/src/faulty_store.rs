@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use teamwire_server::store::{
-    Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn, Write,
+    Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn, Write,
 };
 use tokio::{sync::broadcast, time::sleep};
 
@@ -18,7 +18,7 @@ pub(crate) struct Weather {
     pub(crate) is_down: bool,
     /// It takes no writes.
     pub(crate) is_refusing: bool,
-    /// Hints of this coordinator's commits reach nobody.
+    /// Notifications of this coordinator's commits reach nobody.
     pub(crate) is_mute: bool,
     /// How long each way takes at most.
     pub(crate) delay_max: Duration,
@@ -69,37 +69,37 @@ impl Way {
 
 #[async_trait]
 impl Store for Way {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.ask(self.store.read(space, keys)).await
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.ask(self.store.read(namespace, keys)).await
     }
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.ask(self.store.scan(space, kind, after, limit)).await
+        self.ask(self.store.scan(namespace, kind, after, limit)).await
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.ask(self.store.range(space, stream, range)).await
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        self.ask(self.store.range(namespace, stream, range)).await
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.ask(self.store.extents(space, streams)).await
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+        self.ask(self.store.extents(namespace, streams)).await
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
-        self.ask(self.store.leases(space)).await
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
+        self.ask(self.store.leases(namespace)).await
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {
         self.ask(self.store.now_ms()).await
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         // What has left before the way was cut still arrives.
         if let Err(error) = self.go().await
             && rand::random_bool(0.7)
@@ -112,14 +112,14 @@ impl Store for Way {
         }
         let mut txn = txn.clone();
         if is_mute {
-            txn.writes.retain(|write| !matches!(write, Write::Hint { .. }));
+            txn.writes.retain(|write| !matches!(write, Write::Notify { .. }));
         }
-        let answer = self.store.commit(space, &txn).await;
+        let answer = self.store.commit(namespace, &txn).await;
         self.go().await?;
         answer
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.store.hints()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.store.notifications()
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use teamwire_client::{Client, Error, Retry, v1};
-use teamwire_proof::{
+use teamwire_chaos::{
     history::{self, Recorder, What},
     lead::{self, LEAD},
     stock, worker,
 };
+use teamwire_client::{Client, Error, Retry, v1};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},

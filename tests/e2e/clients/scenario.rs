@@ -105,7 +105,7 @@ struct Step {
 impl Scenario {
     /// Reads the list.
     pub(super) fn load() -> Vec<Self> {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/scenarios.toml");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/scenarios.toml");
         let list: List =
             toml_edit::de::from_str(&fs::read_to_string(file).unwrap()).unwrap_or_else(|error| panic!("{error}"));
         list.scenario

@@ -1,4 +1,4 @@
-//! The subscription to the hints of all coordinators.
+//! The subscription to the notifications of all coordinators.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
     losses::Losses,
     servers::Servers,
 };
-use crate::store::Hint;
+use crate::store::Notification;
 
 /// How often a quiet subscription is asked whether it is alive.
 const PING_EVERY: Duration = Duration::from_secs(5);
@@ -25,19 +25,19 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait after a subscription failed.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Passes hints on for as long as it runs. When the subscription is lost it is made again, and since hints were lost
+/// Passes notifications on for as long as it runs. When the subscription is lost it is made again, and since notifications were lost
 /// with it, everyone is told to look.
 pub(super) async fn listen(
     servers: &Servers,
     channels: &[String],
     losses: &Losses,
-    hints: broadcast::Sender<Hint>,
+    notifications: broadcast::Sender<Notification>,
     first: PubSub,
 ) {
     let mut subscription = first;
     loop {
-        pass_on(subscription, losses, &hints).await;
-        tracing::warn!(?servers, "hints from the store stopped; subscribing again");
+        pass_on(subscription, losses, &notifications).await;
+        tracing::warn!(?servers, "notifications from the store stopped; subscribing again");
         subscription = loop {
             // Finds out early that the connection for calls is lost as well, so that no caller has to.
             servers.check().await;
@@ -46,15 +46,15 @@ pub(super) async fn listen(
                 Err(_) => sleep(RETRY_AFTER).await,
             }
         };
-        tracing::info!(?servers, "hints from the store come again");
-        // It may not have been heard that a space was dropped.
+        tracing::info!(?servers, "notifications from the store come again");
+        // It may not have been heard that a namespace was dropped.
         losses.doubt();
         // Nobody listens.
-        let _ = hints.send(Hint::All);
+        let _ = notifications.send(Notification::All);
     }
 }
 
-async fn pass_on(subscription: PubSub, losses: &Losses, hints: &broadcast::Sender<Hint>) {
+async fn pass_on(subscription: PubSub, losses: &Losses, notifications: &broadcast::Sender<Notification>) {
     let (mut sink, mut messages) = subscription.split();
     let mut ticks = interval(PING_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -62,11 +62,11 @@ async fn pass_on(subscription: PubSub, losses: &Losses, hints: &broadcast::Sende
         tokio::select! {
             message = messages.next() => match message {
                 Some(message) => match Keys::published(message.get_payload_bytes()) {
-                    Some(Published::Hint(hint)) => {
+                    Some(Published::Notification(notification)) => {
                         // Nobody listens.
-                        let _ = hints.send(hint);
+                        let _ = notifications.send(notification);
                     }
-                    Some(Published::Dropped(space, version)) => losses.dropped(&space, version),
+                    Some(Published::Dropped(namespace, version)) => losses.dropped(&namespace, version),
                     None => (),
                 },
                 None => return,

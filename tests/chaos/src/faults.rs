@@ -14,11 +14,11 @@ use teamwire_test_redis::TestRedis;
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    cluster::{Scene, Stage, Store, TEAM},
     damage,
     flood::Flood,
     history::{What, now_us},
     proxy::Way,
-    stage::{Scene, Stage, Store, TEAM},
 };
 
 /// How long whatever a fault waits for may take.

@@ -6,14 +6,14 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use teamwire_client::{Client, Retry, v1};
-use teamwire_proof::{
+use teamwire_chaos::{
+    buggy_store::{Bug, Liar},
     check::{self, Promise},
+    cluster,
     history::{self, What},
-    lead,
-    liar::{Bug, Liar},
-    stage, worker,
+    lead, worker,
 };
+use teamwire_client::{Client, Retry, v1};
 use teamwire_server::{
     server::{self, Listeners},
     store::{self, Store},
@@ -27,7 +27,7 @@ const SECRET: &str = "planted0123456789abcdef";
 async fn broken(bug: Bug) -> Vec<Promise> {
     let directory = tempfile::tempdir().unwrap();
     let store = store::open("memory:").await.unwrap();
-    let liar = Liar::new(store, bug);
+    let buggy_store = Liar::new(store, bug);
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
     let mut addresses = Vec::new();
@@ -35,14 +35,14 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         addresses.push(format!("http://{}", listener.local_addr().unwrap()));
         let listeners = Listeners { protocol: listener, health: None };
-        let liar: Arc<dyn Store> = Arc::clone(&liar) as _;
+        let buggy_store: Arc<dyn Store> = Arc::clone(&buggy_store) as _;
         let mut config = server::Config::new(SECRET);
         if bug == Bug::ShortLeases {
             // Or it would take until somebody may be taken for lost at all.
             (config.limits.lease_ttl, config.limits.lost_grace) = (Duration::from_secs(1), Duration::ZERO);
             config.pace.heartbeat_interval = Duration::from_millis(200);
         }
-        tokio::spawn(server::run(config, liar, listeners, stop.clone()));
+        tokio::spawn(server::run(config, buggy_store, listeners, stop.clone()));
     }
     let address = addresses.join(",");
     let note = history::Recorder::open(directory.path(), "supervisor", 1).unwrap();
@@ -101,12 +101,12 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     match bug {
         Bug::SilentLoss => note.note(What::MayBeLost { from_us: began_us, until_us: history::now_us() }),
         Bug::Leak => {
-            let peak_bytes = stage::peak_bytes(std::process::id()).unwrap();
+            let peak_bytes = cluster::peak_bytes(std::process::id()).unwrap();
             note.note(What::Memory { coordinator: 1, peak_bytes });
         }
         _ => {}
     }
-    teamwire_proof::stock::take(&lead, &note).await.unwrap();
+    teamwire_chaos::stock::take(&lead, &note).await.unwrap();
     let events = history::read(directory.path()).unwrap();
     let counts = check::count(&events);
     assert!(counts.sent > 100 && counts.claimed > 10 && counts.sessions > 3, "too little has happened: {counts:?}");

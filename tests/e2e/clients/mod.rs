@@ -1,4 +1,4 @@
-//! The clients of all languages, against a real coordinator, by the one list of scenarios in `tests/clients`.
+//! The clients of all languages, against a real coordinator, by the one list of scenarios in `tests/conformance`.
 //!
 //! What a language is tested with is its [`actor`]; a [`scenario`] says what actors do and what they must be told. A
 //! language whose client was not made ready (`cargo xtask clients` does that) is left out, with a notice; with `CI=true`
