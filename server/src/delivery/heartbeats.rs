@@ -3,16 +3,17 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use teamwire_proto::name::Name;
 use tokio_util::sync::CancellationToken;
 
 use crate::{coordinator::Coordinator, store::Namespace};
 
-/// How often gathered signs are written.
+/// How often gathered heartbeats are written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a member's sign is good for: another within this time is not written. Well below the lease.
@@ -21,9 +22,9 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 /// How many members are remembered as heard of; beyond it the memory begins anew, at the cost of a few writes.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// Gathers signs of life.
+/// Gathers heartbeats of life.
 #[derive(Debug, Default)]
-pub struct SignsOfLife {
+pub struct Heartbeats {
     gathered: Mutex<Gathered>,
 }
 
@@ -33,10 +34,10 @@ struct Gathered {
     written: HashMap<(Namespace, Name), Instant>,
 }
 
-impl SignsOfLife {
+impl Heartbeats {
     /// A member has given a sign of life.
-    pub fn heard_of(&self, namespace: &Namespace, member: &Name) {
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn note_life(&self, namespace: &Namespace, member: &Name) {
+        let mut gathered = self.gathered.lock();
         let place = (namespace.clone(), member.clone());
         if gathered.written.get(&place).is_some_and(|at| at.elapsed() < GOOD_FOR) {
             return;
@@ -49,21 +50,21 @@ impl SignsOfLife {
     }
 
     /// Every session that is open here is a sign of life, whenever the last one was written.
-    pub fn hear_of_all(&self, coordinator: &Coordinator) {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner).written.clear();
-        for session in coordinator.hub().sessions() {
-            self.heard_of(&session.namespace, &session.member);
+    pub fn note_open_sessions(&self, coordinator: &Coordinator) {
+        self.gathered.lock().written.clear();
+        for session in coordinator.notifier().sessions() {
+            self.note_life(&session.namespace, &session.member);
         }
     }
 
     /// Writes what was gathered.
     pub async fn write(&self, coordinator: &Coordinator) {
-        let pending = std::mem::take(&mut self.gathered.lock().unwrap_or_else(PoisonError::into_inner).pending);
+        let pending = std::mem::take(&mut self.gathered.lock().pending);
         for (namespace, members) in pending {
             let names: Vec<Name> = members.into_iter().collect();
             if let Err(refusal) = coordinator.renew(&namespace, &names).await {
                 tracing::debug!(?namespace, %refusal, "leases could not be renewed");
-                let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut gathered = self.gathered.lock();
                 for name in &names {
                     gathered.written.remove(&(namespace.clone(), name.clone()));
                 }

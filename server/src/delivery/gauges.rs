@@ -8,35 +8,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Metrics;
-use crate::{coordinator::Coordinator, store::Namespace};
+use crate::{
+    coordinator::{Coordinator, TeamCount},
+    store::Namespace,
+    telemetry::{MEMBER_STATES, Metrics},
+};
 
 /// How often a team is counted, at the most.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The states that are told apart: what a roster says of a life.
-pub const STATES: [&str; 4] = ["live", "lost", "stopping", "exited"];
-
-/// The numbers of one team.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Members, in the order of [`STATES`].
-    pub members: [u32; STATES.len()],
-    /// Messages in all inboxes.
-    pub messages: u64,
-    /// Messages in the fullest inbox.
-    pub messages_max: u64,
-    /// Bytes in all inboxes.
-    pub bytes: u64,
-}
-
 /// The latest numbers of every team.
 #[derive(Debug, Default)]
-pub struct Census {
-    teams: HashMap<Namespace, (Instant, Count)>,
+pub struct Gauges {
+    teams: HashMap<Namespace, (Instant, TeamCount)>,
 }
 
-impl Census {
+impl Gauges {
     /// Counts a team, if anybody watches and it was not counted lately. A store that fails is the sweep's business.
     pub(crate) async fn visit(&mut self, coordinator: &Coordinator, namespace: &Namespace) {
         let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < EVERY);
@@ -58,7 +45,7 @@ impl Census {
         self.teams.retain(|namespace, _| is_there(namespace));
         let counts = || self.teams.values().map(|(_, count)| count);
         metrics.teams.set(i64::try_from(self.teams.len()).unwrap_or(i64::MAX));
-        for (n, state) in STATES.iter().enumerate() {
+        for (n, state) in MEMBER_STATES.iter().enumerate() {
             metrics
                 .members
                 .get_or_create(&[("state", state)])

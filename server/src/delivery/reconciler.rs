@@ -6,8 +6,7 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::session::Shared;
-use crate::{coordinator::Coordinator, store::Namespace};
+use crate::{coordinator::Coordinator, notify::Mailbox, store::Namespace};
 
 /// How often each team with sessions is looked at; a quarter more or less.
 const EACH: Duration = Duration::from_millis(1_500);
@@ -19,7 +18,7 @@ const TEAMS_PER_SECOND: f64 = 500.0;
 pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let looks = async {
         loop {
-            let teams = by_team(coordinator.hub().sessions());
+            let teams = by_team(coordinator.notifier().sessions());
             let round = EACH.max(Duration::from_secs_f64(teams.len() as f64 / TEAMS_PER_SECOND));
             let began = Instant::now();
             let count = u32::try_from(teams.len()).unwrap_or(u32::MAX);
@@ -34,15 +33,15 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     stop.run_until_cancelled(looks).await;
 }
 
-fn by_team(sessions: Vec<Arc<Shared>>) -> HashMap<Namespace, Vec<Arc<Shared>>> {
-    let mut teams: HashMap<Namespace, Vec<Arc<Shared>>> = HashMap::new();
+fn by_team(sessions: Vec<Arc<Mailbox>>) -> HashMap<Namespace, Vec<Arc<Mailbox>>> {
+    let mut teams: HashMap<Namespace, Vec<Arc<Mailbox>>> = HashMap::new();
     for session in sessions {
         teams.entry(session.namespace.clone()).or_default().push(session);
     }
     teams
 }
 
-async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<Shared>]) {
+async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<Mailbox>]) {
     let members: Vec<_> = sessions.iter().map(|session| &session.member).collect();
     // Noted first: what a session handles meanwhile must not make it look ahead of its inbox.
     let seen: Vec<u64> = sessions.iter().map(|session| session.seen_next()).collect();

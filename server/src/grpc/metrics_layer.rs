@@ -22,7 +22,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument as _, Span};
 
-use super::Metrics;
+use crate::telemetry::Metrics;
 
 /// The methods that are told apart, by path; there are no others in a label, whatever a caller asks for.
 static METHODS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
@@ -48,40 +48,40 @@ static METHODS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
 
 /// Wraps services; see the [module](self).
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct MetricsLayer {
     metrics: Arc<Metrics>,
 }
 
-impl Watch {
+impl MetricsLayer {
     /// Makes a layer that counts into `metrics`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics }
     }
 }
 
-impl<S> Layer<S> for Watch {
-    type Service = Watched<S>;
+impl<S> Layer<S> for MetricsLayer {
+    type Service = MetricsService<S>;
 
-    fn layer(&self, service: S) -> Watched<S> {
-        Watched { service, metrics: Arc::clone(&self.metrics) }
+    fn layer(&self, service: S) -> MetricsService<S> {
+        MetricsService { service, metrics: Arc::clone(&self.metrics) }
     }
 }
 
 /// A service under watch.
 #[derive(Clone, Debug)]
-pub struct Watched<S> {
+pub struct MetricsService<S> {
     service: S,
     metrics: Arc<Metrics>,
 }
 
-impl<S, Q, A> Service<Request<Q>> for Watched<S>
+impl<S, Q, A> Service<Request<Q>> for MetricsService<S>
 where
     S: Service<Request<Q>, Response = Response<A>>,
     S::Future: Send + 'static,
     S::Error: Send,
     A: Body<Data = Bytes> + Unpin + Send + 'static,
 {
-    type Response = Response<Reply<A>>;
+    type Response = Response<MeteredBody<A>>;
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
@@ -97,7 +97,7 @@ where
             if let Some(status) = Status::from_header_map(reply.headers()) {
                 call.end(&status);
             }
-            Ok(reply.map(|body| Reply { body, call }))
+            Ok(reply.map(|body| MeteredBody { body, call }))
         })
     }
 }
@@ -152,18 +152,18 @@ impl Drop for Call {
 }
 
 /// A reply on its way; the call ends with it.
-pub struct Reply<A> {
+pub struct MeteredBody<A> {
     body: A,
     call: Call,
 }
 
-impl<A> std::fmt::Debug for Reply<A> {
+impl<A> std::fmt::Debug for MeteredBody<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reply").finish_non_exhaustive()
+        f.debug_struct("MeteredBody").finish_non_exhaustive()
     }
 }
 
-impl<A: Body + Unpin> Body for Reply<A> {
+impl<A: Body + Unpin> Body for MeteredBody<A> {
     type Data = A::Data;
     type Error = A::Error;
 

@@ -14,12 +14,12 @@ use super::Metrics;
 
 /// A connection that counts as open until it is dropped.
 #[derive(Debug)]
-pub struct Counted<T> {
+pub struct MeteredConn<T> {
     connection: T,
     metrics: Arc<Metrics>,
 }
 
-impl<T> Counted<T> {
+impl<T> MeteredConn<T> {
     /// Counts a connection.
     pub fn new(connection: T, metrics: &Arc<Metrics>) -> Self {
         metrics.connections.inc();
@@ -27,13 +27,13 @@ impl<T> Counted<T> {
     }
 }
 
-impl<T> Drop for Counted<T> {
+impl<T> Drop for MeteredConn<T> {
     fn drop(&mut self) {
         self.metrics.connections.dec();
     }
 }
 
-impl<T: Connected> Connected for Counted<T> {
+impl<T: Connected> Connected for MeteredConn<T> {
     type ConnectInfo = T::ConnectInfo;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -41,13 +41,13 @@ impl<T: Connected> Connected for Counted<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for MeteredConn<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.connection).poll_read(cx, buf)
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for MeteredConn<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.connection).poll_write(cx, buf)
     }

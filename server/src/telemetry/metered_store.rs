@@ -15,12 +15,12 @@ pub(super) const OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "l
 
 /// A store with its times and errors counted.
 #[derive(Debug)]
-pub struct Measured {
+pub struct MeteredStore {
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
 }
 
-impl Measured {
+impl MeteredStore {
     /// Wraps a store.
     pub fn new(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Self {
         Self { store, metrics }
@@ -43,7 +43,7 @@ impl Measured {
 }
 
 #[async_trait]
-impl Store for Measured {
+impl Store for MeteredStore {
     async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let began = Instant::now();
         self.note("read", began, self.store.read(namespace, keys).await)

@@ -13,11 +13,10 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::lease::SignsOfLife;
+use super::{gauges::Gauges, heartbeats::Heartbeats};
 use crate::{
     coordinator::Coordinator,
     store::{Leases, Namespace},
-    telemetry::census::Census,
 };
 
 /// How often the sweep wakes.
@@ -35,10 +34,10 @@ const LIST: Duration = Duration::from_secs(10);
 const AWAY: Duration = Duration::from_secs(5);
 
 /// Sweeps until cancelled.
-pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: CancellationToken) {
+pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, stop: CancellationToken) {
     let mut due: HashMap<Namespace, Instant> = HashMap::new();
     let mut clocks = Clocks::default();
-    let mut census = Census::default();
+    let mut gauges = Gauges::default();
     let mut list_at = Instant::now();
     let mut ticked = Instant::now();
     let patience = coordinator.limits().lease_ttl + coordinator.limits().lost_grace;
@@ -49,10 +48,10 @@ pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: C
                 for_s = ticked.elapsed().as_secs(),
                 "this coordinator was away; renewing the leases it holds"
             );
-            signs.hear_of_all(&coordinator);
+            heartbeats.note_open_sessions(&coordinator);
             lose_from = Instant::now() + patience;
         }
-        for namespace in coordinator.hub().take_changed() {
+        for namespace in coordinator.notifier().take_changed() {
             due.insert(namespace, Instant::now());
         }
         if list_at <= Instant::now() {
@@ -74,16 +73,16 @@ pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: C
             };
             if clocks.has_jumped(&namespace, leases.now_ms, Instant::now()) {
                 tracing::info!(?namespace, "the store's clock was set ahead; renewing the leases of the sessions here");
-                signs.hear_of_all(&coordinator);
+                heartbeats.note_open_sessions(&coordinator);
                 lose_from = Instant::now() + patience;
             }
             let may_lose = Instant::now() >= lose_from;
             let rest = sweep(&coordinator, &namespace, &leases, may_lose).await;
-            census.visit(&coordinator, &namespace).await;
+            gauges.visit(&coordinator, &namespace).await;
             let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
             due.insert(namespace, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
         }
-        census.publish(coordinator.metrics(), |namespace| due.contains_key(namespace));
+        gauges.publish(coordinator.metrics(), |namespace| due.contains_key(namespace));
         // What took long here was the store, not a pause of this coordinator.
         ticked = Instant::now();
     }
