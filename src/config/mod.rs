@@ -17,7 +17,7 @@ use std::{
 };
 
 use teamwire_proto::address::Address;
-use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
+use teamwire_server::{delivery::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
 use toml_edit::{Document, DocumentMut};
 
 use crate::failure::Failure;

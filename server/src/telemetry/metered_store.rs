@@ -5,13 +5,10 @@ use std::{sync::Arc, time::Instant};
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
-use super::Metrics;
+use super::metrics::Metrics;
 use crate::store::{
     Entry, Extent, Key, Leases, Loss, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
 };
-
-/// What a store is asked for.
-pub(super) const OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
 
 /// A store with its times and errors counted.
 #[derive(Debug)]
