@@ -1,8 +1,5 @@
 //! Runners with real processes, against a stand-in for a coordinator.
 
-mod authority;
-mod coordinator;
-
 use std::{
     env,
     ffi::OsString,
@@ -11,17 +8,16 @@ use std::{
     time::Duration,
 };
 
-use authority::Authority;
-use coordinator::{Coordinator, JOIN_TOKEN};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use teamwire_agents::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig, RunnerEvent, RunnerExit};
 use teamwire_client::{
     Pem, Reason, Refusal, Retry, TlsOptions,
-    runner::{AckPolicy, Mode, OnShutdown, Progress, Restart, Runner, RunnerConfig, RunnerExit},
     v1::{self, Activity, CloseReason, SendRequest, message::Body, send_request},
 };
+use teamwire_test_coordinator::{Authority, Coordinator, JOIN_TOKEN};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, DuplexStream, Lines, duplex},
     process::{Child, ChildStdout, Command},
@@ -37,7 +33,7 @@ const ID: &str = r#"id=$(printf '%s\n' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/
 
 struct Running {
     output: Lines<BufReader<DuplexStream>>,
-    progress: mpsc::UnboundedReceiver<Progress>,
+    progress: mpsc::UnboundedReceiver<RunnerEvent>,
     stopper: CancellationToken,
     exit: JoinHandle<RunnerExit>,
 }
@@ -57,7 +53,7 @@ impl Running {
         timeout(Duration::from_secs(30), self.exit).await.expect("in time").expect("no panic")
     }
 
-    async fn until(&mut self, is_so: impl Fn(&Progress) -> bool) -> Progress {
+    async fn until(&mut self, is_so: impl Fn(&RunnerEvent) -> bool) -> RunnerEvent {
         let waiting = async {
             loop {
                 let progress = self.progress.recv().await.expect("it still runs");
@@ -79,7 +75,7 @@ fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerC
     let (tell, progress) = mpsc::unbounded_channel();
     let mut config = RunnerConfig::new(coordinator.url(), JOIN_TOKEN, shell(script));
     config.output = Box::new(theirs);
-    config.on_progress = Arc::new(move |progress| drop(tell.send(progress.clone())));
+    config.on_event = Arc::new(move |progress| drop(tell.send(progress.clone())));
     config.handles_signals = false;
     config.grace = Duration::from_millis(300);
     config.idle_after = Duration::from_millis(20);
@@ -256,7 +252,7 @@ async fn the_runner_approves_where_it_was_told_to() {
     let mut running = run(&coordinator, "read -r line; read -r line; echo never; exec sleep 1000", |config| {
         config.on_shutdown = OnShutdown::Approve;
     });
-    running.until(|progress| matches!(progress, Progress::Connected { .. })).await;
+    running.until(|progress| matches!(progress, RunnerEvent::Connected { .. })).await;
     coordinator.put_shutdown_request("req_1").await;
     assert_eq!(running.exit().await.code, 0);
 }
@@ -493,10 +489,10 @@ async fn a_message_that_always_fails_is_given_back_with_a_new_session() {
     let coordinator = Coordinator::start().await;
     coordinator.put_text("poison").await;
     let mut running = run(&coordinator, "cat > /dev/null; echo oops; exit 1", exec);
-    running.until(|progress| matches!(progress, Progress::GivenBack { .. })).await;
+    running.until(|progress| matches!(progress, RunnerEvent::GivenBack { .. })).await;
     coordinator.until("another session", |state| (state.opened.len() == 2).then_some(())).await;
-    let again = running.until(|progress| matches!(progress, Progress::Handed { .. })).await;
-    assert!(matches!(again, Progress::Handed { delivery_count: 2, .. }), "{again:?}");
+    let again = running.until(|progress| matches!(progress, RunnerEvent::Handed { .. })).await;
+    assert!(matches!(again, RunnerEvent::Handed { delivery_count: 2, .. }), "{again:?}");
     let (instances, sends) = coordinator.with(|state| {
         (state.opened.iter().map(|opened| opened.instance_id.clone()).collect::<Vec<_>>(), state.sends.len())
     });

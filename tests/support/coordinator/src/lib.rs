@@ -1,5 +1,9 @@
 //! A stand-in for a coordinator: it keeps one inbox, records what it is asked, and fails when it is told to.
-#![allow(dead_code, clippy::unwrap_used, missing_debug_implementations, unreachable_pub)]
+#![allow(clippy::unwrap_used, missing_debug_implementations)]
+
+mod authority;
+
+pub use authority::{Authority, Issued};
 
 use std::{
     collections::VecDeque,

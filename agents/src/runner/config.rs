@@ -5,15 +5,15 @@ use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
 use teamwire_proto::v1;
 use tokio::io::AsyncWrite;
 
-use super::Progress;
-use crate::{Client, Retry, TlsOptions};
+use super::RunnerEvent;
+use teamwire_client::{Client, Retry, TlsOptions};
 
 /// Called with the reply of every Join and the client that made it, before a process is started: the place to store the
 /// new credential, and where it is good.
 pub type OnJoined = Arc<dyn Fn(&v1::JoinResponse, &Client) + Send + Sync>;
 
 /// Called with what happens. Must return quickly.
-pub type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
+pub type OnEvent = Arc<dyn Fn(&RunnerEvent) + Send + Sync>;
 
 /// What a runner is told. [`RunnerConfig::new`] fills in the defaults.
 pub struct RunnerConfig {
@@ -66,8 +66,8 @@ pub struct RunnerConfig {
     pub output: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     /// See [`OnJoined`]. Default: nothing.
     pub on_joined: OnJoined,
-    /// See [`OnProgress`]. Default: nothing.
-    pub on_progress: OnProgress,
+    /// See [`OnEvent`]. Default: nothing.
+    pub on_event: OnEvent,
 }
 
 impl RunnerConfig {
@@ -96,7 +96,7 @@ impl RunnerConfig {
             handles_signals: true,
             output: Box::new(tokio::io::stdout()),
             on_joined: Arc::new(|_, _| {}),
-            on_progress: Arc::new(|_| {}),
+            on_event: Arc::new(|_| {}),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What lies on the program's desk: the messages and tasks that it was handed and has not dealt with.
+//! What lies on the program's in_flight: the messages and tasks that it was handed and has not dealt with.
 
 use std::{
     collections::HashMap,
@@ -8,8 +8,9 @@ use std::{
 use teamwire_proto::v1::{self, message::Body, send_request};
 use tokio::{sync::watch, time::Instant};
 
-use super::presence::Work;
-use crate::{Acks, subscription::window::Window};
+use teamwire_client::Acks;
+
+use super::{heartbeat::Work, recent::RecentIds};
 
 /// How many messages are remembered after they were dealt with, so that a second acknowledgement is no error.
 const REMEMBERED_MAX: usize = 4_096;
@@ -19,7 +20,7 @@ const SHUTDOWNS_MAX: usize = 16;
 
 /// The messages that a program holds. They are as many as may be unacknowledged in a session, 64 at most.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(crate) struct InFlight {
     acks: Acks,
     work: watch::Sender<Work>,
     state: Mutex<State>,
@@ -29,7 +30,7 @@ pub(super) struct Desk {
 struct State {
     /// Id to the request that the message makes; empty: none.
     held: HashMap<String, String>,
-    handed: Window,
+    handed: RecentIds,
     shutdowns: Vec<String>,
     /// The tasks that the runner has taken, with the tokens of their claims.
     tasks: HashMap<u64, String>,
@@ -37,11 +38,11 @@ struct State {
     rests: bool,
 }
 
-impl Desk {
-    pub(super) fn new(acks: Acks, work: watch::Sender<Work>) -> Self {
+impl InFlight {
+    pub(crate) fn new(acks: Acks, work: watch::Sender<Work>) -> Self {
         let state = State {
             held: HashMap::new(),
-            handed: Window::new(REMEMBERED_MAX),
+            handed: RecentIds::new(REMEMBERED_MAX),
             shutdowns: Vec::new(),
             tasks: HashMap::new(),
             rests: false,
@@ -50,9 +51,9 @@ impl Desk {
     }
 
     /// Notes that the program is given a message.
-    pub(super) fn hand(&self, message: &v1::Message) {
+    pub(crate) fn hand(&self, message: &v1::Message) {
         let mut state = self.state();
-        state.handed.deliver(&message.id);
+        state.handed.insert(&message.id);
         let request_id = match message.body {
             Some(Body::ShutdownRequest(_) | Body::PlanApprovalRequest(_)) => message.request_id.clone(),
             _ => String::new(),
@@ -62,7 +63,7 @@ impl Desk {
     }
 
     /// Notes a shutdown request, whoever will answer it.
-    pub(super) fn asked_to_end(&self, request_id: &str) {
+    pub(crate) fn asked_to_end(&self, request_id: &str) {
         let mut state = self.state();
         if state.shutdowns.len() < SHUTDOWNS_MAX {
             state.shutdowns.push(request_id.to_owned());
@@ -70,12 +71,12 @@ impl Desk {
     }
 
     /// Returns the shutdown requests that have come.
-    pub(super) fn shutdowns(&self) -> Vec<String> {
+    pub(crate) fn shutdowns(&self) -> Vec<String> {
         self.state().shutdowns.clone()
     }
 
     /// Acknowledges a message. False: the program was never given it.
-    pub(super) fn ack(&self, message_id: &str) -> bool {
+    pub(crate) fn ack(&self, message_id: &str) -> bool {
         let mut state = self.state();
         if state.held.remove(message_id).is_none() {
             return state.handed.contains(message_id);
@@ -86,7 +87,7 @@ impl Desk {
     }
 
     /// Acknowledges what a message that was sent has answered, as a reply or as the answer to a request.
-    pub(super) fn sent(&self, request: &v1::SendRequest) {
+    pub(crate) fn sent(&self, request: &v1::SendRequest) {
         let (summary, answered) = match request.body.as_ref() {
             Some(send_request::Body::Message(body)) => (body.summary.as_str(), ""),
             Some(send_request::Body::Broadcast(body)) => (body.summary.as_str(), ""),
@@ -104,31 +105,31 @@ impl Desk {
     }
 
     /// Acknowledges the message that has made a request.
-    pub(super) fn answered(&self, request_id: &str) {
+    pub(crate) fn answered(&self, request_id: &str) {
         let mut state = self.state();
         self.close_request(&mut state, request_id);
         self.report(&state, "");
     }
 
     /// Returns what the member has in hand, as it changes.
-    pub(super) fn work(&self) -> watch::Receiver<Work> {
+    pub(crate) fn work(&self) -> watch::Receiver<Work> {
         self.work.subscribe()
     }
 
     /// Notes that a task was taken.
-    pub(super) fn take_task(&self, id: u64, token: &str) {
+    pub(crate) fn take_task(&self, id: u64, token: &str) {
         let mut state = self.state();
         state.tasks.insert(id, token.to_owned());
         self.report(&state, "");
     }
 
     /// Returns the token of a task that the runner has taken.
-    pub(super) fn task_token(&self, id: u64) -> Option<String> {
+    pub(crate) fn task_token(&self, id: u64) -> Option<String> {
         self.state().tasks.get(&id).cloned()
     }
 
     /// Notes that a task is dealt with, or is not the member's any more.
-    pub(super) fn drop_task(&self, id: u64) {
+    pub(crate) fn drop_task(&self, id: u64) {
         let mut state = self.state();
         if state.tasks.remove(&id).is_some() {
             self.report(&state, "");
@@ -136,7 +137,7 @@ impl Desk {
     }
 
     /// Says whether the member takes no task for now.
-    pub(super) fn rest(&self, rests: bool) {
+    pub(crate) fn rest(&self, rests: bool) {
         let mut state = self.state();
         state.rests = rests;
         self.report(&state, "");

@@ -8,18 +8,20 @@ use tokio::{process::Command, sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    OnShutdown, Progress, RunnerConfig,
-    desk::Desk,
+    OnShutdown, RunnerConfig, RunnerEvent,
     exit::{Exit, Why},
-    presence::Work,
-    process::Process,
-    tasks::Taker,
-    voice::{Output, Voice},
+    heartbeat::Work,
+    in_flight::InFlight,
+    responder::{Output, Responder},
+    task_claimer::TaskClaimer,
 };
-use crate::{
+use crate::process::Process;
+use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Client, Closed, Delivery, Error, Event,
-    JOIN_VARIABLE, KEY_VARIABLE, MEMBER_VARIABLE, Pem, Reason, Retry, Subscription, TEAM_VARIABLE, dialect, render,
+    JOIN_VARIABLE, KEY_VARIABLE, MEMBER_VARIABLE, Pem, Reason, Retry, Subscription, TEAM_VARIABLE, dialect,
 };
+
+use crate::text;
 
 /// How long the last acknowledgements may take when a life ends. What is not acknowledged then comes again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -28,20 +30,20 @@ const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 const ASK_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A life of the member, from its Join on.
-pub(super) struct Life<'a> {
-    pub(super) config: &'a RunnerConfig,
-    pub(super) client: Client,
-    pub(super) joined: v1::JoinResponse,
-    pub(super) output: Output,
-    pub(super) work: watch::Sender<Work>,
+pub(crate) struct Incarnation<'a> {
+    pub(crate) config: &'a RunnerConfig,
+    pub(crate) client: Client,
+    pub(crate) joined: v1::JoinResponse,
+    pub(crate) output: Output,
+    pub(crate) work: watch::Sender<Work>,
     /// The runner was told to end.
-    pub(super) stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
     /// It was told twice.
-    pub(super) hurry: CancellationToken,
+    pub(crate) hurry: CancellationToken,
 }
 
 /// What to do about an event.
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Hand a message over.
     Hand(Box<Delivery>),
     /// Go on.
@@ -50,9 +52,9 @@ pub(super) enum Next {
     End(Why),
 }
 
-impl Life<'_> {
+impl Incarnation<'_> {
     /// Starts the program with pipes at its input and output, and with what it needs to speak for itself.
-    pub(super) async fn start(&self) -> Result<Process, Exit> {
+    pub(crate) async fn start(&self) -> Result<Process, Exit> {
         let config = self.config;
         let Some((program, arguments)) = config.command.split_first() else {
             return Err(Exit::not_started(&std::io::Error::other("no command is given")));
@@ -76,62 +78,64 @@ impl Life<'_> {
         }
         let process =
             Process::start(command, config.claims_orphans).await.map_err(|error| Exit::not_started(&error))?;
-        self.tell(Progress::Started { pid: process.pid() });
+        self.tell(RunnerEvent::Started { pid: process.pid() });
         Ok(process)
     }
 
-    pub(super) fn desk(&self, subscription: &Subscription) -> Arc<Desk> {
-        Arc::new(Desk::new(subscription.acks(), self.work.clone()))
+    pub(crate) fn in_flight(&self, subscription: &Subscription) -> Arc<InFlight> {
+        Arc::new(InFlight::new(subscription.acks(), self.work.clone()))
     }
 
-    pub(super) fn voice(&self, desk: &Arc<Desk>) -> Voice {
-        Voice {
+    pub(crate) fn responder(&self, in_flight: &Arc<InFlight>) -> Responder {
+        Responder {
             client: self.client.clone(),
-            desk: desk.clone(),
+            in_flight: in_flight.clone(),
             output: self.output.clone(),
-            on_progress: self.config.on_progress.clone(),
+            on_event: self.config.on_event.clone(),
         }
     }
 
     /// Decides what to do about an event of the subscription. Answers that the runner gives itself are put among
     /// `answers`.
-    pub(super) fn decide(
+    pub(crate) fn decide(
         &self,
         event: Option<Result<Event, Error>>,
-        desk: &Arc<Desk>,
+        in_flight: &Arc<InFlight>,
         answers: &mut JoinSet<()>,
     ) -> Next {
         match event {
-            Some(Ok(Event::Delivery(delivery))) => self.sort(delivery, desk, answers),
+            Some(Ok(Event::Delivery(delivery))) => self.sort(delivery, in_flight, answers),
             Some(Ok(Event::Opened(opened))) => {
-                self.tell(Progress::Connected { backlog: opened.backlog });
+                self.tell(RunnerEvent::Connected { backlog: opened.backlog });
                 Next::Wait
             }
             Some(Ok(Event::Lost { detail })) => {
-                self.tell(Progress::Disconnected { detail });
+                self.tell(RunnerEvent::Disconnected { detail });
                 Next::Wait
             }
             Some(Ok(Event::ShutdownApproved { request_id })) => {
-                desk.answered(&request_id);
+                in_flight.answered(&request_id);
                 Next::End(Why::Approved)
             }
             Some(Ok(Event::Closed(closed))) => Next::End(Why::Closed(closed)),
             Some(Err(error)) => Next::End(Why::Refused(error)),
+            // A kind of event that a later client adds.
+            Some(Ok(_)) => Next::Wait,
             None => Next::End(Why::Closed(Closed::Dropped)),
         }
     }
 
-    fn sort(&self, delivery: Box<Delivery>, desk: &Arc<Desk>, answers: &mut JoinSet<()>) -> Next {
+    fn sort(&self, delivery: Box<Delivery>, in_flight: &Arc<InFlight>, answers: &mut JoinSet<()>) -> Next {
         let request_id = delivery.message.request_id.clone();
         if !matches!(delivery.message.body, Some(Body::ShutdownRequest(_))) {
             return Next::Hand(delivery);
         }
-        self.tell(Progress::ShutdownRequested { request_id: request_id.clone() });
-        desk.asked_to_end(&request_id);
+        self.tell(RunnerEvent::ShutdownRequested { request_id: request_id.clone() });
+        in_flight.asked_to_end(&request_id);
         if self.config.on_shutdown == OnShutdown::Ask {
             return Next::Hand(delivery);
         }
-        let (client, on_progress) = (self.client.clone(), self.config.on_progress.clone());
+        let (client, on_event) = (self.client.clone(), self.config.on_event.clone());
         answers.spawn(async move {
             match client.approve_shutdown(&request_id).await {
                 Ok(_) => delivery.ack(),
@@ -146,7 +150,7 @@ impl Life<'_> {
                     if error.reason().is_some_and(|reason| too_late.contains(&reason)) {
                         delivery.ack();
                     }
-                    on_progress(&Progress::NotSent { detail: error.to_string() });
+                    on_event(&RunnerEvent::NotSent { detail: error.to_string() });
                 }
             }
         });
@@ -154,7 +158,7 @@ impl Life<'_> {
     }
 
     /// Ends the program as its reason demands.
-    pub(super) async fn end(&self, process: &mut Process, why: &Why) -> Exit {
+    pub(crate) async fn end(&self, process: &mut Process, why: &Why) -> Exit {
         match why {
             // What it has left behind is ended in the same way.
             Why::Exited => {}
@@ -167,14 +171,14 @@ impl Life<'_> {
             Why::Closed(Closed::MemberStopped) => process.kill().await,
             _ => process.end(self.config.grace, &self.hurry).await,
         };
-        self.tell(Progress::Exited { code: exit.code, signal: exit.signal });
+        self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal });
         exit
     }
 
     /// Settles what is open when a life ends: was the shutdown approved after all, and the last acknowledgements.
-    pub(super) async fn settle(&self, why: Why, subscription: &Subscription, desk: &Desk) -> Why {
+    pub(crate) async fn settle(&self, why: Why, subscription: &Subscription, in_flight: &InFlight) -> Why {
         let why = match why {
-            Why::Exited | Why::Stopped if self.approved(desk).await => Why::Approved,
+            Why::Exited | Why::Stopped if self.approved(in_flight).await => Why::Approved,
             why => why,
         };
         if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
@@ -188,9 +192,9 @@ impl Life<'_> {
 
     /// Returns whether a shutdown that the program was asked for is approved. It may have said so through the command
     /// line and ended before the coordinator's last frame came.
-    async fn approved(&self, desk: &Desk) -> bool {
+    async fn approved(&self, in_flight: &InFlight) -> bool {
         let client = self.client.clone().with_retry(Retry::within(ASK_DEADLINE));
-        for request_id in desk.shutdowns() {
+        for request_id in in_flight.shutdowns() {
             let asked = v1::GetRequestRequest { team: String::new(), request_id: request_id.clone() };
             let answer = timeout(ASK_DEADLINE, client.get_request(asked)).await;
             let state = match answer {
@@ -198,7 +202,7 @@ impl Life<'_> {
                 _ => v1::RequestState::Unspecified,
             };
             if state == v1::RequestState::Approved {
-                desk.answered(&request_id);
+                in_flight.answered(&request_id);
                 return true;
             }
         }
@@ -206,51 +210,51 @@ impl Life<'_> {
     }
 
     /// Returns the first line that a program reads.
-    pub(super) fn welcome(&self) -> Value {
+    pub(crate) fn welcome(&self) -> Value {
         let incarnation = self.joined.member.as_ref().map(|member| member.incarnation).unwrap_or_default();
         let mut welcome =
             json!({"type": "welcome", "team": self.team(), "member": self.member(), "incarnation": incarnation});
         if self.joined.member.as_ref().is_some_and(|member| member.plan_required) {
             welcome["plan_required"] = json!(true);
-            welcome["text"] = json!(render::plan_required());
+            welcome["text"] = json!(text::plan_required());
         }
         welcome
     }
 
     /// Returns what takes tasks for this life, where that was asked for.
-    pub(super) fn taker(&self, desk: &Arc<Desk>) -> Taker {
+    pub(crate) fn taker(&self, in_flight: &Arc<InFlight>) -> TaskClaimer {
         if !self.config.takes_tasks {
-            return Taker::none();
+            return TaskClaimer::none();
         }
-        Taker::start(self.client.clone(), desk.clone(), self.config.on_progress.clone())
+        TaskClaimer::start(self.client.clone(), in_flight.clone(), self.config.on_event.clone())
     }
 
-    pub(super) fn team(&self) -> &str {
+    pub(crate) fn team(&self) -> &str {
         self.joined.team.as_ref().map(|team| team.name.as_str()).unwrap_or_default()
     }
 
-    pub(super) fn member(&self) -> &str {
+    pub(crate) fn member(&self) -> &str {
         self.joined.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default()
     }
 
-    pub(super) fn tell(&self, progress: Progress) {
-        (self.config.on_progress)(&progress);
+    pub(crate) fn tell(&self, progress: RunnerEvent) {
+        (self.config.on_event)(&progress);
     }
 
-    pub(super) fn tell_handed(&self, delivery: &Delivery) {
+    pub(crate) fn tell_handed(&self, delivery: &Delivery) {
         let (message_id, delivery_count) = (delivery.message.id.clone(), delivery.delivery_count);
-        self.tell(Progress::Handed { message_id, delivery_count });
+        self.tell(RunnerEvent::Handed { message_id, delivery_count });
     }
 
     fn tell_ending(&self, why: &str) {
-        self.tell(Progress::Ending { why: why.to_owned() });
+        self.tell(RunnerEvent::Ending { why: why.to_owned() });
     }
 }
 
 /// Writes a message as the line that a program reads.
-pub(super) fn line(delivery: &Delivery) -> String {
+pub(crate) fn line(delivery: &Delivery) -> String {
     let mut line = dialect::write(&delivery.message);
-    line["text"] = json!(render::teammate_message(&delivery.message));
+    line["text"] = json!(text::teammate_message(&delivery.message));
     line["delivery_count"] = json!(delivery.delivery_count);
     format!("{line}\n")
 }

@@ -9,23 +9,23 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{Client, Retry};
+use teamwire_client::{Client, Retry};
 
 /// What the member has in hand.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
+pub(crate) struct Work {
     /// How many messages it holds.
-    pub(super) held: usize,
+    pub(crate) held: usize,
     /// How many tasks it has taken.
-    pub(super) tasks: usize,
+    pub(crate) tasks: usize,
     /// It takes no task for now, because its program has failed.
-    pub(super) rests: bool,
+    pub(crate) rests: bool,
     /// It was handed some.
-    pub(super) has_begun: bool,
+    pub(crate) has_begun: bool,
     /// When something last happened.
-    pub(super) at: Instant,
+    pub(crate) at: Instant,
     /// What it was about: the summary of the last message, or of the last one that the member has sent.
-    pub(super) summary: String,
+    pub(crate) summary: String,
 }
 
 impl Default for Work {
@@ -36,7 +36,7 @@ impl Default for Work {
 
 impl Work {
     /// Returns whether it has nothing in hand.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.held == 0 && self.tasks == 0 && !self.rests
     }
 
@@ -54,7 +54,7 @@ impl Work {
 /// Renews the lease and says what changes, for as long as it is polled.
 ///
 /// A heartbeat that fails is not repeated before the next is due: the open session renews the lease, too.
-pub(super) async fn run(client: Client, mut work: watch::Receiver<Work>, interval: Duration, idle_after: Duration) {
+pub(crate) async fn run(client: Client, mut work: watch::Receiver<Work>, interval: Duration, idle_after: Duration) {
     let client = client.with_retry(Retry::none());
     let mut said = Activity::Unspecified;
     let mut beat_at = Instant::now();

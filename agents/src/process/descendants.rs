@@ -15,25 +15,25 @@ use nix::{
 };
 
 /// The environment variable by which the descendants of one process are known.
-pub(super) const MARK_VARIABLE: &str = "TEAMWIRE_RUN";
+pub(crate) const MARK_VARIABLE: &str = "TEAMWIRE_RUN";
 
 /// The processes that this process has started on purpose. They are waited for by whoever has started them.
 static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
-pub(super) fn own() -> MutexGuard<'static, HashSet<i32>> {
+pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A process as `/proc` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) pid: i32,
-    pub(super) parent: i32,
-    pub(super) group: i32,
+pub(crate) struct Entry {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
     /// When it was started, in ticks since the machine was.
-    pub(super) started: u64,
+    pub(crate) started: u64,
     /// It has ended and was not waited for.
-    pub(super) is_zombie: bool,
+    pub(crate) is_zombie: bool,
 }
 
 impl Entry {
@@ -53,29 +53,29 @@ impl Entry {
     }
 
     /// Looks one process up.
-    pub(super) fn of(pid: i32) -> Option<Self> {
+    pub(crate) fn of(pid: i32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 }
 
 /// Which processes belong together.
 #[derive(Clone, Debug)]
-pub(super) struct Family {
+pub(crate) struct Family {
     /// The process that was started; also its process group.
-    pub(super) root: i32,
+    pub(crate) root: i32,
     /// When it was started.
-    pub(super) started: u64,
+    pub(crate) started: u64,
     /// What [`MARK_VARIABLE`] holds in it and in what it starts.
-    pub(super) mark: String,
-    /// See [`RunnerConfig::claims_orphans`](super::RunnerConfig::claims_orphans).
-    pub(super) claims_orphans: bool,
+    pub(crate) mark: String,
+    /// See [`RunnerConfig::claims_orphans`](crate::RunnerConfig::claims_orphans).
+    pub(crate) claims_orphans: bool,
     /// Those that were found, with when they were started: a zombie bears no mark any more.
-    pub(super) seen: HashMap<i32, u64>,
+    pub(crate) seen: HashMap<i32, u64>,
 }
 
 impl Family {
     /// Returns all that belong and live. Waits for those that have ended and were left to this process.
-    pub(super) fn live(&mut self) -> Vec<Entry> {
+    pub(crate) fn live(&mut self) -> Vec<Entry> {
         let members = self.members();
         self.seen.extend(members.iter().map(|member| (member.pid, member.started)));
         let this = i32::try_from(std::process::id()).unwrap_or_default();

@@ -1,5 +1,4 @@
 //! A certificate authority.
-#![allow(dead_code, clippy::unwrap_used, missing_debug_implementations, unreachable_pub)]
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use ring::digest::{SHA256, digest};

@@ -2,12 +2,11 @@
 
 use serde_json::Value;
 
-use crate::dialect;
-use teamwire_proto::{Refusal, v1};
+use teamwire_proto::{Refusal, dialect, v1};
 
 /// A line that a program has written.
 #[derive(Debug, PartialEq)]
-pub(super) enum Speech {
+pub(crate) enum OutputLine {
     /// `{"ack": "MESSAGE_ID"}`, or a list of them.
     Ack(Vec<String>),
     /// `{"complete": TASK_ID, "result": "…"}`, and as it was written.
@@ -20,10 +19,10 @@ pub(super) enum Speech {
     Other,
 }
 
-impl Speech {
+impl OutputLine {
     /// Reads a line. Only an object with `ack`, with the number of a task to complete or release, with one of the six types, or with `to` and `message` is meant for the
     /// runner: programs write JSON of their own, too, and some show what they read.
-    pub(super) fn of(line: &str) -> Self {
+    pub(crate) fn of(line: &str) -> Self {
         if !line.trim_start().starts_with('{') {
             return Self::Other;
         }
@@ -64,17 +63,17 @@ mod tests {
 
     #[test]
     fn acknowledgements_are_one_or_many() {
-        assert_eq!(Speech::of(r#" {"ack":"a"}"#), Speech::Ack(vec!["a".into()]));
-        assert_eq!(Speech::of(r#"{"ack":["a","b"]}"#), Speech::Ack(vec!["a".into(), "b".into()]));
+        assert_eq!(OutputLine::of(r#" {"ack":"a"}"#), OutputLine::Ack(vec!["a".into()]));
+        assert_eq!(OutputLine::of(r#"{"ack":["a","b"]}"#), OutputLine::Ack(vec!["a".into(), "b".into()]));
     }
 
     #[test]
     fn tasks_are_completed_and_given_back() {
-        let complete = Speech::of(r#"{"complete":3,"result":"done"}"#);
-        assert!(matches!(complete, Speech::Complete(3, result, _) if result == "done"));
-        let release = Speech::of(r#"{"release":"4"}"#);
-        assert!(matches!(release, Speech::Release(4, reason, _) if reason.is_empty()));
-        assert_eq!(Speech::of(r#"{"complete":true}"#), Speech::Other);
+        let complete = OutputLine::of(r#"{"complete":3,"result":"done"}"#);
+        assert!(matches!(complete, OutputLine::Complete(3, result, _) if result == "done"));
+        let release = OutputLine::of(r#"{"release":"4"}"#);
+        assert!(matches!(release, OutputLine::Release(4, reason, _) if reason.is_empty()));
+        assert_eq!(OutputLine::of(r#"{"complete":true}"#), OutputLine::Other);
     }
 
     #[test]
@@ -84,10 +83,10 @@ mod tests {
             r#"{"to":"a","message":"c","summary":"s"}"#,
             r#"{"to":"lead","message":{"type":"shutdown_response","request_id":"r","approve":true}}"#,
         ] {
-            assert!(matches!(Speech::of(line), Speech::Send(request, _) if request.is_ok()), "{line}");
+            assert!(matches!(OutputLine::of(line), OutputLine::Send(request, _) if request.is_ok()), "{line}");
         }
         let without_answer = r#"{"type":"shutdown_response","request_id":"r"}"#;
-        assert!(matches!(Speech::of(without_answer), Speech::Send(request, _) if request.is_err()));
+        assert!(matches!(OutputLine::of(without_answer), OutputLine::Send(request, _) if request.is_err()));
     }
 
     #[test]
@@ -95,14 +94,14 @@ mod tests {
         let read = r#"{"type":"message","id":"m","to":"me","delivery_count":1}"#;
         for line in [read, "", "hello", "{", "[]", r#"{"type":"assistant"}"#, r#"{"ack":1}"#, r#"{"to":"a"}"#, "{} {}"]
         {
-            assert_eq!(Speech::of(line), Speech::Other, "{line}");
+            assert_eq!(OutputLine::of(line), OutputLine::Other, "{line}");
         }
     }
 
     proptest! {
         #[test]
         fn any_line_is_understood_somehow(line in "\\PC*") {
-            let _ = Speech::of(&line);
+            let _ = OutputLine::of(&line);
         }
     }
 }

@@ -9,7 +9,7 @@
 //! # What a program reads and writes in [`Mode::Stdin`]
 //!
 //! Its input is lines of JSON. The first is `{"type": "welcome", "team": …, "member": …, "incarnation": …}`. Each
-//! message is the object of [`dialect::write`](crate::dialect::write()) with `text`, the form in which an agent reads it,
+//! message is the object of [`dialect::write`](teamwire_proto::dialect::write()) with `text`, the form in which an agent reads it,
 //! and `delivery_count`. Of its output, these lines are for the runner, and all others are let through:
 //! - `{"ack": "MESSAGE_ID"}`, or a list of ids: the message is processed;
 //! - a SendMessage in either dialect: it is sent. With `in_reply_to`, or as the answer to a request, it also says that
@@ -53,20 +53,14 @@
 //! systemd unit around the runner does.
 
 mod config;
-mod descendants;
-mod desk;
-mod exec;
-mod exit;
-mod life;
-mod lines;
-mod parent_death;
-mod presence;
-mod process;
-mod progress;
-mod speech;
-mod stdin;
-mod tasks;
-mod voice;
+mod event;
+pub(crate) mod exit;
+mod heartbeat;
+pub(crate) mod in_flight;
+pub(crate) mod incarnation;
+mod recent;
+pub(crate) mod responder;
+pub(crate) mod task_claimer;
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -81,15 +75,16 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use self::{
     exit::{End, Exit, Why, not_joined},
-    life::Life,
-    presence::Work,
-    voice::Output,
+    heartbeat::Work,
+    incarnation::Incarnation,
+    responder::Output,
 };
-use crate::{Client, Error, Retry};
+use crate::adapters::{exec, stdin};
+use teamwire_client::{Client, Error, Retry};
 
-pub use config::{AckPolicy, Mode, OnJoined, OnProgress, OnShutdown, Restart, RunnerConfig};
+pub use config::{AckPolicy, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig};
+pub use event::RunnerEvent;
 pub use exit::{NOT_PERMITTED, OK, OUTCOME_UNKNOWN, RunnerExit, UNREACHABLE, USAGE};
-pub use progress::Progress;
 
 /// How long a program must have run for its failure to be the first one again.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
@@ -152,7 +147,7 @@ impl Runner {
                 Some(delay) if !self.stop.is_cancelled() => {
                     // Not reported: the next life begins with this one's credential, which cancels what was asked of
                     // the dead program and is never answered by its successor.
-                    (self.config.on_progress)(&Progress::Restarting { after: delay });
+                    (self.config.on_event)(&RunnerEvent::Restarting { after: delay });
                     tokio::select! {
                         () = sleep(delay) => {}
                         () = self.stop.cancelled() => return self.report(&client, &end).await,
@@ -178,7 +173,7 @@ impl Runner {
         let joined = client.with_credential(credential)?.with_retry(patience).join(request).await?;
         (self.config.on_joined)(&joined, client);
         let member = joined.member.clone().unwrap_or_default();
-        (self.config.on_progress)(&Progress::Joined {
+        (self.config.on_event)(&RunnerEvent::Joined {
             team: joined.team.clone().unwrap_or_default().name,
             member: member.name,
             incarnation: member.incarnation,
@@ -189,9 +184,9 @@ impl Runner {
     /// Lives one life.
     async fn live(&self, client: Client, joined: v1::JoinResponse, output: &Output) -> End {
         let (work, seen) = watch::channel(Work::default());
-        let presence = presence::run(client.clone(), seen, self.config.heartbeat_interval, self.config.idle_after);
+        let presence = heartbeat::run(client.clone(), seen, self.config.heartbeat_interval, self.config.idle_after);
         let _presence = AbortOnDropHandle::new(tokio::spawn(presence));
-        let life = Life {
+        let life = Incarnation {
             config: &self.config,
             client,
             joined,
@@ -215,7 +210,7 @@ impl Runner {
         let request = v1::LeaveRequest { exit: Some(exit.report()) };
         // The credential of this life proves who reports. A session that a reconnect has opened without the runner
         // learning of it must not keep the exit from being told.
-        let client = client.outside_session().with_retry(Retry::within(self.config.report_patience));
+        let client = client.without_session().with_retry(Retry::within(self.config.report_patience));
         let is_report_lost = tokio::select! {
             left = client.leave(request) => match left {
                 Ok(_) => false,

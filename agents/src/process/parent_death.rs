@@ -8,7 +8,7 @@ use tokio::process::Command;
 /// Arranges for the process to be killed when the thread that starts it ends, however that comes.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-pub(super) fn die_with_parent(command: &mut Command) {
+pub(crate) fn die_with_parent(command: &mut Command) {
     use nix::{
         errno::Errno,
         sys::{prctl, signal::Signal},
@@ -33,4 +33,4 @@ pub(super) fn die_with_parent(command: &mut Command) {
 
 /// Does nothing: only Linux has such a signal.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn die_with_parent(_: &mut Command) {}
+pub(crate) fn die_with_parent(_: &mut Command) {}

@@ -4,7 +4,7 @@ use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration}
 
 use teamwire_proto::{Reason, v1};
 
-use crate::{Closed, Error};
+use teamwire_client::{Closed, Error};
 
 /// The shutdown was approved, or the program has ended well.
 pub const OK: u8 = 0;
@@ -35,32 +35,32 @@ pub struct RunnerExit {
 
 /// How a process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Exit {
-    pub(super) code: Option<i32>,
-    pub(super) signal: i32,
-    pub(super) duration: Duration,
-    pub(super) detail: String,
+pub(crate) struct Exit {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: i32,
+    pub(crate) duration: Duration,
+    pub(crate) detail: String,
 }
 
 impl Exit {
-    pub(super) fn of(status: ExitStatus, duration: Duration) -> Self {
+    pub(crate) fn of(status: ExitStatus, duration: Duration) -> Self {
         let (code, signal) = (status.code(), status.signal().unwrap_or_default());
         Self { code, signal, duration, detail: String::new() }
     }
 
     /// A program that could not be started, with the codes that shells use.
-    pub(super) fn not_started(error: &std::io::Error) -> Self {
+    pub(crate) fn not_started(error: &std::io::Error) -> Self {
         let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
         let detail = format!("The program could not be started: {error}.");
         Self { code: Some(code), detail, ..Self::default() }
     }
 
-    pub(super) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         self.code == Some(0)
     }
 
     /// Says how it ended, in a few words.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match (self.code, self.signal) {
             (Some(code), _) => format!("the program ended with code {code}"),
             (None, signal) => format!("the program was ended by signal {signal}"),
@@ -68,12 +68,12 @@ impl Exit {
     }
 
     /// Returns the exit as a shell would.
-    pub(super) fn shell_code(&self) -> u8 {
+    pub(crate) fn shell_code(&self) -> u8 {
         let code = self.code.unwrap_or(128 + self.signal);
         u8::try_from(code).unwrap_or(u8::MAX)
     }
 
-    pub(super) fn report(&self) -> v1::ExitReport {
+    pub(crate) fn report(&self) -> v1::ExitReport {
         v1::ExitReport {
             code: self.code,
             signal: self.signal,
@@ -86,7 +86,7 @@ impl Exit {
 
 /// Why a life came to its end.
 #[derive(Debug)]
-pub(super) enum Why {
+pub(crate) enum Why {
     /// The program ended by itself.
     Exited,
     /// Its shutdown was approved.
@@ -101,18 +101,18 @@ pub(super) enum Why {
 
 /// The end of a life.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) why: Why,
+pub(crate) struct End {
+    pub(crate) why: Why,
     /// How the program ended. None: none was running.
-    pub(super) exit: Option<Exit>,
+    pub(crate) exit: Option<Exit>,
     /// True: something that the program has said was not confirmed.
-    pub(super) is_outcome_unknown: bool,
+    pub(crate) is_outcome_unknown: bool,
 }
 
 impl End {
     /// Returns whether there is a life whose end is ours to report. A process that another one has replaced holds its
     /// credential perhaps, but not its life.
-    pub(super) fn is_reported(&self) -> bool {
+    pub(crate) fn is_reported(&self) -> bool {
         match &self.why {
             Why::Exited | Why::Approved | Why::Stopped | Why::Closed(Closed::MemberStopped) => true,
             Why::Closed(_) | Why::Refused(_) => false,
@@ -120,7 +120,7 @@ impl End {
     }
 
     /// Returns how the runner ends, given whether its report arrived.
-    pub(super) fn runner_exit(&self, is_report_lost: bool) -> RunnerExit {
+    pub(crate) fn runner_exit(&self, is_report_lost: bool) -> RunnerExit {
         let exit = self.exit.clone().unwrap_or(Exit { code: Some(0), ..Exit::default() });
         let (code, detail) = match &self.why {
             Why::Exited | Why::Stopped if self.is_outcome_unknown => {
@@ -145,7 +145,7 @@ impl End {
 }
 
 /// Returns how a runner ends that could not join.
-pub(super) fn not_joined(error: &Error) -> RunnerExit {
+pub(crate) fn not_joined(error: &Error) -> RunnerExit {
     let code = match error {
         Error::Refused(refusal) if refusal.reason.is_retryable() => OUTCOME_UNKNOWN,
         Error::Refused(refusal) if refusal.reason == Reason::MemberExists => OUTCOME_UNKNOWN,
@@ -153,7 +153,8 @@ pub(super) fn not_joined(error: &Error) -> RunnerExit {
         Error::Refused(_) => NOT_PERMITTED,
         Error::OutcomeUnknown { .. } => OUTCOME_UNKNOWN,
         Error::Address { .. } | Error::Credential | Error::TlsOptions(_) | Error::Context(_) => USAGE,
-        Error::Unreachable { .. } | Error::Insecure { .. } | Error::Unexpected { .. } | Error::Closed(_) => UNREACHABLE,
+        // Unreachable, Insecure, Unexpected, Closed, and kinds of error that a later client adds.
+        _ => UNREACHABLE,
     };
     RunnerExit { code, detail: error.to_string() }
 }

@@ -5,11 +5,11 @@ use std::{io, mem};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// The longest line that is read as one. A message of 64 KiB fits, however it is escaped.
-pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// A piece of what was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(crate) enum Piece {
     /// A line, without its end.
     Line(Vec<u8>),
     /// A part of a line that is too long to be one; the last part has the line's end.
@@ -18,7 +18,7 @@ pub(super) enum Piece {
 
 /// A stream as lines.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     is_within_long: bool,
@@ -26,12 +26,12 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(reader: R) -> Self {
+    pub(crate) fn new(reader: R) -> Self {
         Self { reader: BufReader::new(reader), line: Vec::new(), is_within_long: false, bytes_max: LINE_BYTES_MAX }
     }
 
     /// Returns the next piece. None: the stream has ended.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Piece>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Piece>> {
         loop {
             let read = self.reader.fill_buf().await?;
             if read.is_empty() {

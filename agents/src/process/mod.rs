@@ -1,5 +1,8 @@
 //! A process that is owned: it never outlives its owner, and nothing that it has started outlives it.
 
+mod descendants;
+mod parent_death;
+
 use std::{collections::HashMap, io, sync::mpsc, thread, time::Duration};
 
 use nix::{
@@ -15,11 +18,11 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use uuid::Uuid;
 
-use super::{
+use self::{
     descendants::{Entry, Family, MARK_VARIABLE, own},
-    exit::Exit,
     parent_death::die_with_parent,
 };
+use crate::runner::exit::Exit;
 
 /// How often it is looked whether descendants have ended. The kernel tells of children only.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -32,7 +35,7 @@ const KILL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A process in a group of its own. Dropped while it runs, it is killed with all that it has started.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     family: Family,
     began: Instant,
@@ -45,7 +48,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a process.
-    pub(super) async fn start(mut command: Command, claims_orphans: bool) -> io::Result<Self> {
+    pub(crate) async fn start(mut command: Command, claims_orphans: bool) -> io::Result<Self> {
         let mark = Uuid::new_v4().simple().to_string();
         command.env(MARK_VARIABLE, &mark).process_group(0);
         die_with_parent(&mut command);
@@ -58,20 +61,20 @@ impl Process {
         Ok(Self { child, family, began: Instant::now(), exit: None, _starter: starter, _reaper: reaper })
     }
 
-    pub(super) fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.family.root
     }
 
-    pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {
+    pub(crate) fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    pub(super) fn take_stdout(&mut self) -> Option<ChildStdout> {
+    pub(crate) fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
     /// Waits until the process itself has ended. May be cancelled, and repeated.
-    pub(super) async fn wait(&mut self) -> Exit {
+    pub(crate) async fn wait(&mut self) -> Exit {
         if let Some(exit) = &self.exit {
             return exit.clone();
         }
@@ -85,7 +88,7 @@ impl Process {
     }
 
     /// Ends the process and all that it has started: SIGTERM, SIGKILL when the grace is over or there is a hurry.
-    pub(super) async fn end(&mut self, grace: Duration, hurry: &CancellationToken) -> Exit {
+    pub(crate) async fn end(&mut self, grace: Duration, hurry: &CancellationToken) -> Exit {
         self.signal(Signal::SIGTERM);
         tokio::select! {
             _ = timeout(grace, self.gone()) => {}
@@ -95,7 +98,7 @@ impl Process {
     }
 
     /// Kills the process and all that it has started.
-    pub(super) async fn kill(&mut self) -> Exit {
+    pub(crate) async fn kill(&mut self) -> Exit {
         let began = Instant::now();
         loop {
             // Again each time: what was forked meanwhile has to be found, too.

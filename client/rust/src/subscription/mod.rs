@@ -14,7 +14,7 @@ mod acks;
 mod inbox;
 mod reader;
 mod traces;
-pub(crate) mod window;
+mod window;
 
 use std::{fmt, sync::Arc};
 

@@ -15,8 +15,10 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Progress, config::OnProgress, desk::Desk, presence::Work};
-use crate::{Client, Error, render};
+use super::{RunnerEvent, config::OnEvent, heartbeat::Work, in_flight::InFlight};
+use teamwire_client::{Client, Error};
+
+use crate::text;
 
 /// How long one question for a task waits.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,26 +30,26 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const REFUSED_DELAY: Duration = Duration::from_secs(2);
 
 /// Takes tasks for as long as it is kept.
-pub(super) struct Taker {
+pub(crate) struct TaskClaimer {
     claims: mpsc::Receiver<v1::Claim>,
     _taking: Option<AbortOnDropHandle<()>>,
 }
 
-impl Taker {
+impl TaskClaimer {
     /// Takes tasks for the member. On a task of its own: a question that is given up half way could have taken one.
-    pub(super) fn start(client: Client, desk: Arc<Desk>, on_progress: OnProgress) -> Self {
+    pub(crate) fn start(client: Client, in_flight: Arc<InFlight>, on_event: OnEvent) -> Self {
         let (sender, claims) = mpsc::channel(1);
-        let taking = Taking { client, desk, on_progress };
+        let taking = Taking { client, in_flight, on_event };
         Self { claims, _taking: Some(AbortOnDropHandle::new(tokio::spawn(taking.run(sender)))) }
     }
 
     /// Takes none.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { claims: mpsc::channel(1).1, _taking: None }
     }
 
     /// Returns a task that was just claimed. Waits for ever where none are taken.
-    pub(super) async fn next(&mut self) -> v1::Claim {
+    pub(crate) async fn next(&mut self) -> v1::Claim {
         match self.claims.recv().await {
             Some(claim) => claim,
             None => std::future::pending().await,
@@ -57,13 +59,13 @@ impl Taker {
 
 struct Taking {
     client: Client,
-    desk: Arc<Desk>,
-    on_progress: OnProgress,
+    in_flight: Arc<InFlight>,
+    on_event: OnEvent,
 }
 
 impl Taking {
     async fn run(self, claims: mpsc::Sender<v1::Claim>) {
-        let mut work = self.desk.work();
+        let mut work = self.in_flight.work();
         let mut said = None;
         loop {
             if work.wait_for(Work::is_free).await.is_err() {
@@ -73,8 +75,8 @@ impl Taking {
                 Ok(Some(claim)) => {
                     said = None;
                     let id = claim.task.as_ref().map_or(0, |task| task.id);
-                    self.desk.take_task(id, &claim.token);
-                    (self.on_progress)(&Progress::TaskTaken { task_id: id });
+                    self.in_flight.take_task(id, &claim.token);
+                    (self.on_event)(&RunnerEvent::TaskTaken { task_id: id });
                     let token = claim.token.clone();
                     if claims.send(claim).await.is_err() {
                         return;
@@ -86,7 +88,7 @@ impl Taking {
                     let reason = error.reason();
                     // Said once, and not again with every question.
                     if said.replace(reason) != Some(reason) {
-                        (self.on_progress)(&Progress::NoTask { detail: error.to_string() });
+                        (self.on_event)(&RunnerEvent::NoTask { detail: error.to_string() });
                     }
                     sleep(REFUSED_DELAY).await;
                 }
@@ -107,12 +109,12 @@ impl Taking {
                 Ok(reply) => {
                     let is_done = reply.task.is_some_and(|task| task.status() == TaskStatus::Completed);
                     if !is_done {
-                        (self.on_progress)(&Progress::TaskGone { task_id: id });
+                        (self.on_event)(&RunnerEvent::TaskGone { task_id: id });
                     }
-                    return self.desk.drop_task(id);
+                    return self.in_flight.drop_task(id);
                 }
                 Err(Error::Refused(refusal)) if refusal.reason == Reason::TaskNotFound => {
-                    return self.desk.drop_task(id);
+                    return self.in_flight.drop_task(id);
                 }
                 Err(_) => {}
             }
@@ -121,7 +123,7 @@ impl Taking {
 }
 
 /// Writes a task as the line that a program reads.
-pub(super) fn line(claim: &v1::Claim) -> String {
+pub(crate) fn line(claim: &v1::Claim) -> String {
     let task = claim.task.clone().unwrap_or_default();
     let line = json!({
         "type": "task",
@@ -131,18 +133,18 @@ pub(super) fn line(claim: &v1::Claim) -> String {
         "metadata": task.metadata.iter().collect::<std::collections::BTreeMap<_, _>>(),
         "attempt": task.attempts,
         "claim_token": claim.token,
-        "text": render::task(&task),
+        "text": text::task(&task),
     });
     format!("{line}\n")
 }
 
 /// What a program is told when its task is dealt with.
-pub(super) fn told(kind: &str, task_id: u64, written: Value) -> Value {
+pub(crate) fn told(kind: &str, task_id: u64, written: Value) -> Value {
     json!({"type": kind, "task_id": task_id, "request": written})
 }
 
 /// How long to wait before the next task after so many failures in a row: 1 s, doubling, to 60 s.
-pub(super) fn delay_after(failures: u32) -> Duration {
+pub(crate) fn delay_after(failures: u32) -> Duration {
     Duration::from_secs(1 << failures.saturating_sub(1).min(6)).min(Duration::from_secs(60))
 }
 

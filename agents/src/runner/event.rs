@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 /// Something that has happened. Its `Display` form is a line without its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum RunnerEvent {
     /// A life has begun.
     Joined {
         /// The team.
@@ -93,7 +93,7 @@ pub enum Progress {
     },
 }
 
-impl fmt::Display for Progress {
+impl fmt::Display for RunnerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Joined { team, member, incarnation: 1 } => write!(f, "joined {team} as {member}"),

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::v1::{self, message::Body};
+use teamwire_proto::v1::{self, message::Body};
 
 /// Returns the message as an agent reads it.
 ///

@@ -13,17 +13,19 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    AckPolicy,
-    desk::Desk,
-    exit::{End, Why},
-    life::{Life, Next, line},
-    lines::{Lines, Piece},
+use crate::{
+    adapters::lines::{Lines, Piece},
     process::Process,
-    tasks,
-    voice::Voice,
+    runner::{
+        AckPolicy,
+        exit::{End, Why},
+        in_flight::InFlight,
+        incarnation::{Incarnation, Next, line},
+        responder::Responder,
+        task_claimer,
+    },
 };
-use crate::{Delivery, SubscribeOptions, Subscription};
+use teamwire_client::{Delivery, SubscribeOptions, Subscription};
 
 /// How long the program's last lines may take when its shutdown is approved already.
 const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
@@ -42,9 +44,9 @@ impl From<Value> for Written {
 }
 
 /// Runs the program through one life.
-pub(super) async fn run(life: &Life<'_>, ack: AckPolicy) -> End {
+pub(crate) async fn run(life: &Incarnation<'_>, ack: AckPolicy) -> End {
     let mut subscription = life.client.subscribe(SubscribeOptions::default());
-    let desk = life.desk(&subscription);
+    let in_flight = life.in_flight(&subscription);
     let mut process = match life.start().await {
         Ok(process) => process,
         Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false },
@@ -52,12 +54,12 @@ pub(super) async fn run(life: &Life<'_>, ack: AckPolicy) -> End {
     // One line at a time: what is not written yet can still be overtaken by a shutdown request.
     let (lines, unwritten) = mpsc::channel(1);
     let _writing = process.take_stdin().map(|stdin| {
-        AbortOnDropHandle::new(tokio::spawn(write(stdin, life.welcome().into(), unwritten, desk.clone(), ack)))
+        AbortOnDropHandle::new(tokio::spawn(write(stdin, life.welcome().into(), unwritten, in_flight.clone(), ack)))
     });
     let listening = process
         .take_stdout()
-        .map(|stdout| AbortOnDropHandle::new(tokio::spawn(listen(stdout, life.voice(&desk), lines.clone()))));
-    let why = talk(life, &mut process, &mut subscription, &desk, lines).await;
+        .map(|stdout| AbortOnDropHandle::new(tokio::spawn(listen(stdout, life.responder(&in_flight), lines.clone()))));
+    let why = talk(life, &mut process, &mut subscription, &in_flight, lines).await;
     let exit = life.end(&mut process, &why).await;
     // What the program has said last is on its way to the coordinator: its approval perhaps.
     let patience = match why {
@@ -75,28 +77,28 @@ pub(super) async fn run(life: &Life<'_>, ack: AckPolicy) -> End {
         is_heard = heard => is_heard,
         () = life.hurry.cancelled() => false,
     };
-    let why = life.settle(why, &subscription, &desk).await;
+    let why = life.settle(why, &subscription, &in_flight).await;
     End { why, exit: Some(exit), is_outcome_unknown: !is_heard }
 }
 
 /// Hands messages over until there is a reason to end.
 async fn talk(
-    life: &Life<'_>,
+    life: &Incarnation<'_>,
     process: &mut Process,
     subscription: &mut Subscription,
-    desk: &Arc<Desk>,
+    in_flight: &Arc<InFlight>,
     lines: mpsc::Sender<Written>,
 ) -> Why {
     // As many as may be unacknowledged in a session: 64.
     let mut waiting: VecDeque<Box<Delivery>> = VecDeque::new();
     let mut answers = JoinSet::new();
-    let mut tasks = life.taker(desk);
+    let mut tasks = life.taker(in_flight);
     let mut taken: VecDeque<String> = VecDeque::new();
     loop {
         tokio::select! {
             biased;
             () = life.stop.cancelled() => return Why::Stopped,
-            event = subscription.next() => match life.decide(event, desk, &mut answers) {
+            event = subscription.next() => match life.decide(event, in_flight, &mut answers) {
                 Next::Hand(delivery) if is_urgent(&delivery) => {
                     let place = waiting.iter().position(|other| !is_urgent(other)).unwrap_or(waiting.len());
                     waiting.insert(place, delivery);
@@ -107,11 +109,11 @@ async fn talk(
             },
             _ = process.wait() => return Why::Exited,
             Some(_) = answers.join_next() => {}
-            claim = tasks.next() => taken.push_back(tasks::line(&claim)),
+            claim = tasks.next() => taken.push_back(task_claimer::line(&claim)),
             // Fails when the program has closed its input. The messages stay unacknowledged then.
             Ok(permit) = lines.reserve(), if !waiting.is_empty() || !taken.is_empty() => {
                 if let Some(delivery) = waiting.pop_front() {
-                    desk.hand(&delivery.message);
+                    in_flight.hand(&delivery.message);
                     life.tell_handed(&delivery);
                     permit.send(Written { text: line(&delivery), message_id: delivery.message.id.clone() });
                 } else if let Some(text) = taken.pop_front() {
@@ -131,7 +133,7 @@ async fn write(
     mut stdin: ChildStdin,
     welcome: Written,
     mut lines: mpsc::Receiver<Written>,
-    desk: Arc<Desk>,
+    in_flight: Arc<InFlight>,
     ack: AckPolicy,
 ) {
     let mut next = Some(welcome);
@@ -141,7 +143,7 @@ async fn write(
             return;
         }
         if ack == AckPolicy::Written && !line.message_id.is_empty() {
-            desk.ack(&line.message_id);
+            in_flight.ack(&line.message_id);
         }
         next = lines.recv().await;
     }
@@ -151,17 +153,17 @@ async fn write(
 ///
 /// While the coordinator cannot be reached, or while the program does not read what it is told, the program's output is
 /// not read on.
-async fn listen(stdout: ChildStdout, voice: Voice, lines: mpsc::Sender<Written>) {
+async fn listen(stdout: ChildStdout, responder: Responder, lines: mpsc::Sender<Written>) {
     let mut said = Lines::new(stdout);
     loop {
         match said.next().await {
             Ok(Some(Piece::Line(line))) => {
-                if let Some(told) = voice.say(&line).await {
+                if let Some(told) = responder.say(&line).await {
                     // Fails when the program has closed its input; then it does not want to know.
                     let _ = lines.send(told.into()).await;
                 }
             }
-            Ok(Some(Piece::Part(part))) => voice.pass(&part).await,
+            Ok(Some(Piece::Part(part))) => responder.pass(&part).await,
             Ok(None) => return,
             Err(error) => return tracing::debug!(%error, "the program's output cannot be read"),
         }

@@ -25,17 +25,21 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::{
-    Progress,
-    desk::Desk,
-    exit::{End, Exit, Why},
-    life::{Life, Next, line},
-    lines::{Lines, Piece},
-    speech::Speech,
-    tasks::{self, Taker},
-    voice::Voice,
+use crate::{
+    adapters::{
+        lines::{Lines, Piece},
+        output_parser::OutputLine,
+    },
+    runner::{
+        RunnerEvent,
+        exit::{End, Exit, Why},
+        in_flight::InFlight,
+        incarnation::{Incarnation, Next, line},
+        responder::Responder,
+        task_claimer::{self, TaskClaimer},
+    },
 };
-use crate::{Delivery, SubscribeOptions, Subscription, message};
+use teamwire_client::{Delivery, SubscribeOptions, Subscription, message};
 
 /// How often a message is tried again within one session.
 const RETRIES_MAX: u32 = 3;
@@ -52,9 +56,9 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 type Batch = Vec<Box<Delivery>>;
 
 struct Exec<'a> {
-    life: &'a Life<'a>,
+    life: &'a Incarnation<'a>,
     subscription: Subscription,
-    desk: Arc<Desk>,
+    in_flight: Arc<InFlight>,
     options: SubscribeOptions,
     /// What has come and was not processed: as much as may be unacknowledged in a session.
     waiting: VecDeque<Box<Delivery>>,
@@ -63,7 +67,7 @@ struct Exec<'a> {
     alone: usize,
     /// How often the first of those that wait has failed.
     failures: u32,
-    tasks: Taker,
+    tasks: TaskClaimer,
     /// How many tasks in a row have failed.
     task_failures: u32,
 }
@@ -89,15 +93,15 @@ enum Outcome {
 }
 
 /// Runs programs through one life.
-pub(super) async fn run(life: &Life<'_>, batch_messages_max: usize) -> End {
+pub(crate) async fn run(life: &Incarnation<'_>, batch_messages_max: usize) -> End {
     let options = SubscribeOptions { instance_id: Uuid::new_v4().to_string(), ..SubscribeOptions::default() };
     let subscription = life.client.subscribe(options.clone());
-    let desk = life.desk(&subscription);
-    let tasks = life.taker(&desk);
+    let in_flight = life.in_flight(&subscription);
+    let tasks = life.taker(&in_flight);
     let mut exec = Exec {
         life,
         subscription,
-        desk,
+        in_flight,
         tasks,
         task_failures: 0,
         options,
@@ -107,7 +111,7 @@ pub(super) async fn run(life: &Life<'_>, batch_messages_max: usize) -> End {
         failures: 0,
     };
     let (why, exit) = exec.batches(batch_messages_max.max(1)).await;
-    let why = life.settle(why, &exec.subscription, &exec.desk).await;
+    let why = life.settle(why, &exec.subscription, &exec.in_flight).await;
     End { why, exit, is_outcome_unknown: false }
 }
 
@@ -129,7 +133,7 @@ impl Exec<'_> {
             match self.run(&batch).await {
                 Outcome::Done => {
                     for delivery in &batch {
-                        self.desk.ack(&delivery.message.id);
+                        self.in_flight.ack(&delivery.message.id);
                     }
                     self.alone = self.alone.saturating_sub(1);
                     self.failures = 0;
@@ -163,8 +167,8 @@ impl Exec<'_> {
     }
 
     /// Puts what has come among what waits, shutdown requests first. Some: the reason to end.
-    fn take(&mut self, event: Option<Result<crate::Event, crate::Error>>) -> Option<Why> {
-        match self.life.decide(event, &self.desk, &mut self.answers) {
+    fn take(&mut self, event: Option<Result<teamwire_client::Event, teamwire_client::Error>>) -> Option<Why> {
+        match self.life.decide(event, &self.in_flight, &mut self.answers) {
             Next::Hand(delivery) if is_urgent(&delivery) => {
                 // The failures are counted for the first.
                 self.failures = 0;
@@ -193,11 +197,11 @@ impl Exec<'_> {
         }
         if self.failures > RETRIES_MAX {
             let message_id = batch[0].message.id.clone();
-            self.life.tell(Progress::GivenBack { message_id });
+            self.life.tell(RunnerEvent::GivenBack { message_id });
             // Let what was processed be known first, so that it does not come again.
             let _ = timeout(Duration::from_secs(5), self.subscription.flush_acks()).await;
             self.subscription = self.life.client.subscribe(self.options.clone());
-            self.desk = self.life.desk(&self.subscription);
+            self.in_flight = self.life.in_flight(&self.subscription);
             self.waiting.clear();
             self.failures = 0;
             self.alone = self.alone.max(1);
@@ -223,17 +227,17 @@ impl Exec<'_> {
     /// Runs one program with one batch.
     async fn run(&mut self, batch: &Batch) -> Outcome {
         for delivery in batch {
-            self.desk.hand(&delivery.message);
+            self.in_flight.hand(&delivery.message);
             self.life.tell_handed(delivery);
         }
-        let voice = self.life.voice(&self.desk);
-        match self.converse(batch.iter().map(|delivery| line(delivery)).collect(), &voice).await {
+        let responder = self.life.responder(&self.in_flight);
+        match self.converse(batch.iter().map(|delivery| line(delivery)).collect(), &responder).await {
             // No message is at fault, and no other would fare better.
             Ran::NotStarted(exit) => Outcome::End(Why::Exited, Some(exit)),
             Ran::Cut(why, exit) => Outcome::End(why, Some(exit)),
-            Ran::Ended(exit, output) if exit.is_success() => self.speak(&voice, output, batch).await,
+            Ran::Ended(exit, output) if exit.is_success() => self.speak(&responder, output, batch).await,
             Ran::Ended(_, output) => {
-                pass_on(output, &voice).await;
+                pass_on(output, &responder).await;
                 Outcome::Failed
             }
         }
@@ -242,39 +246,39 @@ impl Exec<'_> {
     /// Runs one program with one task, and completes it or gives it back.
     async fn work_on(&mut self, claim: &v1::Claim) -> Outcome {
         let id = claim.task.as_ref().map_or(0, |task| task.id);
-        let voice = self.life.voice(&self.desk);
-        let exit = match self.converse(tasks::line(claim), &voice).await {
+        let responder = self.life.responder(&self.in_flight);
+        let exit = match self.converse(task_claimer::line(claim), &responder).await {
             Ran::NotStarted(exit) => return Outcome::End(Why::Exited, Some(exit)),
             // The end of the life gives the task back.
             Ran::Cut(why, exit) => return Outcome::End(why, Some(exit)),
             Ran::Ended(exit, output) if exit.is_success() => {
                 let (said, text) = sort(output);
                 for line in &said {
-                    voice.say(line).await;
+                    responder.say(line).await;
                 }
                 // A program that has said so itself has dealt with it.
-                if self.desk.task_token(id).is_some() {
-                    voice.complete(id, cut(text.trim_end().to_owned()), Value::Null).await;
+                if self.in_flight.task_token(id).is_some() {
+                    responder.complete(id, cut(text.trim_end().to_owned()), Value::Null).await;
                 }
-                self.desk.drop_task(id);
+                self.in_flight.drop_task(id);
                 self.task_failures = 0;
                 return Outcome::Done;
             }
             Ran::Ended(exit, output) => {
-                pass_on(output, &voice).await;
+                pass_on(output, &responder).await;
                 exit
             }
         };
         let detail = exit.text();
-        self.life.tell(Progress::TaskReleased { task_id: id, detail: detail.clone() });
+        self.life.tell(RunnerEvent::TaskReleased { task_id: id, detail: detail.clone() });
         self.task_failures += 1;
         // Whoever else is there may do better: this one is slower to take the next.
-        let until = Instant::now() + tasks::delay_after(self.task_failures);
-        self.desk.rest(true);
-        voice.release(id, detail, Value::Null).await;
-        self.desk.drop_task(id);
+        let until = Instant::now() + task_claimer::delay_after(self.task_failures);
+        self.in_flight.rest(true);
+        responder.release(id, detail, Value::Null).await;
+        self.in_flight.drop_task(id);
         let outcome = self.rest(until).await;
-        self.desk.rest(false);
+        self.in_flight.rest(false);
         outcome
     }
 
@@ -297,15 +301,15 @@ impl Exec<'_> {
     }
 
     /// Runs one program with its input, until it ends or must be ended.
-    async fn converse(&mut self, input: String, voice: &Voice) -> Ran {
+    async fn converse(&mut self, input: String, responder: &Responder) -> Ran {
         let mut process = match self.life.start().await {
             Ok(process) => process,
             Err(exit) => return Ran::NotStarted(exit),
         };
         let _writing = process.take_stdin().map(|stdin| AbortOnDropHandle::new(tokio::spawn(write(stdin, input))));
         let reading = process.take_stdout().map(|stdout| {
-            let voice = voice.clone();
-            AbortOnDropHandle::new(tokio::spawn(async move { read(Lines::new(stdout), &voice).await }))
+            let responder = responder.clone();
+            AbortOnDropHandle::new(tokio::spawn(async move { read(Lines::new(stdout), &responder).await }))
         });
         let why = loop {
             let event = tokio::select! {
@@ -332,21 +336,21 @@ impl Exec<'_> {
     }
 
     /// Sends what the program has written. What is refused is told to whoever watches the runner: the program is gone.
-    async fn speak(&mut self, voice: &Voice, output: Vec<Vec<u8>>, batch: &Batch) -> Outcome {
+    async fn speak(&mut self, responder: &Responder, output: Vec<Vec<u8>>, batch: &Batch) -> Outcome {
         let last = batch.iter().rev().find(|delivery| is_answerable(&delivery.message));
         let (said, text) = sort(output);
         let reply = last.and_then(|delivery| reply(&delivery.message, &text));
         let speaking = async {
             for line in &said {
-                if let Some(told) = voice.say(line).await {
+                if let Some(told) = responder.say(line).await {
                     tracing::debug!(%told, "said");
                 }
             }
             match reply {
                 Some(reply) => {
-                    voice.send(reply, Value::Null).await;
+                    responder.send(reply, Value::Null).await;
                 }
-                None => voice.pass(text.as_bytes()).await,
+                None => responder.pass(text.as_bytes()).await,
             }
         };
         let mut speaking = Box::pin(speaking);
@@ -382,12 +386,14 @@ fn sort(output: Vec<Vec<u8>>) -> (Vec<Vec<u8>>, String) {
     let (mut said, mut text) = (Vec::new(), String::new());
     for line in output {
         let line_text = String::from_utf8_lossy(&line);
-        match Speech::of(&line_text) {
-            Speech::Other => {
+        match OutputLine::of(&line_text) {
+            OutputLine::Other => {
                 text.push_str(&line_text);
                 text.push('\n');
             }
-            Speech::Ack(_) | Speech::Complete(..) | Speech::Release(..) | Speech::Send(..) => said.push(line),
+            OutputLine::Ack(_) | OutputLine::Complete(..) | OutputLine::Release(..) | OutputLine::Send(..) => {
+                said.push(line)
+            }
         }
     }
     (said, text)
@@ -415,9 +421,9 @@ fn cut(mut text: String) -> String {
 }
 
 /// Lets the output of a program that has failed through.
-async fn pass_on(output: Vec<Vec<u8>>, voice: &Voice) {
+async fn pass_on(output: Vec<Vec<u8>>, responder: &Responder) {
     for line in output {
-        voice.pass(&[&line[..], b"\n"].concat()).await;
+        responder.pass(&[&line[..], b"\n"].concat()).await;
     }
 }
 
@@ -427,7 +433,7 @@ async fn write(mut stdin: ChildStdin, input: String) {
 }
 
 /// Reads a program's output; what is too much of it is let through.
-async fn read<R: tokio::io::AsyncRead + Unpin>(mut lines: Lines<R>, voice: &Voice) -> Vec<Vec<u8>> {
+async fn read<R: tokio::io::AsyncRead + Unpin>(mut lines: Lines<R>, responder: &Responder) -> Vec<Vec<u8>> {
     let (mut kept, mut bytes) = (Vec::new(), 0);
     loop {
         match lines.next().await {
@@ -435,8 +441,8 @@ async fn read<R: tokio::io::AsyncRead + Unpin>(mut lines: Lines<R>, voice: &Voic
                 bytes += line.len() + 1;
                 kept.push(line);
             }
-            Ok(Some(Piece::Line(line))) => voice.pass(&[&line[..], b"\n"].concat()).await,
-            Ok(Some(Piece::Part(part))) => voice.pass(&part).await,
+            Ok(Some(Piece::Line(line))) => responder.pass(&[&line[..], b"\n"].concat()).await,
+            Ok(Some(Piece::Part(part))) => responder.pass(&part).await,
             Ok(None) => return kept,
             Err(error) => {
                 tracing::debug!(%error, "the program's output cannot be read");
