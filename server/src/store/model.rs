@@ -1,7 +1,7 @@
 //! The store in maps, behind one lock: what a store is, in the fewest words, to hold others against and to simulate with.
 //!
 //! Nothing waits and nothing runs beside the caller, so that on simulated time all of it is decided by what is asked in
-//! which order. Any number of coordinators of one process may share one. Nothing outlives it, and keys of the ledger are
+//! which order. Any number of coordinators of one process may share one. Nothing outlives it, and keys of the replies are
 //! not forgotten. Not for use otherwise: it never gives memory back.
 
 use std::{
@@ -39,7 +39,7 @@ struct Contents {
     records: BTreeMap<(&'static str, String), Record>,
     streams: BTreeMap<String, Stream>,
     leases: BTreeMap<String, u64>,
-    ledger: BTreeMap<String, Bytes>,
+    replies: BTreeMap<String, Bytes>,
 }
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl ModelStore {
     }
 
     /// Looks at a namespace, where there is something in it.
-    fn look<T: Default>(&self, namespace: &Namespace, look: impl FnOnce(&Contents) -> T) -> T {
+    fn with_contents<T: Default>(&self, namespace: &Namespace, look: impl FnOnce(&Contents) -> T) -> T {
         self.state().namespaces.get(namespace).map(look).unwrap_or_default()
     }
 }
@@ -104,7 +104,7 @@ impl Contents {
                 }
             }
             Check::KeyUnused { key } => {
-                if let Some(data) = self.ledger.get(key) {
+                if let Some(data) = self.replies.get(key) {
                     return Err(Failed::KeyUsed { data: data.clone() });
                 }
             }
@@ -182,7 +182,7 @@ impl Contents {
                 self.records.remove(&(key.kind, key.id.clone()));
             }
             Write::RememberReply { key, data } => {
-                self.ledger.insert(key.clone(), data.clone());
+                self.replies.insert(key.clone(), data.clone());
             }
             Write::Lease { name, ttl } => {
                 let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
@@ -244,14 +244,16 @@ impl Store for ModelStore {
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        Ok(self.look(namespace, |contents| {
+        Ok(self.with_contents(namespace, |contents| {
             let all = contents.records.iter().filter(|((of, id), _)| *of == kind && id.as_str() > after);
             all.take(limit).map(|((_, id), record)| (id.clone(), record.clone())).collect()
         }))
     }
 
     async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        Ok(self.look(namespace, |contents| contents.streams.get(stream).map(|it| it.range(range)).unwrap_or_default()))
+        Ok(self.with_contents(namespace, |contents| {
+            contents.streams.get(stream).map(|it| it.range(range)).unwrap_or_default()
+        }))
     }
 
     async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
@@ -263,7 +265,7 @@ impl Store for ModelStore {
     }
 
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
-        let until_ms = self.look(namespace, |contents| contents.leases.clone());
+        let until_ms = self.with_contents(namespace, |contents| contents.leases.clone());
         Ok(Leases { now_ms: self.state().now_ms(), until_ms })
     }
 

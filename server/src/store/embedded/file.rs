@@ -32,7 +32,7 @@ const RELEASE_POLL: Duration = Duration::from_millis(20);
 pub(super) type Opener = Box<dyn Fn() -> std::result::Result<Database, DatabaseError> + Send + Sync>;
 
 /// The file of a store.
-pub(super) struct Vault {
+pub(super) struct StoreFile {
     name: String,
     opener: Opener,
     state: RwLock<State>,
@@ -42,7 +42,7 @@ enum State {
     Open(Database),
     /// Closed after a failure that may pass, such as a full disk.
     Closed(String),
-    /// Closed for good: by [`Vault::close`], or by a failure after which this process must not go on.
+    /// Closed for good: by [`StoreFile::close`], or by a failure after which this process must not go on.
     Ended(StoreError),
 }
 
@@ -55,25 +55,25 @@ pub(super) struct Facts {
     pub(super) clock_ms: u64,
 }
 
-impl fmt::Debug for Vault {
+impl fmt::Debug for StoreFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vault").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("StoreFile").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Vault {
+impl StoreFile {
     /// Opens what `opener` opens, called `name` in errors.
     pub(super) fn open(name: String, opener: Opener) -> std::result::Result<(Self, Facts), StoreError> {
-        let vault = Self { name, opener, state: RwLock::new(State::Closed(String::new())) };
-        let facts = vault.reopen()?;
-        Ok((vault, facts))
+        let file = Self { name, opener, state: RwLock::new(State::Closed(String::new())) };
+        let facts = file.reopen()?;
+        Ok((file, facts))
     }
 
     /// Closes the database and opens it again.
     pub(super) fn reopen(&self) -> std::result::Result<Facts, StoreError> {
         // The old one must be gone before the file can be locked again.
         self.set(State::Closed(format!("{} is being opened", self.name)));
-        let opened = contained(|| {
+        let opened = catch_panic(|| {
             let database = (self.opener)()?;
             let facts = prepare(&database)?;
             Ok((database, facts))
@@ -111,7 +111,7 @@ impl Vault {
             State::Closed(reason) => return Err(StoreError::Unavailable(reason.clone())),
             State::Ended(error) => return Err(error.clone()),
         };
-        contained(|| read(&txn?)).map_err(|error| self.explain(error))
+        catch_panic(|| read(&txn?)).map_err(|error| self.explain(error))
     }
 
     /// Begins the one write transaction. `None`: the file is closed, and may be tried again.
@@ -155,7 +155,7 @@ impl Vault {
             std::mem::replace(&mut *current, state)
         };
         // Closing a database takes a commit, which no reader should wait for. After a panic of redb it panics again.
-        let closed = contained(|| {
+        let closed = catch_panic(|| {
             drop(old);
             Ok(())
         });
@@ -166,7 +166,7 @@ impl Vault {
 }
 
 /// Runs what reads a file that may be damaged in ways that make redb panic.
-fn contained<R>(run: impl FnOnce() -> Result<R>) -> Result<R> {
+fn catch_panic<R>(run: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(message(&*panic).to_owned())))
 }
 

@@ -30,7 +30,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use self::{
     clock::Clock,
-    file::{Opener, Vault},
+    file::{Opener, StoreFile},
     tables::{ENTRIES, LEASES, RECORDS, Result as ReadResult, STREAMS},
     writer::{Job, QUEUE_MAX, Writer},
 };
@@ -49,7 +49,7 @@ const RELEASE_GRACE: Duration = Duration::from_secs(3);
 /// The store in one file of this machine. See the [module](self).
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    vault: Arc<Vault>,
+    file: Arc<StoreFile>,
     clock: Arc<Clock>,
     notifications: broadcast::Sender<Notification>,
     /// `None` once the store is being dropped.
@@ -77,23 +77,23 @@ impl EmbeddedStore {
     }
 
     fn start(name: String, opener: Opener, durability: Durability) -> Result<Arc<Self>, StoreError> {
-        let (vault, facts) = Vault::open(name, opener)?;
-        let vault = Arc::new(vault);
+        let (file, facts) = StoreFile::open(name, opener)?;
+        let file = Arc::new(file);
         let clock = Arc::new(Clock::starting_at_least(facts.clock_ms));
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let (notifications, _) = broadcast::channel(NOTIFICATIONS_MAX);
         let writer = Writer {
-            vault: vault.clone(),
+            file: file.clone(),
             clock: clock.clone(),
             queue: jobs,
             notifications: notifications.clone(),
             durability,
             version: facts.version,
-            forgotten_ms: 0,
-            fault: None,
+            purged_ms: 0,
+            last_failure: None,
         };
         let writer = writer.start().map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
-        Ok(Arc::new(Self { vault, clock, notifications, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
+        Ok(Arc::new(Self { file, clock, notifications, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
     }
 
     fn queue(&self) -> Result<&mpsc::Sender<Job>, StoreError> {
@@ -101,7 +101,7 @@ impl EmbeddedStore {
     }
 
     fn read_inline<R>(&self, read: impl FnOnce(&ReadTransaction) -> ReadResult<R>) -> Result<R, StoreError> {
-        let result = self.vault.read(read);
+        let result = self.file.read(read);
         self.report(&result);
         result
     }
@@ -110,8 +110,8 @@ impl EmbeddedStore {
         &self,
         read: impl FnOnce(&ReadTransaction) -> ReadResult<R> + Send + 'static,
     ) -> Result<R, StoreError> {
-        let vault = self.vault.clone();
-        let result = tokio::task::spawn_blocking(move || vault.read(read))
+        let file = self.file.clone();
+        let result = tokio::task::spawn_blocking(move || file.read(read))
             .await
             .unwrap_or_else(|error| Err(StoreError::Unavailable(format!("the read was given up: {error}"))));
         self.report(&result);
@@ -122,7 +122,7 @@ impl EmbeddedStore {
     fn report<R>(&self, result: &Result<R, StoreError>) {
         if let (Err(StoreError::Unavailable(_)), Some(queue)) = (result, &self.queue) {
             // When the queue is full, the writer looks at the file anyway.
-            let _ = queue.try_send(Job::LookAtFile);
+            let _ = queue.try_send(Job::CheckFile);
         }
     }
 }
@@ -134,7 +134,7 @@ impl Drop for EmbeddedStore {
             // What it had to say of a panic was said on the way.
             let _ = writer.join();
         }
-        self.vault.close();
+        self.file.close();
     }
 }
 

@@ -56,7 +56,7 @@ fn failure(tables: &Tables<'_>, namespace: &Namespace, check: &Check, now_ms: u6
             let today = now_ms / DAY_MS;
             let mut seen = None;
             for day in [today, today.saturating_sub(1)] {
-                if let Some(value) = tables.ledger.get(tables::seen(day, namespace, key).as_slice())? {
+                if let Some(value) = tables.replies.get(tables::reply(day, namespace, key).as_slice())? {
                     seen = Some(Failed::KeyUsed { data: Bytes::copy_from_slice(value.value()) });
                     break;
                 }

@@ -1,8 +1,8 @@
 //! How the namespaces are laid out in the tables of the file.
 //!
-//! Every key begins with its namespace (after the day, in the ledger), every part of a key but the last ends with a zero
+//! Every key begins with its namespace (after the day, in the replies), every part of a key but the last ends with a zero
 //! byte, and numbers are big-endian. So what belongs together lies together: the entries of a stream in their order,
-//! and the ledger's keys of one day, which end up side by side when they begin with a time.
+//! and the replies's keys of one day, which end up side by side when they begin with a time.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) const ENTRIES: Definition = TableDefinition::new("entries");
 /// `namespace 0 name` -> milliseconds since 1970.
 pub(super) const LEASES: Definition = TableDefinition::new("leases");
 /// `day namespace 0 key` -> data.
-pub(super) const LEDGER: Definition = TableDefinition::new("ledger");
+pub(super) const REPLIES: Definition = TableDefinition::new("replies");
 /// The names below -> a number.
 pub(super) const FACTS: TableDefinition<'static, &'static str, u64> = TableDefinition::new("facts");
 
@@ -37,7 +37,7 @@ pub(super) const CLOCK_MS: &str = "clock_ms";
 /// The layout that this module describes.
 pub(super) const FORMAT_KNOWN: u64 = 1;
 
-/// The days of the ledger are this long.
+/// The days of the replies are this long.
 pub(super) const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The tables of a write transaction.
@@ -46,7 +46,7 @@ pub(super) struct Tables<'txn> {
     pub(super) streams: Open<'txn>,
     pub(super) entries: Open<'txn>,
     pub(super) leases: Open<'txn>,
-    pub(super) ledger: Open<'txn>,
+    pub(super) replies: Open<'txn>,
     pub(super) facts: Table<'txn, &'static str, u64>,
     /// The extents that the batch has changed. Busy streams change with every transaction of it, but are written once.
     extents: HashMap<Vec<u8>, Extent>,
@@ -60,7 +60,7 @@ impl<'txn> Tables<'txn> {
             streams: txn.open_table(STREAMS)?,
             entries: txn.open_table(ENTRIES)?,
             leases: txn.open_table(LEASES)?,
-            ledger: txn.open_table(LEDGER)?,
+            replies: txn.open_table(REPLIES)?,
             facts: txn.open_table(FACTS)?,
             extents: HashMap::new(),
         })
@@ -80,7 +80,7 @@ impl<'txn> Tables<'txn> {
         self.extents.insert(named(namespace, stream), extent);
     }
 
-    /// Removes all that begins with the prefix of a namespace, the ledger excepted.
+    /// Removes all that begins with the prefix of a namespace, the replies excepted.
     pub(super) fn clear_namespace(&mut self, prefix: &[u8]) -> Result<()> {
         self.extents.retain(|key, _| !key.starts_with(prefix));
         for table in [&mut self.records, &mut self.streams, &mut self.entries, &mut self.leases] {
@@ -140,8 +140,8 @@ pub(super) fn entry(namespace: &Namespace, stream: &str, sequence: u64) -> Vec<u
     key
 }
 
-/// Returns the key under which the ledger knows `key` on a day.
-pub(super) fn seen(day: u64, namespace: &Namespace, key: &str) -> Vec<u8> {
+/// Returns the key under which the replies knows `key` on a day.
+pub(super) fn reply(day: u64, namespace: &Namespace, key: &str) -> Vec<u8> {
     let mut full = day.to_be_bytes().to_vec();
     full.extend_from_slice(&named(namespace, key));
     full

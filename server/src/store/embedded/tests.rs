@@ -32,7 +32,7 @@ fn bench(store: Arc<EmbeddedStore>, keeps: impl Send + Sync + 'static) -> Bench 
 fn raw_keys(store: &EmbeddedStore, namespace: &Namespace) -> Vec<String> {
     let (prefix, mut keys) = (tables::prefix(namespace), Vec::new());
     let list = |txn: &ReadTransaction| {
-        for table in [RECORDS, STREAMS, ENTRIES, LEASES, tables::LEDGER] {
+        for table in [RECORDS, STREAMS, ENTRIES, LEASES, tables::REPLIES] {
             for found in txn.open_table(table)?.iter()? {
                 let key = found?.0.value().to_vec();
                 if key.starts_with(&prefix) || key.get(8..).is_some_and(|key| key.starts_with(&prefix)) {
@@ -42,7 +42,7 @@ fn raw_keys(store: &EmbeddedStore, namespace: &Namespace) -> Vec<String> {
         }
         Ok(())
     };
-    store.vault.read(list).unwrap();
+    store.file.read(list).unwrap();
     keys
 }
 
@@ -169,11 +169,11 @@ async fn what_is_not_a_store_is_left_alone() {
 async fn keys_of_past_days_are_forgotten() {
     let store = EmbeddedStore::in_memory().unwrap();
     let now_ms = store.clock.now_ms();
-    let txn = store.vault.begin_write().unwrap().unwrap().unwrap();
-    let old = tables::seen(now_ms / tables::DAY_MS - 2, &namespace("a"), "old");
-    let yesterday = tables::seen(now_ms / tables::DAY_MS - 1, &namespace("a"), "yesterday");
+    let txn = store.file.begin_write().unwrap().unwrap().unwrap();
+    let old = tables::reply(now_ms / tables::DAY_MS - 2, &namespace("a"), "old");
+    let yesterday = tables::reply(now_ms / tables::DAY_MS - 1, &namespace("a"), "yesterday");
     for key in [&old, &yesterday] {
-        txn.open_table(tables::LEDGER).unwrap().insert(key.as_slice(), b"".as_slice()).unwrap();
+        txn.open_table(tables::REPLIES).unwrap().insert(key.as_slice(), b"".as_slice()).unwrap();
     }
     txn.commit().unwrap();
     commit(&store, vec![append("s", "")]).await.unwrap();

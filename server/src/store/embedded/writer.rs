@@ -10,9 +10,9 @@ use std::{
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::{
-    apply::{apply, forget},
+    apply::{apply, purge_replies},
     clock::Clock,
-    file::Vault,
+    file::StoreFile,
     plan::plan,
     tables::{CLOCK_MS, Result, Tables, VERSION},
 };
@@ -24,11 +24,11 @@ pub(super) const QUEUE_MAX: usize = 1024;
 /// How many transactions share a commit at most.
 const BATCH_MAX: usize = 512;
 
-/// The ledger's keys of past days that one commit removes at most, so that no commit takes long for them.
-const FORGET_MAX: usize = 256;
+/// The replies's keys of past days that one commit removes at most, so that no commit takes long for them.
+const PURGE_MAX: usize = 256;
 
 /// How long nothing is written after a fault: opening the file again may mean reading all of it.
-const FAULT_PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the writer is asked for.
 #[derive(Debug)]
@@ -39,33 +39,33 @@ pub(super) enum Job {
         answer: oneshot::Sender<std::result::Result<Outcome, StoreError>>,
     },
     /// A reader found the file failing.
-    LookAtFile,
+    CheckFile,
 }
 
 /// The writer's own things.
 pub(super) struct Writer {
-    pub(super) vault: Arc<Vault>,
+    pub(super) file: Arc<StoreFile>,
     pub(super) clock: Arc<Clock>,
     pub(super) queue: mpsc::Receiver<Job>,
     pub(super) notifications: broadcast::Sender<Notification>,
     pub(super) durability: Durability,
     /// The last version given to a record.
     pub(super) version: u64,
-    /// The clock when the last of the ledger's past keys was removed.
-    pub(super) forgotten_ms: u64,
+    /// The clock when the last of the replies's past keys was removed.
+    pub(super) purged_ms: u64,
     /// When it failed last, and how.
-    pub(super) fault: Option<(Instant, StoreError)>,
+    pub(super) last_failure: Option<(Instant, StoreError)>,
 }
 
 /// Why a batch was given up.
-enum Fault {
+enum BatchError {
     /// Before anything could have reached the file.
     Before(redb::Error),
     /// While it was being made durable.
     Committing(redb::Error),
 }
 
-impl<E: Into<redb::Error>> From<E> for Fault {
+impl<E: Into<redb::Error>> From<E> for BatchError {
     fn from(error: E) -> Self {
         Self::Before(error.into())
     }
@@ -126,35 +126,35 @@ impl Writer {
     }
 
     fn carry_out(&mut self, requests: &[Request<'_>]) -> std::result::Result<Vec<Outcome>, StoreError> {
-        if let Some((at, error)) = &self.fault
-            && at.elapsed() < FAULT_PAUSE
+        if let Some((at, error)) = &self.last_failure
+            && at.elapsed() < RETRY_PAUSE
         {
             return Err(refusing(error.clone()));
         }
-        let txn = match self.vault.begin_write()? {
+        let txn = match self.file.begin_write()? {
             Some(txn) => txn,
             None => {
                 self.reopen().map_err(refusing)?;
-                match self.vault.begin_write()? {
+                match self.file.begin_write()? {
                     Some(txn) => txn,
                     None => return Err(StoreError::Refusing("the file is closed".to_owned())),
                 }
             }
         };
         let before = self.version;
-        let fault = match txn.map_err(Fault::Before).and_then(|txn| self.write(txn, requests)) {
+        let failed = match txn.map_err(BatchError::Before).and_then(|txn| self.write(txn, requests)) {
             Ok(outcomes) => return Ok(outcomes),
-            Err(fault) => fault,
+            Err(failed) => failed,
         };
         self.version = before;
-        Err(self.recover(fault))
+        Err(self.recover(failed))
     }
 
     fn write(
         &mut self,
         txn: redb::WriteTransaction,
         requests: &[Request<'_>],
-    ) -> std::result::Result<Vec<Outcome>, Fault> {
+    ) -> std::result::Result<Vec<Outcome>, BatchError> {
         let before = self.version;
         let mut tables = Tables::open(&txn)?;
         let mut outcomes = Vec::with_capacity(requests.len());
@@ -167,16 +167,16 @@ impl Writer {
             return Ok(outcomes);
         }
         let now_ms = self.clock.now_ms();
-        if super::tables::DAY_MS <= now_ms.saturating_sub(self.forgotten_ms)
-            && forget(&mut tables.ledger, now_ms, FORGET_MAX)?.is_break()
+        if super::tables::DAY_MS <= now_ms.saturating_sub(self.purged_ms)
+            && purge_replies(&mut tables.replies, now_ms, PURGE_MAX)?.is_break()
         {
-            self.forgotten_ms = now_ms / super::tables::DAY_MS * super::tables::DAY_MS;
+            self.purged_ms = now_ms / super::tables::DAY_MS * super::tables::DAY_MS;
         }
         tables.flush()?;
         tables.facts.insert(VERSION, self.version)?;
         tables.facts.insert(CLOCK_MS, now_ms)?;
         drop(tables);
-        txn.commit().map_err(|error| Fault::Committing(error.into()))?;
+        txn.commit().map_err(|error| BatchError::Committing(error.into()))?;
         Ok(outcomes)
     }
 
@@ -198,25 +198,25 @@ impl Writer {
     }
 
     /// Opens the file again after a fault, and says what to answer to the batch.
-    fn recover(&mut self, fault: Fault) -> StoreError {
+    fn recover(&mut self, failed: BatchError) -> StoreError {
         let before = self.version;
-        let (error, may_be_done) = match fault {
-            Fault::Before(error) => (self.vault.explain(error), false),
-            Fault::Committing(error) if is_full(&error) => (self.vault.explain(error), true),
-            Fault::Committing(error) => {
+        let (error, may_be_done) = match failed {
+            BatchError::Before(error) => (self.file.explain(error), false),
+            BatchError::Committing(error) if is_full(&error) => (self.file.explain(error), true),
+            BatchError::Committing(error) => {
                 // After a flush failed, the system may take for written what the disk never got; what is read back
                 // proves nothing.
-                let reason = self.vault.explain(error);
+                let reason = self.file.explain(error);
                 let error = StoreError::Unavailable(format!(
                     "{reason}; after a failed write the file is not trusted until the coordinator is restarted"
                 ));
                 tracing::error!(%error, "the store has stopped");
-                self.vault.end(error.clone());
+                self.file.end(error.clone());
                 return error;
             }
         };
         tracing::error!(%error, "the store could not write");
-        self.fault = Some((Instant::now(), error.clone()));
+        self.last_failure = Some((Instant::now(), error.clone()));
         let reopened = self.reopen();
         // What the file says after it was opened again is what it will ever say of the batch.
         let undone = !may_be_done || (reopened.is_ok() && self.version == before);
@@ -224,13 +224,13 @@ impl Writer {
     }
 
     fn reopen(&mut self) -> std::result::Result<(), StoreError> {
-        match self.vault.reopen() {
+        match self.file.reopen() {
             Ok(facts) => {
                 self.version = facts.version;
                 Ok(())
             }
             Err(error) => {
-                self.fault = Some((Instant::now(), error.clone()));
+                self.last_failure = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }

@@ -21,10 +21,10 @@ use redis::{ConnectionInfo, Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    attempt::{Attempt, Attempts},
-    fault::{Fault, Next},
-    link::{Common, Link, Place},
-    target,
+    error::{CallError, Recovery},
+    server::{Context, Location, Server},
+    single_flight::{Flight, SingleFlight},
+    url,
 };
 use crate::store::StoreError;
 
@@ -41,39 +41,39 @@ const ARRIVAL_POLL: Duration = Duration::from_millis(20);
 const MOVES_MAX: usize = 8;
 
 /// How long nodes may take to say who has which slot. They are asked all at once.
-const MAP_TIMEOUT: Duration = Duration::from_secs(2);
+const SLOT_MAP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a map is taken for fresh, so that a crowd of failed calls does not ask in a circle.
-const MAP_FRESH: Duration = Duration::from_millis(100);
+const SLOT_MAP_FRESH: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster.
 pub(super) struct Cluster {
     /// The nodes that the URL names.
-    seeds: Vec<Arc<Link>>,
+    seeds: Vec<Arc<Server>>,
     /// How to reach a node, but for its address.
-    like: ConnectionInfo,
-    common: Common,
-    map: RwLock<Map>,
-    looks: Attempts<()>,
+    template: ConnectionInfo,
+    context: Context,
+    map: RwLock<SlotMap>,
+    refreshing: SingleFlight<()>,
 }
 
 #[derive(Default)]
-struct Map {
-    nodes: HashMap<String, Arc<Link>>,
-    slots: Vec<Option<Arc<Link>>>,
+struct SlotMap {
+    nodes: HashMap<String, Arc<Server>>,
+    slots: Vec<Option<Arc<Server>>>,
     read_at: Option<Instant>,
 }
 
 impl Cluster {
     /// Prepares the way to a cluster. Nothing is sent yet.
-    pub(super) fn new(seeds: &[ConnectionInfo], like: ConnectionInfo, common: Common) -> Arc<Self> {
-        let link = |seed: &ConnectionInfo| Link::new(Place::At(Box::new(seed.clone())), common.clone());
+    pub(super) fn new(seeds: &[ConnectionInfo], template: ConnectionInfo, context: Context) -> Arc<Self> {
+        let server = |seed: &ConnectionInfo| Server::new(Location::Fixed(Box::new(seed.clone())), context.clone());
         Arc::new(Self {
-            seeds: seeds.iter().map(link).collect(),
-            like,
+            seeds: seeds.iter().map(server).collect(),
+            template,
             map: RwLock::default(),
-            looks: Attempts::new(),
-            common,
+            refreshing: SingleFlight::new(),
+            context,
         })
     }
 
@@ -83,105 +83,109 @@ impl Cluster {
     }
 
     /// Makes a call at the node that has a slot, wherever it goes meanwhile.
-    pub(super) async fn at_slot<T, F>(self: &Arc<Self>, slot: usize, call: impl Fn(Arc<Link>) -> F) -> Result<T, Fault>
+    pub(super) async fn at_slot<T, F>(
+        self: &Arc<Self>,
+        slot: usize,
+        call: impl Fn(Arc<Server>) -> F,
+    ) -> Result<T, CallError>
     where
-        F: Future<Output = Result<T, Fault>>,
+        F: Future<Output = Result<T, CallError>>,
     {
         let begun = Instant::now();
         let mut moves = 0;
         loop {
-            let link = self.node_of(slot).await?;
-            let fault = match call(link.clone()).await {
+            let server = self.node_of(slot).await?;
+            let failed = match call(server.clone()).await {
                 Ok(answer) => return Ok(answer),
-                Err(fault) => fault,
+                Err(failed) => failed,
             };
-            match &fault.next {
-                Next::GoTo(address) if moves < MOVES_MAX => {
+            match &failed.recovery {
+                Recovery::Redirect(address) if moves < MOVES_MAX => {
                     moves += 1;
-                    self.moved(slot, address, &link);
+                    self.note_move(slot, address, &server);
                 }
-                Next::Wait if begun.elapsed() < ARRIVAL_MAX => sleep(ARRIVAL_POLL).await,
-                Next::GiveUp => return Err(fault),
+                Recovery::WaitForSlot if begun.elapsed() < ARRIVAL_MAX => sleep(ARRIVAL_POLL).await,
+                Recovery::None => return Err(failed),
                 _ => {
                     // Not waited for: the call has failed, and the next one may find the right node.
-                    drop(self.look());
-                    return Err(fault);
+                    drop(self.refresh());
+                    return Err(failed);
                 }
             }
         }
     }
 
     /// Makes a call at any node that has slots; at another one where the first does not answer.
-    pub(super) async fn anywhere<T, F>(self: &Arc<Self>, call: impl Fn(Arc<Link>) -> F) -> Result<T, Fault>
+    pub(super) async fn on_any_node<T, F>(self: &Arc<Self>, call: impl Fn(Arc<Server>) -> F) -> Result<T, CallError>
     where
-        F: Future<Output = Result<T, Fault>>,
+        F: Future<Output = Result<T, CallError>>,
     {
         let mut outcome =
-            Err(Fault::from(StoreError::Unavailable("the cluster has no node that has slots".to_owned())));
-        for link in self.nodes() {
-            outcome = call(link).await;
+            Err(CallError::from(StoreError::Unavailable("the cluster has no node that has slots".to_owned())));
+        for server in self.nodes() {
+            outcome = call(server).await;
             if outcome.is_ok() {
                 return outcome;
             }
         }
-        drop(self.look());
+        drop(self.refresh());
         outcome
     }
 
     /// Returns the nodes that have slots, as far as is known.
-    pub(super) fn nodes(&self) -> Vec<Arc<Link>> {
+    pub(super) fn nodes(&self) -> Vec<Arc<Server>> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).nodes.values().cloned().collect()
     }
 
     /// Reads the map of slots anew, unless it is fresh.
-    pub(super) fn look(self: &Arc<Self>) -> Attempt<()> {
+    pub(super) fn refresh(self: &Arc<Self>) -> Flight<()> {
         let fresh = || {
             let read_at = self.map.read().unwrap_or_else(PoisonError::into_inner).read_at;
-            read_at.is_some_and(|read_at| read_at.elapsed() < MAP_FRESH).then_some(())
+            read_at.is_some_and(|read_at| read_at.elapsed() < SLOT_MAP_FRESH).then_some(())
         };
-        self.looks.join(fresh, || self.clone().read_map())
+        self.refreshing.join(fresh, || self.clone().read_slot_map())
     }
 
     /// Returns the node that has a slot, as far as is known.
-    pub(super) fn known_node_of(&self, slot: usize) -> Option<Arc<Link>> {
+    pub(super) fn known_node_of(&self, slot: usize) -> Option<Arc<Server>> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).slots.get(slot).cloned().flatten()
     }
 
-    async fn node_of(self: &Arc<Self>, slot: usize) -> Result<Arc<Link>, StoreError> {
-        if let Some(link) = self.known_node_of(slot) {
-            return Ok(link);
+    async fn node_of(self: &Arc<Self>, slot: usize) -> Result<Arc<Server>, StoreError> {
+        if let Some(server) = self.known_node_of(slot) {
+            return Ok(server);
         }
-        self.look().await?;
+        self.refresh().await?;
         self.known_node_of(slot).ok_or_else(|| StoreError::Refusing(format!("no node of the cluster has slot {slot}")))
     }
 
     /// Notes where a slot has gone. `address` without a host is on the host of `from`.
-    fn moved(self: &Arc<Self>, slot: usize, address: &str, from: &Link) {
+    fn note_move(self: &Arc<Self>, slot: usize, address: &str, from: &Server) {
         let Some((host, port)) = address.rsplit_once(':') else { return };
         let Ok(port) = port.parse() else { return };
         let host = if host.is_empty() { from.host() } else { host };
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        let link = self.link(&mut map.nodes, host, port);
+        let server = self.server_at(&mut map.nodes, host, port);
         if let Some(place) = map.slots.get_mut(slot) {
-            *place = Some(link);
+            *place = Some(server);
         }
         drop(map);
         // Where one slot has gone, others have as well.
-        drop(self.look());
+        drop(self.refresh());
     }
 
-    /// Returns the link to a node, the one that there is already if it is known.
-    fn link(&self, nodes: &mut HashMap<String, Arc<Link>>, host: &str, port: u16) -> Arc<Link> {
-        let node = target::at(&self.like, host, port);
-        let make = || Link::new(Place::At(Box::new(node.clone())), self.common.clone());
+    /// Returns the server to a node, the one that there is already if it is known.
+    fn server_at(&self, nodes: &mut HashMap<String, Arc<Server>>, host: &str, port: u16) -> Arc<Server> {
+        let node = url::at(&self.template, host, port);
+        let make = || Server::new(Location::Fixed(Box::new(node.clone())), self.context.clone());
         nodes.entry(node.addr().to_string()).or_insert_with(make).clone()
     }
 
-    async fn read_map(self: Arc<Self>) -> Result<(), StoreError> {
+    async fn read_slot_map(self: Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.seeds.iter().map(|seed| (seed.address(), seed.clone()));
         let mut known: HashMap<_, _> =
             seeds.chain(self.nodes().into_iter().map(|node| (node.address(), node))).collect();
-        let mut answers: FuturesUnordered<_> = known.values().cloned().map(ask_for_slots).collect();
+        let mut answers: FuturesUnordered<_> = known.values().cloned().map(query_slots).collect();
         let mut outcome = Err(StoreError::Unavailable("no node of the cluster answered".to_owned()));
         let first = async {
             while let Some(answer) = answers.next().await {
@@ -195,16 +199,17 @@ impl Cluster {
             }
         };
         // Whoever has not answered by then counts as lost.
-        let _ = timeout(MAP_TIMEOUT, first).await;
+        let _ = timeout(SLOT_MAP_TIMEOUT, first).await;
         let (from, ranges) = outcome?;
         let mut nodes = HashMap::new();
         let mut slots = vec![None; SLOTS];
         for Range { first, last, host, port } in ranges {
-            let link = self.link(&mut known, if host.is_empty() { from.host() } else { &host }, port);
-            nodes.insert(link.address(), link.clone());
-            slots.get_mut(first..=last).into_iter().flatten().for_each(|slot| *slot = Some(link.clone()));
+            let server = self.server_at(&mut known, if host.is_empty() { from.host() } else { &host }, port);
+            nodes.insert(server.address(), server.clone());
+            slots.get_mut(first..=last).into_iter().flatten().for_each(|slot| *slot = Some(server.clone()));
         }
-        *self.map.write().unwrap_or_else(PoisonError::into_inner) = Map { nodes, slots, read_at: Some(Instant::now()) };
+        *self.map.write().unwrap_or_else(PoisonError::into_inner) =
+            SlotMap { nodes, slots, read_at: Some(Instant::now()) };
         Ok(())
     }
 }
@@ -221,34 +226,34 @@ struct Range {
 
 /// Asks a node who has which slot. Fails where the node says that it has no part in a working cluster, since its map may
 /// be an old one.
-async fn ask_for_slots(link: Arc<Link>) -> Result<(Arc<Link>, Vec<Range>), StoreError> {
+async fn query_slots(server: Arc<Server>) -> Result<(Arc<Server>, Vec<Range>), StoreError> {
     let mut ask = Pipeline::new();
     ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
-    let answers = link.read(&ask).await.map_err(|fault| match fault.error {
+    let answers = server.read(&ask).await.map_err(|failed| match failed.error {
         StoreError::Unavailable(text) if text.contains("cluster support disabled") => {
-            StoreError::Unavailable(format!("{}: it is no node of a cluster; use redis:", link.address()))
+            StoreError::Unavailable(format!("{}: it is no node of a cluster; use redis:", server.address()))
         }
         error => error,
     })?;
     match <[Value; 2]>::try_from(answers) {
         Ok([Value::BulkString(info), slots]) => {
             if !String::from_utf8_lossy(&info).contains("cluster_state:ok") {
-                return Err(StoreError::Refusing(format!("{}: CLUSTERDOWN the cluster is down", link.address())));
+                return Err(StoreError::Refusing(format!("{}: CLUSTERDOWN the cluster is down", server.address())));
             }
-            let Value::Array(ranges) = slots else { return Err(unreadable(&link)) };
-            let ranges: Option<_> = ranges.into_iter().map(range).collect();
-            ranges.map(|ranges| (link.clone(), ranges)).ok_or_else(|| unreadable(&link))
+            let Value::Array(ranges) = slots else { return Err(unreadable(&server)) };
+            let ranges: Option<_> = ranges.into_iter().map(parse_range).collect();
+            ranges.map(|ranges| (server.clone(), ranges)).ok_or_else(|| unreadable(&server))
         }
-        _ => Err(unreadable(&link)),
+        _ => Err(unreadable(&server)),
     }
 }
 
-fn unreadable(link: &Link) -> StoreError {
-    StoreError::Unavailable(format!("{}: its map of slots cannot be read", link.address()))
+fn unreadable(server: &Server) -> StoreError {
+    StoreError::Unavailable(format!("{}: its map of slots cannot be read", server.address()))
 }
 
 /// Reads first slot, last slot, primary, replicas; the primary is host, port and more.
-fn range(answer: Value) -> Option<Range> {
+fn parse_range(answer: Value) -> Option<Range> {
     let (first, last, primary): (usize, usize, Value) = match answer {
         Value::Array(mut parts) if parts.len() >= 3 => {
             let mut parts = parts.drain(..3);
@@ -286,7 +291,7 @@ mod tests {
             [("$9\r\n127.0.0.1\r\n", "127.0.0.1"), ("$-1\r\n", ""), ("$0\r\n\r\n", ""), ("$1\r\n?\r\n", "")]
         {
             let answer = format!("*3\r\n:0\r\n:99\r\n*3\r\n{host}:7000\r\n$2\r\nid\r\n");
-            let read = range(redis::parse_redis_value(answer.as_bytes()).unwrap());
+            let read = parse_range(redis::parse_redis_value(answer.as_bytes()).unwrap());
             assert_eq!(read, Some(Range { first: 0, last: 99, host: named.to_owned(), port: 7_000 }));
         }
     }

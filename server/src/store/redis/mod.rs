@@ -50,21 +50,21 @@
 //!
 //! Time is the server's. Versions come from it, so that none is given twice even when a server lost what it had answered.
 
-mod attempt;
 mod cluster;
-mod fault;
+mod data_loss;
+mod error;
+mod functions;
 mod keys;
-mod library;
-mod link;
-mod losses;
 mod notifications;
 mod replicas;
 mod sentinel;
-mod servers;
-mod target;
+mod server;
+mod single_flight;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod transaction;
+mod url;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -77,11 +77,11 @@ use tokio::{
 };
 
 use self::{
+    data_loss::LossDetector,
+    functions::Function,
     keys::Keys,
-    library::Function,
-    losses::Losses,
-    servers::Servers,
-    transaction::{Call, only_frees},
+    topology::Topology,
+    transaction::{FunctionCall, only_frees_memory},
 };
 use super::{
     Entry, Extent, Failed, Key, Leases, Loss, NOTIFICATIONS_MAX, Namespace, Notification, Outcome, Range, Record,
@@ -91,41 +91,42 @@ use super::{
 /// The store in a Redis server. See the [module](self).
 #[derive(Debug)]
 pub struct RedisStore {
-    servers: Servers,
+    topology: Topology,
     keys: Keys,
     notifications: broadcast::Sender<Notification>,
-    losses: Arc<Losses>,
+    loss_detector: Arc<LossDetector>,
     /// Keeps the connections alive.
-    caretaker: JoinHandle<()>,
+    background: JoinHandle<()>,
 }
 
 impl RedisStore {
     /// Connects to the servers that a URL names; see the [module](self). `prefix` is what all keys begin with: up to 100
     /// visible ASCII characters without braces. Must be called within a Tokio runtime, which the store then lives in.
     pub async fn connect(url: &str, prefix: &str) -> Result<Arc<Self>, StoreError> {
-        let (target, wanted) = target::parse(url)?;
-        let keys = Keys::new(prefix, target.is_one()).ok_or_else(|| {
+        let (endpoint, wanted) = url::parse(url)?;
+        let keys = Keys::new(prefix, endpoint.is_one()).ok_or_else(|| {
             StoreError::Unavailable(
                 "the prefix of the store's keys is not 1 to 100 visible ASCII characters".to_owned(),
             )
         })?;
-        let doubt = Arc::new(Notify::new());
-        let servers = Servers::new(target, wanted, doubt.clone());
-        servers.connect().await?;
-        servers.warn_of_eviction().await;
+        let recheck = Arc::new(Notify::new());
+        let topology = Topology::new(endpoint, wanted, recheck.clone());
+        topology.connect().await?;
+        topology.warn_of_eviction().await;
         // Before anyone can ask for notifications, so that none is missed.
-        let subscription = servers.subscribe(keys.channels()).await?;
+        let subscription = topology.subscribe(keys.channels()).await?;
         let (notifications, _) = broadcast::channel(NOTIFICATIONS_MAX);
-        let losses = Arc::new(Losses::new(doubt));
-        let caretaker = tokio::spawn({
-            let (servers, keys, losses, notifications) =
-                (servers.clone(), keys.clone(), losses.clone(), notifications.clone());
+        let loss_detector = Arc::new(LossDetector::new(recheck));
+        let background = tokio::spawn({
+            let (topology, keys, loss_detector, notifications) =
+                (topology.clone(), keys.clone(), loss_detector.clone(), notifications.clone());
             async move {
-                let listening = notifications::listen(&servers, keys.channels(), &losses, notifications, subscription);
-                tokio::join!(servers.watch(), listening, losses.watch(&servers, &keys));
+                let listening =
+                    notifications::listen(&topology, keys.channels(), &loss_detector, notifications, subscription);
+                tokio::join!(topology.watch(), listening, loss_detector.run(&topology, &keys));
             }
         });
-        Ok(Arc::new(Self { servers, keys, notifications, losses, caretaker }))
+        Ok(Arc::new(Self { topology, keys, notifications, loss_detector, background }))
     }
 
     /// Returns whether URLs with this scheme name a store of this kind, right or wrong.
@@ -137,13 +138,13 @@ impl RedisStore {
     async fn ask_one(&self, namespace: Option<&Namespace>, command: redis::Cmd) -> Result<Value, StoreError> {
         let mut question = Pipeline::with_capacity(1);
         question.add_command(command);
-        self.servers.read(namespace, &question).await?.pop().ok_or_else(unreadable)
+        self.topology.read(namespace, &question).await?.pop().ok_or_else(unreadable)
     }
 }
 
 impl Drop for RedisStore {
     fn drop(&mut self) {
-        self.caretaker.abort();
+        self.background.abort();
     }
 }
 
@@ -174,7 +175,7 @@ impl Store for RedisStore {
             questions.cmd("HMGET").arg(self.keys.records(namespace, kind)).arg(fields);
         }
         let mut answers = Vec::with_capacity(kinds.len());
-        for answer in self.servers.read(Some(namespace), &questions).await? {
+        for answer in self.topology.read(Some(namespace), &questions).await? {
             answers.push(array(answer)?);
         }
         let take = |(question, place): (usize, usize)| {
@@ -232,7 +233,7 @@ impl Store for RedisStore {
         for stream in streams {
             questions.cmd("XLEN").arg(self.keys.stream(namespace, stream));
         }
-        let mut answers = self.servers.read(Some(namespace), &questions).await?.into_iter();
+        let mut answers = self.topology.read(Some(namespace), &questions).await?.into_iter();
         let counters = array(answers.next().ok_or_else(unreadable)?)?;
         counters.into_iter().zip(answers).map(|(counters, entries)| extent(counters, entries)).collect()
     }
@@ -244,7 +245,7 @@ impl Store for RedisStore {
         questions.cmd("HGET").arg(self.keys.meta(namespace)).arg("v");
         questions.cmd("TIME");
         let answers: [Value; 3] =
-            self.servers.read(Some(namespace), &questions).await?.try_into().map_err(|_| unreadable())?;
+            self.topology.read(Some(namespace), &questions).await?.try_into().map_err(|_| unreadable())?;
         let [leases, clock, time] = answers;
         let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? / 1_000 };
         let mut until_ms = BTreeMap::new();
@@ -259,10 +260,10 @@ impl Store for RedisStore {
     }
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        let call = Call::new(&self.keys, namespace, txn);
-        let frees = only_frees(txn);
+        let call = FunctionCall::new(&self.keys, namespace, txn);
+        let frees = only_frees_memory(txn);
         let function = if frees { Function::Free } else { Function::Commit };
-        let answered = self.servers.call(namespace, function, |name, history| call.command(name, history)).await?;
+        let answered = self.topology.call(namespace, function, |name, history| call.command(name, history)).await?;
         let (mut outcome, said) = call.outcome(txn, &answered.value, answered.durability)?;
         match &mut outcome {
             Outcome::Committed(commit) if !frees => {
@@ -277,7 +278,7 @@ impl Store for RedisStore {
         let Outcome::Committed(commit) = &outcome else { return Ok(outcome) };
         let drops = txn.writes.contains(&Write::DropNamespace);
         if said.is_kept || drops {
-            self.losses.acknowledged(namespace, commit.version, answered.history, drops);
+            self.loss_detector.record_commit(namespace, commit.version, answered.history, drops);
         }
         if !said.is_published {
             for write in &txn.writes {
@@ -298,7 +299,7 @@ impl Store for RedisStore {
     }
 
     fn losses(&self) -> broadcast::Receiver<Loss> {
-        self.losses.subscribe()
+        self.loss_detector.subscribe()
     }
 }
 

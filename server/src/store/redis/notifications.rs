@@ -10,9 +10,9 @@ use tokio::{
 };
 
 use super::{
+    data_loss::LossDetector,
     keys::{Keys, Published},
-    losses::Losses,
-    servers::Servers,
+    topology::Topology,
 };
 use crate::store::Notification;
 
@@ -28,33 +28,33 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Passes notifications on for as long as it runs. When the subscription is lost it is made again, and since notifications were lost
 /// with it, everyone is told to look.
 pub(super) async fn listen(
-    servers: &Servers,
+    topology: &Topology,
     channels: &[String],
-    losses: &Losses,
+    loss_detector: &LossDetector,
     notifications: broadcast::Sender<Notification>,
     first: PubSub,
 ) {
     let mut subscription = first;
     loop {
-        pass_on(subscription, losses, &notifications).await;
-        tracing::warn!(?servers, "notifications from the store stopped; subscribing again");
+        forward(subscription, loss_detector, &notifications).await;
+        tracing::warn!(?topology, "notifications from the store stopped; subscribing again");
         subscription = loop {
             // Finds out early that the connection for calls is lost as well, so that no caller has to.
-            servers.check().await;
-            match servers.subscribe(channels).await {
+            topology.check().await;
+            match topology.subscribe(channels).await {
                 Ok(subscription) => break subscription,
                 Err(_) => sleep(RETRY_AFTER).await,
             }
         };
-        tracing::info!(?servers, "notifications from the store come again");
+        tracing::info!(?topology, "notifications from the store come again");
         // It may not have been heard that a namespace was dropped.
-        losses.doubt();
+        loss_detector.recheck();
         // Nobody listens.
         let _ = notifications.send(Notification::All);
     }
 }
 
-async fn pass_on(subscription: PubSub, losses: &Losses, notifications: &broadcast::Sender<Notification>) {
+async fn forward(subscription: PubSub, loss_detector: &LossDetector, notifications: &broadcast::Sender<Notification>) {
     let (mut sink, mut messages) = subscription.split();
     let mut ticks = interval(PING_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -66,7 +66,7 @@ async fn pass_on(subscription: PubSub, losses: &Losses, notifications: &broadcas
                         // Nobody listens.
                         let _ = notifications.send(notification);
                     }
-                    Some(Published::Dropped(namespace, version)) => losses.dropped(&namespace, version),
+                    Some(Published::Dropped(namespace, version)) => loss_detector.record_drop(&namespace, version),
                     None => (),
                 },
                 None => return,

@@ -14,9 +14,9 @@ use tokio::{
 };
 
 use super::{
-    fault::is_function_missing,
-    library::{Function, Library},
-    link::history_in,
+    error::is_function_missing,
+    functions::{Function, FunctionLibrary},
+    server::history_in,
 };
 use crate::store::StoreError;
 
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// How durable a commit shall be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct ReplicationPolicy {
     /// How many replicas shall have it.
     pub(super) replicas: u32,
     /// How long they may take. A commit that is answered while a round is under way waits for that one as well.
@@ -38,7 +38,7 @@ pub(super) struct Wanted {
 }
 
 /// The rounds at one server. They end when this is dropped.
-pub(super) struct Rounds {
+pub(super) struct ReplicaWaits {
     waiting: mpsc::Sender<Waiting>,
 }
 
@@ -51,9 +51,9 @@ struct Waiting {
     reached: oneshot::Sender<Result<(), String>>,
 }
 
-impl Rounds {
+impl ReplicaWaits {
     /// Starts rounds at a server. Must be called within a Tokio runtime.
-    pub(super) fn start(server: ConnectionInfo, library: Arc<Library>, wanted: Wanted) -> Self {
+    pub(super) fn start(server: ConnectionInfo, library: Arc<FunctionLibrary>, wanted: ReplicationPolicy) -> Self {
         let (waiting, waiters) = mpsc::channel(WAITING_MAX);
         tokio::spawn(run(server, library, wanted, waiters));
         Self { waiting }
@@ -71,7 +71,12 @@ impl Rounds {
     }
 }
 
-async fn run(server: ConnectionInfo, library: Arc<Library>, wanted: Wanted, mut waiters: mpsc::Receiver<Waiting>) {
+async fn run(
+    server: ConnectionInfo,
+    library: Arc<FunctionLibrary>,
+    wanted: ReplicationPolicy,
+    mut waiters: mpsc::Receiver<Waiting>,
+) {
     let mut connection = None;
     while let Some(first) = waiters.recv().await {
         let mut served = vec![first];
@@ -104,8 +109,8 @@ async fn run(server: ConnectionInfo, library: Arc<Library>, wanted: Wanted, mut 
 async fn round(
     connection: &mut Option<MultiplexedConnection>,
     server: &ConnectionInfo,
-    library: &Library,
-    wanted: Wanted,
+    library: &FunctionLibrary,
+    wanted: ReplicationPolicy,
     mark: &str,
 ) -> Result<(u32, String), RedisError> {
     let connection = match connection {
@@ -138,7 +143,7 @@ async fn round(
     Ok((replicas, history_in(&info).to_owned()))
 }
 
-async fn connect(server: &ConnectionInfo, wanted: Wanted) -> Result<MultiplexedConnection, RedisError> {
+async fn connect(server: &ConnectionInfo, wanted: ReplicationPolicy) -> Result<MultiplexedConnection, RedisError> {
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(wanted.wait + PATIENCE));
     let client = Client::open(server.clone())?;
     let connecting = client.get_multiplexed_async_connection_with_config(&config);

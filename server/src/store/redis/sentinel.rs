@@ -6,7 +6,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisError};
 use tokio::time::timeout;
 
-use super::target;
+use super::url;
 use crate::store::StoreError;
 
 /// How long Sentinels may take to answer. They are asked all at once, and the first that knows is believed: a server
@@ -36,7 +36,7 @@ impl Sentinels {
         let mut reason = "no Sentinel answered".to_owned();
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok((host, port)) => return Ok(target::at(&self.primary, &host, port)),
+                Ok((host, port)) => return Ok(url::at(&self.primary, &host, port)),
                 Err(why) => reason = why,
             }
         }

@@ -36,7 +36,7 @@ const RUN_MAX: u64 = 64;
 
 /// Returns whether a transaction makes room: it removes or ends something, or only prolongs leases, and it neither
 /// appends nor remembers. Such a transaction is carried out while memory is full.
-pub(super) fn only_frees(txn: &Txn) -> bool {
+pub(super) fn only_frees_memory(txn: &Txn) -> bool {
     let grows = |write: &Write| matches!(write, Write::Append { .. } | Write::RememberReply { .. });
     let puts = |write: &Write| matches!(write, Write::Put { .. });
     let frees = |write: &Write| {
@@ -46,16 +46,16 @@ pub(super) fn only_frees(txn: &Txn) -> bool {
 }
 
 /// A transaction made ready to be sent.
-pub(super) struct Call<'t> {
+pub(super) struct FunctionCall<'t> {
     channels: &'t [String],
     keys: Vec<String>,
-    places: HashMap<Named<'t>, usize>,
+    places: HashMap<KeyName<'t>, usize>,
     args: Cmd,
 }
 
 /// What an answer says besides the outcome.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Besides {
+pub(super) struct ReplyFlags {
     /// The namespace has the commit's version now.
     pub(super) is_kept: bool,
     /// The notifications were published. `false`: there were none, or nobody else listens.
@@ -63,13 +63,13 @@ pub(super) struct Besides {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Named<'t> {
+enum KeyName<'t> {
     Records(&'static str),
     Stream(&'t str),
     Leases,
 }
 
-impl<'t> Call<'t> {
+impl<'t> FunctionCall<'t> {
     /// Writes out a transaction.
     pub(super) fn new(names: &'t Keys, namespace: &Namespace, txn: &'t Txn) -> Self {
         let keys = vec![names.meta(namespace)];
@@ -106,7 +106,7 @@ impl<'t> Call<'t> {
         txn: &Txn,
         answer: &Value,
         durability: Durability,
-    ) -> Result<(Outcome, Besides), StoreError> {
+    ) -> Result<(Outcome, ReplyFlags), StoreError> {
         let unreadable = || StoreError::Corrupt("the function answered what it never answers".to_owned());
         let Value::Array(answer) = answer else { return Err(unreadable()) };
         let mut answer = answer.iter().cloned();
@@ -115,7 +115,7 @@ impl<'t> Call<'t> {
                 committed(txn, &mut answer, durability).map(|(commit, besides)| (Outcome::Committed(commit), besides))
             }
             Some(Value::Int(0)) => {
-                self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), Besides::default()))
+                self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), ReplyFlags::default()))
             }
             _ => None,
         };
@@ -143,7 +143,7 @@ impl<'t> Call<'t> {
             (b"l", Some(Check::Lease { name, .. })) => Some(Failed::Lease { name: name.clone() }),
             (b"f", _) => {
                 let full = self.places.iter().find_map(|(named, at)| match named {
-                    Named::Stream(stream) if *at == place => Some((*stream).to_owned()),
+                    KeyName::Stream(stream) if *at == place => Some((*stream).to_owned()),
                     _ => None,
                 });
                 Some(Failed::Full { stream: full? })
@@ -156,7 +156,7 @@ impl<'t> Call<'t> {
         match check {
             Check::Version { key, version } => {
                 self.op("v");
-                self.key(names, namespace, Named::Records(key.kind));
+                self.key(names, namespace, KeyName::Records(key.kind));
                 self.args.arg(&key.id);
                 match version {
                     Some(version) => self.args.arg(*version),
@@ -169,7 +169,7 @@ impl<'t> Call<'t> {
             }
             Check::Lease { name, alive } => {
                 self.op("l");
-                self.key(names, namespace, Named::Leases);
+                self.key(names, namespace, KeyName::Leases);
                 self.args.arg(name);
                 self.op(if *alive { "1" } else { "0" });
             }
@@ -180,20 +180,20 @@ impl<'t> Call<'t> {
         match write {
             Write::Put { key, data } => {
                 self.op("P");
-                self.key(names, namespace, Named::Records(key.kind));
+                self.key(names, namespace, KeyName::Records(key.kind));
                 self.args.write_arg_fmt(Keys::version_field(&key.id));
                 self.args.write_arg_fmt(Keys::data_field(&key.id));
                 self.args.write_arg(data);
             }
             Write::Delete { key } => {
                 self.op("D");
-                self.key(names, namespace, Named::Records(key.kind));
+                self.key(names, namespace, KeyName::Records(key.kind));
                 self.args.write_arg_fmt(Keys::version_field(&key.id));
                 self.args.write_arg_fmt(Keys::data_field(&key.id));
             }
             Write::Append { stream, data, weight, bound } => {
                 self.op("A");
-                self.key(names, namespace, Named::Stream(stream));
+                self.key(names, namespace, KeyName::Stream(stream));
                 self.args.write_arg(data);
                 self.number((*weight).min(WEIGHT_MAX));
                 match bound {
@@ -208,7 +208,7 @@ impl<'t> Call<'t> {
             Write::Remove { stream, sequences } => {
                 for (first, last) in runs(sequences) {
                     self.op("R");
-                    self.key(names, namespace, Named::Stream(stream));
+                    self.key(names, namespace, KeyName::Stream(stream));
                     self.number(first);
                     self.number(last);
                 }
@@ -220,14 +220,14 @@ impl<'t> Call<'t> {
             }
             Write::Lease { name, ttl } => {
                 self.op("L");
-                self.key(names, namespace, Named::Leases);
+                self.key(names, namespace, KeyName::Leases);
                 self.args.arg(name);
                 // Sums of two such are still exact.
                 self.number(u64::try_from(ttl.as_millis()).unwrap_or(EXACT_MAX).min(EXACT_MAX / 2));
             }
             Write::EndLease { name } => {
                 self.op("E");
-                self.key(names, namespace, Named::Leases);
+                self.key(names, namespace, KeyName::Leases);
                 self.args.arg(name);
             }
             Write::Notify { topic, by } => {
@@ -238,13 +238,13 @@ impl<'t> Call<'t> {
         }
     }
 
-    fn key(&mut self, names: &Keys, namespace: &Namespace, named: Named<'t>) {
+    fn key(&mut self, names: &Keys, namespace: &Namespace, named: KeyName<'t>) {
         let keys = &mut self.keys;
         let place = *self.places.entry(named).or_insert_with(|| {
             keys.push(match named {
-                Named::Records(kind) => names.records(namespace, kind),
-                Named::Stream(stream) => names.stream(namespace, stream),
-                Named::Leases => names.leases(namespace),
+                KeyName::Records(kind) => names.records(namespace, kind),
+                KeyName::Stream(stream) => names.stream(namespace, stream),
+                KeyName::Leases => names.leases(namespace),
             });
             keys.len()
         });
@@ -260,7 +260,11 @@ impl<'t> Call<'t> {
     }
 }
 
-fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Durability) -> Option<(Commit, Besides)> {
+fn committed(
+    txn: &Txn,
+    answer: &mut impl Iterator<Item = Value>,
+    durability: Durability,
+) -> Option<(Commit, ReplyFlags)> {
     let version = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
     let at_ms = int(answer.next()?)?;
     let removed = int(answer.next()?)?;
@@ -270,7 +274,7 @@ fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Du
     let appended: Option<Vec<_>> =
         answer.map(|sequence| int(sequence).map(|number| (number > 0).then_some(number))).collect();
     let appended = appended.filter(|appended| appended.len() == appends)?;
-    Some((Commit { version, at_ms, durability, appended, removed }, Besides { is_kept, is_published }))
+    Some((Commit { version, at_ms, durability, appended, removed }, ReplyFlags { is_kept, is_published }))
 }
 
 /// Splits sequences into runs without gaps, from first to last.
@@ -321,7 +325,7 @@ mod tests {
     #[test]
     fn only_what_makes_room_may_run_without_room() {
         let key = Key::new("member", "x");
-        let frees = |writes| only_frees(&Txn { checks: vec![], writes });
+        let frees = |writes| only_frees_memory(&Txn { checks: vec![], writes });
         assert!(frees(vec![remove("s", &[1])]));
         assert!(frees(vec![remove("s", &[1]), put(&key, "cursor")]));
         assert!(frees(vec![delete(&key)]));

@@ -77,7 +77,7 @@ async fn when_a_node_dies_its_namespaces_go_on_at_its_replica() {
         call.await.unwrap();
     }
     assert!(sequences(&store).await.len() >= 28);
-    store.losses.look(&store.servers, &store.keys).await;
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert!(losses.try_recv().is_err(), "the replica had it all");
 }
 
@@ -141,7 +141,7 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
     let (kept, mut answered) = (sequences(&store).await, answered.collect::<Vec<_>>());
     answered.sort_unstable();
     assert_eq!(kept, answered, "every commit that was answered is there, and no other");
-    store.losses.look(&store.servers, &store.keys).await;
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert!(losses.try_recv().is_err(), "nothing was lost");
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
-mod losses;
+mod data_loss;
 mod replicas;
 mod sentinel;
 mod tls;
@@ -131,7 +131,7 @@ async fn durability_is_what_the_server_is_set_to() {
     assert_eq!(commit(&store, vec![notification()]).await.unwrap().durability, Durability::Applied);
     server.tell(&["CONFIG", "SET", "appendonly", "yes"]).await;
     server.tell(&["CONFIG", "SET", "appendfsync", "always"]).await;
-    store.servers.check().await;
+    store.topology.check().await;
     assert_eq!(commit(&store, vec![notification()]).await.unwrap().durability, Durability::Fsynced);
 }
 

@@ -87,7 +87,7 @@ async fn a_server_that_began_anew_does_not_vouch_for_what_came_before() {
     primary.tell(&["REPLICAOF", "NO", "ONE"]).await;
     let error = commit(&store, vec![append("s", "x")]).await.unwrap_err();
     assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("began anew")), "{error}");
-    store.servers.check().await;
+    store.topology.check().await;
     let begun = Instant::now();
     while commit(&store, vec![append("s", "x")]).await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the replica follows again");

@@ -51,7 +51,7 @@ async fn a_primary_that_was_replaced_without_dying_is_left() {
     commit(&store, vec![append("s", "x")]).await.unwrap();
     eventually("the Sentinel may change over", async || sentinel.fail_over().await).await;
     eventually("the store has changed over", async || {
-        store.servers.check().await;
+        store.topology.check().await;
         format!("{store:?}").contains(&replica.port().to_string())
     })
     .await;

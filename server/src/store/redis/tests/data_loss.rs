@@ -36,7 +36,7 @@ async fn what_a_replica_lacked_when_it_took_over_is_reported() {
     assert_eq!(after.appended, [Some(2)], "it was lost");
     let expected = Loss { namespace: namespace("a"), acknowledged: lost.version, found: kept.version, generation: 1 };
     assert_eq!(found(&mut losses).await, expected);
-    store.losses.look(&store.servers, &store.keys).await;
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert_eq!(losses.try_recv(), Err(TryRecvError::Empty), "once, and of no other namespace");
 }
 
@@ -80,12 +80,12 @@ async fn a_server_that_comes_back_empty_has_lost_all_that_was_not_dropped() {
     let lost = commit(&store, vec![append("s", "x")]).await.unwrap();
     store.commit(&namespace("own"), &txn(Write::DropNamespace)).await.unwrap();
     other.commit(&namespace("dropped"), &txn(Write::DropNamespace)).await.unwrap();
-    eventually("it is heard of", async || !store.losses.remembers(&namespace("dropped"))).await;
+    eventually("it is heard of", async || !store.loss_detector.tracks(&namespace("dropped"))).await;
     server.kill();
     server.restart();
     let expected = Loss { namespace: namespace("a"), acknowledged: lost.version, found: 0, generation: 0 };
     assert_eq!(found(&mut losses).await, expected);
-    store.losses.look(&store.servers, &store.keys).await;
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
 }
 
@@ -114,7 +114,7 @@ async fn a_server_that_keeps_what_it_answered_is_never_reported() {
             }
         }
         commit_when_back(&store, vec![notification()]).await;
-        store.losses.look(&store.servers, &store.keys).await;
+        store.loss_detector.check_all(&store.topology, &store.keys).await;
         assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
     }
 }

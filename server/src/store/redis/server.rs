@@ -16,12 +16,12 @@ use redis::{
 use tokio::{sync::Notify, time::timeout};
 
 use super::{
-    attempt::Attempts,
-    fault::{Fault, is_function_missing},
-    library::{Function, Library},
-    replicas::{Rounds, Wanted},
+    error::{CallError, is_function_missing},
+    functions::{Function, FunctionLibrary},
+    replicas::{ReplicaWaits, ReplicationPolicy},
     sentinel::Sentinels,
-    target,
+    single_flight::SingleFlight,
+    url,
 };
 use crate::store::{Durability, StoreError};
 
@@ -35,41 +35,41 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 const HISTORY_LENGTH: usize = 16;
 
 /// The way to one server.
-pub(super) struct Link {
-    place: Place,
-    common: Common,
-    connected: RwLock<Option<Arc<Connected>>>,
-    attempts: Attempts<Arc<Connected>>,
+pub(super) struct Server {
+    place: Location,
+    context: Context,
+    connected: RwLock<Option<Arc<Connection>>>,
+    connecting: SingleFlight<Arc<Connection>>,
     /// The last that was heard of, by whichever connection.
     history: Mutex<Arc<str>>,
 }
 
-/// What all links of a store have in common.
+/// What all servers of a store have in context.
 #[derive(Clone)]
-pub(super) struct Common {
-    pub(super) library: Arc<Library>,
+pub(super) struct Context {
+    pub(super) library: Arc<FunctionLibrary>,
     /// Told of every history that is a new one.
-    pub(super) doubt: Arc<Notify>,
+    pub(super) recheck: Arc<Notify>,
     /// What is asked of replicas, if anything.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) wanted: Option<ReplicationPolicy>,
 }
 
 /// Where the server is.
-pub(super) enum Place {
+pub(super) enum Location {
     /// Always there.
-    At(Box<ConnectionInfo>),
+    Fixed(Box<ConnectionInfo>),
     /// Wherever Sentinels say.
     Primary(Box<Sentinels>),
 }
 
 /// One connection.
-pub(super) struct Connected {
+pub(super) struct Connection {
     address: String,
     connection: MultiplexedConnection,
     fsynced: AtomicBool,
     history: RwLock<Arc<str>>,
     /// None where nothing is asked of replicas.
-    rounds: Option<Rounds>,
+    rounds: Option<ReplicaWaits>,
 }
 
 /// What a function has answered.
@@ -78,7 +78,7 @@ pub(super) struct Answered {
     pub(super) durability: Durability,
     /// Under which history the server answered; see `losses.rs`. Empty where it does not tell.
     pub(super) history: Arc<str>,
-    by: Arc<Connected>,
+    by: Arc<Connection>,
 }
 
 impl Answered {
@@ -92,21 +92,21 @@ impl Answered {
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The place knows the password.
-        f.debug_struct("Link").field("address", &self.address()).finish_non_exhaustive()
+        f.debug_struct("Server").field("address", &self.address()).finish_non_exhaustive()
     }
 }
 
-impl Link {
-    /// Prepares a link. Nothing is sent yet.
-    pub(super) fn new(place: Place, common: Common) -> Arc<Self> {
+impl Server {
+    /// Prepares a server. Nothing is sent yet.
+    pub(super) fn new(place: Location, context: Context) -> Arc<Self> {
         Arc::new(Self {
             place,
-            common,
+            context,
             connected: RwLock::new(None),
-            attempts: Attempts::new(),
+            connecting: SingleFlight::new(),
             history: Mutex::new(Arc::from("")),
         })
     }
@@ -114,26 +114,26 @@ impl Link {
     /// Returns the server's address, or what it is called while that is not known.
     pub(super) fn address(&self) -> String {
         match (&self.place, self.current()) {
-            (Place::At(server), _) => server.addr().to_string(),
-            (Place::Primary(_), Some(connected)) => connected.address.clone(),
-            (Place::Primary(sentinels), None) => sentinels.name(),
+            (Location::Fixed(server), _) => server.addr().to_string(),
+            (Location::Primary(_), Some(connected)) => connected.address.clone(),
+            (Location::Primary(sentinels), None) => sentinels.name(),
         }
     }
 
     /// Returns the server's host, as it is connected to.
     pub(super) fn host(&self) -> &str {
         match &self.place {
-            Place::At(server) => target::host_of(server),
-            Place::Primary(_) => "",
+            Location::Fixed(server) => url::host_of(server),
+            Location::Primary(_) => "",
         }
     }
 
     /// Returns the connection, after making it if need be.
-    pub(super) async fn connected(self: &Arc<Self>) -> Result<Arc<Connected>, StoreError> {
+    pub(super) async fn connected(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         if let Some(connected) = self.current() {
             return Ok(connected);
         }
-        let attempt = self.attempts.join(|| self.current(), || self.clone().connect_in_time());
+        let attempt = self.connecting.join(|| self.current(), || self.clone().connect_in_time());
         attempt.await
     }
 
@@ -142,14 +142,14 @@ impl Link {
         self: &Arc<Self>,
         function: Function,
         command: impl Fn(&str, &str) -> Cmd,
-    ) -> Result<Answered, Fault> {
+    ) -> Result<Answered, CallError> {
         let connected = self.connected().await?;
         let history = connected.history();
-        let command = command(&self.common.library.name_of(function), &history);
+        let command = command(&self.context.library.name_of(function), &history);
         let mut answer = connected.send(&command).await;
         if answer.as_ref().is_err_and(is_function_missing) {
             // Nothing was carried out, so it may be sent again.
-            connected.send(&self.common.library.load()).await.map_err(|error| self.explain(&connected, &error))?;
+            connected.send(&self.context.library.load()).await.map_err(|error| self.explain(&connected, &error))?;
             answer = connected.send(&command).await;
         }
         let value = answer.map_err(|error| self.explain(&connected, &error))?;
@@ -157,7 +157,7 @@ impl Link {
     }
 
     /// Asks what changes nothing; twice, where the connection turned out to be lost.
-    pub(super) async fn read(self: &Arc<Self>, questions: &Pipeline) -> Result<Vec<Value>, Fault> {
+    pub(super) async fn read(self: &Arc<Self>, questions: &Pipeline) -> Result<Vec<Value>, CallError> {
         let mut again = true;
         loop {
             let connected = self.connected().await?;
@@ -166,9 +166,9 @@ impl Link {
                 Ok(answers) => return Ok(answers),
                 Err(error) => {
                     let lost = error.is_connection_dropped();
-                    let fault = self.explain(&connected, &error);
+                    let failed = self.explain(&connected, &error);
                     if !(lost && std::mem::take(&mut again)) {
-                        return Err(fault);
+                        return Err(failed);
                     }
                 }
             }
@@ -178,7 +178,7 @@ impl Link {
     /// Looks whether the connection is alive and leads to the right server, and how durable commits are by now.
     pub(super) async fn check(self: &Arc<Self>) -> Result<(), StoreError> {
         let connected = self.connected().await?;
-        if let Place::Primary(sentinels) = &self.place {
+        if let Location::Primary(sentinels) = &self.place {
             // A primary that was cut off from its Sentinels does not learn that another one has taken its place.
             if let Ok(primary) = sentinels.primary().await
                 && primary.addr().to_string() != connected.address
@@ -220,11 +220,11 @@ impl Link {
         StoreError::Unavailable(format!("{}: {reason}", self.address()))
     }
 
-    fn current(&self) -> Option<Arc<Connected>> {
+    fn current(&self) -> Option<Arc<Connection>> {
         self.connected.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn connect_in_time(self: Arc<Self>) -> Result<Arc<Connected>, StoreError> {
+    async fn connect_in_time(self: Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         let connected = timeout(CONNECT_TIMEOUT, self.connect()).await;
         let connected = Arc::new(connected.unwrap_or_else(|_| Err(self.unavailable("no answer to a new connection")))?);
         *self.connected.write().unwrap_or_else(PoisonError::into_inner) = Some(connected.clone());
@@ -232,34 +232,34 @@ impl Link {
         Ok(connected)
     }
 
-    fn note_history(&self, connected: &Connected) {
+    fn note_history(&self, connected: &Connection) {
         let history = connected.history();
         let mut last = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != history {
             *last = history;
-            self.common.doubt.notify_one();
+            self.context.recheck.notify_one();
         }
     }
 
-    async fn connect(&self) -> Result<Connected, StoreError> {
+    async fn connect(&self) -> Result<Connection, StoreError> {
         let server = self.locate().await?;
         let address = server.addr().to_string();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let rounds =
-            self.common.wanted.map(|wanted| Rounds::start(server.clone(), self.common.library.clone(), wanted));
+            self.context.wanted.map(|wanted| ReplicaWaits::start(server.clone(), self.context.library.clone(), wanted));
         let connecting = async { Client::open(server)?.get_multiplexed_async_connection_with_config(&config).await };
         let connection = connecting.await.map_err(|error| self.say(&address, &error))?;
         let (fsynced, history) = (AtomicBool::new(false), RwLock::new(Arc::from("")));
-        let connected = Connected { address, connection, fsynced, history, rounds };
+        let connected = Connection { address, connection, fsynced, history, rounds };
         let say = |error: RedisError| self.say(&connected.address, &error);
-        if let Place::Primary(_) = self.place
+        if let Location::Primary(_) = self.place
             && !connected.is_primary().await.map_err(say)?
         {
             return Err(StoreError::Refusing(format!("{}: it is no primary any more, or not yet", connected.address)));
         }
-        match connected.send(&self.common.library.load()).await.map_err(say) {
+        match connected.send(&self.context.library.load()).await.map_err(say) {
             // It may well have the function already; and what only frees must get through to a full server.
             Ok(_) | Err(StoreError::Refusing(_)) => (),
             Err(error) => return Err(error),
@@ -270,21 +270,21 @@ impl Link {
 
     async fn locate(&self) -> Result<ConnectionInfo, StoreError> {
         match &self.place {
-            Place::At(server) => Ok((**server).clone()),
-            Place::Primary(sentinels) => sentinels.primary().await,
+            Location::Fixed(server) => Ok((**server).clone()),
+            Location::Primary(sentinels) => sentinels.primary().await,
         }
     }
 
     /// Says what went wrong on a connection, and gives the connection up where it is of no more use.
-    fn explain(&self, connected: &Arc<Connected>, error: &RedisError) -> Fault {
-        let fault = Fault::new(error, &connected.address, &self.common.library);
-        if fault.lost {
+    fn explain(&self, connected: &Arc<Connection>, error: &RedisError) -> CallError {
+        let failed = CallError::new(error, &connected.address, &self.context.library);
+        if failed.lost {
             self.give_up(connected);
         }
-        fault
+        failed
     }
 
-    fn give_up(&self, connected: &Arc<Connected>) {
+    fn give_up(&self, connected: &Arc<Connection>) {
         let mut current = self.connected.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, connected)) {
             *current = None;
@@ -292,11 +292,11 @@ impl Link {
     }
 
     fn say(&self, address: &str, error: &RedisError) -> StoreError {
-        Fault::new(error, address, &self.common.library).error
+        CallError::new(error, address, &self.context.library).error
     }
 }
 
-impl Connected {
+impl Connection {
     async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         command.query_async(&mut self.connection.clone()).await
     }

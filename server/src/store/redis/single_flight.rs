@@ -16,33 +16,33 @@ use crate::store::StoreError;
 ///
 /// Whoever asks while one is under way shares its outcome, or a crowd would wait for an attempt each. It has a task of
 /// its own: a caller that made it itself might not be polled for as long as it waits for another caller.
-pub(super) struct Attempts<T> {
-    under_way: Arc<Mutex<Option<Attempt<T>>>>,
+pub(super) struct SingleFlight<T> {
+    in_flight: Arc<Mutex<Option<Flight<T>>>>,
 }
 
 /// An attempt, which goes on whether or not anybody waits for it.
-pub(super) type Attempt<T> = Shared<BoxFuture<'static, Result<T, StoreError>>>;
+pub(super) type Flight<T> = Shared<BoxFuture<'static, Result<T, StoreError>>>;
 
-impl<T: Clone + Send + Sync + 'static> Attempts<T> {
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     pub(super) fn new() -> Self {
-        Self { under_way: Arc::default() }
+        Self { in_flight: Arc::default() }
     }
 
     /// Returns the attempt that is under way. Starts one with `make`, where there is none and `done` does not know the
     /// outcome by now. Must be called within a Tokio runtime.
-    pub(super) fn join<F>(&self, done: impl FnOnce() -> Option<T>, make: impl FnOnce() -> F) -> Attempt<T>
+    pub(super) fn join<F>(&self, done: impl FnOnce() -> Option<T>, make: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(attempt) = &*under_way {
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(attempt) = &*in_flight {
             return attempt.clone();
         }
         // The last one may have succeeded in between.
         if let Some(outcome) = done() {
             return std::future::ready(Ok(outcome)).boxed().shared();
         }
-        let ended = Ended(self.under_way.clone());
+        let ended = Ended(self.in_flight.clone());
         let made = make();
         let task = tokio::spawn(async move {
             let outcome = made.await;
@@ -50,12 +50,12 @@ impl<T: Clone + Send + Sync + 'static> Attempts<T> {
             outcome
         });
         let cut_off = |_| Err(StoreError::Unavailable("the attempt to connect was cut off".to_owned()));
-        under_way.insert(task.map(move |ended| ended.unwrap_or_else(cut_off)).boxed().shared()).clone()
+        in_flight.insert(task.map(move |ended| ended.unwrap_or_else(cut_off)).boxed().shared()).clone()
     }
 }
 
 /// Makes room for the next attempt when it is dropped, be it by a panic.
-struct Ended<T>(Arc<Mutex<Option<Attempt<T>>>>);
+struct Ended<T>(Arc<Mutex<Option<Flight<T>>>>);
 
 impl<T> Drop for Ended<T> {
     fn drop(&mut self) {

@@ -13,7 +13,7 @@ pub(super) enum Function {
     /// The same, also while memory is full: for what only frees.
     Free,
     /// Counts a loss.
-    Lost,
+    CountLoss,
     /// Leaves a mark in the log of changes.
     Mark,
 }
@@ -21,11 +21,11 @@ pub(super) enum Function {
 /// The functions, under a name that changes with their text, so that coordinators of different versions that share a
 /// server do not replace each other's.
 #[derive(Debug)]
-pub(super) struct Library {
+pub(super) struct FunctionLibrary {
     name: String,
 }
 
-impl Library {
+impl FunctionLibrary {
     pub(super) fn new() -> Self {
         Self { name: format!("teamwire_{}", &blake3::hash(BODY.as_bytes()).to_hex()[..16]) }
     }
@@ -35,7 +35,7 @@ impl Library {
         let suffix = match function {
             Function::Commit => "commit",
             Function::Free => "free",
-            Function::Lost => "lost",
+            Function::CountLoss => "lost",
             Function::Mark => "mark",
         };
         format!("{}_{suffix}", self.name)

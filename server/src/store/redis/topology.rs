@@ -10,12 +10,12 @@ use tokio::{
 
 use super::{
     cluster::Cluster,
-    fault::Fault,
-    library::{Function, Library},
-    link::{Answered, Common, Link, Place},
-    replicas::Wanted,
+    error::CallError,
+    functions::{Function, FunctionLibrary},
+    replicas::ReplicationPolicy,
     sentinel::Sentinels,
-    target::Target,
+    server::{Answered, Context, Location, Server},
+    url::Endpoint,
 };
 use crate::store::{Namespace, StoreError};
 
@@ -24,38 +24,39 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// Where calls go.
 #[derive(Clone)]
-pub(super) enum Servers {
+pub(super) enum Topology {
     /// One server.
-    One(Arc<Link>),
+    Single(Arc<Server>),
     /// The nodes of a cluster.
-    Many(Arc<Cluster>),
+    Cluster(Arc<Cluster>),
 }
 
-impl fmt::Debug for Servers {
+impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.links()).finish()
+        f.debug_list().entries(self.servers()).finish()
     }
 }
 
-impl Servers {
-    /// Prepares the way to the servers that a URL names. Nothing is sent yet. `doubt` is told when a server may have lost
+impl Topology {
+    /// Prepares the way to the servers that a URL names. Nothing is sent yet. `recheck` is told when a server may have lost
     /// something.
-    pub(super) fn new(target: Target, wanted: Option<Wanted>, doubt: Arc<Notify>) -> Self {
-        let common = Common { library: Arc::new(Library::new()), doubt, wanted };
-        match target {
-            Target::Server(server) => Self::One(Link::new(Place::At(Box::new(server)), common)),
-            Target::Sentinel { sentinels, service, primary } => {
-                Self::One(Link::new(Place::Primary(Box::new(Sentinels::new(sentinels, service, primary))), common))
-            }
-            Target::Cluster(like, seeds) => Self::Many(Cluster::new(&seeds, like, common)),
+    pub(super) fn new(endpoint: Endpoint, wanted: Option<ReplicationPolicy>, recheck: Arc<Notify>) -> Self {
+        let context = Context { library: Arc::new(FunctionLibrary::new()), recheck, wanted };
+        match endpoint {
+            Endpoint::Server(server) => Self::Single(Server::new(Location::Fixed(Box::new(server)), context)),
+            Endpoint::Sentinel { sentinels, service, primary } => Self::Single(Server::new(
+                Location::Primary(Box::new(Sentinels::new(sentinels, service, primary))),
+                context,
+            )),
+            Endpoint::Cluster(template, seeds) => Self::Cluster(Cluster::new(&seeds, template, context)),
         }
     }
 
     /// Connects. Fails where there is nobody.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
         match self {
-            Self::One(link) => link.connected().await.map(drop),
-            Self::Many(cluster) => cluster.look().await,
+            Self::Single(server) => server.connected().await.map(drop),
+            Self::Cluster(cluster) => cluster.refresh().await,
         }
     }
 
@@ -67,20 +68,20 @@ impl Servers {
         command: impl Fn(&str, &str) -> Cmd,
     ) -> Result<Answered, StoreError> {
         let answer = match self {
-            Self::One(link) => link.call(function, command).await,
-            Self::Many(cluster) => {
+            Self::Single(server) => server.call(function, command).await,
+            Self::Cluster(cluster) => {
                 let (slot, command) = (Cluster::slot(namespace.as_str()), &command);
-                cluster.at_slot(slot, |link| async move { link.call(function, command).await }).await
+                cluster.at_slot(slot, |server| async move { server.call(function, command).await }).await
             }
         };
-        answer.map_err(|fault| fault.error)
+        answer.map_err(|failed| failed.error)
     }
 
     /// Returns the history of the server that has a namespace, if there is a connection.
     pub(super) fn history_of(&self, namespace: &Namespace) -> Option<Arc<str>> {
         match self {
-            Self::One(link) => link.history(),
-            Self::Many(cluster) => cluster.known_node_of(Cluster::slot(namespace.as_str()))?.history(),
+            Self::Single(server) => server.history(),
+            Self::Cluster(cluster) => cluster.known_node_of(Cluster::slot(namespace.as_str()))?.history(),
         }
     }
 
@@ -90,13 +91,13 @@ impl Servers {
         namespace: Option<&Namespace>,
         questions: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        let ask = |link: Arc<Link>| async move { link.read(questions).await };
+        let ask = |server: Arc<Server>| async move { server.read(questions).await };
         let answer = match (self, namespace) {
-            (Self::One(link), _) => link.read(questions).await,
-            (Self::Many(cluster), Some(namespace)) => cluster.at_slot(Cluster::slot(namespace.as_str()), ask).await,
-            (Self::Many(cluster), None) => cluster.anywhere(ask).await,
+            (Self::Single(server), _) => server.read(questions).await,
+            (Self::Cluster(cluster), Some(namespace)) => cluster.at_slot(Cluster::slot(namespace.as_str()), ask).await,
+            (Self::Cluster(cluster), None) => cluster.on_any_node(ask).await,
         };
-        answer.map_err(|fault: Fault| fault.error)
+        answer.map_err(|failed: CallError| failed.error)
     }
 
     /// Keeps looking at the connections for as long as it runs.
@@ -112,25 +113,25 @@ impl Servers {
     /// Looks whether the connections are alive, and how durable commits are by now. Whoever needs one is told why there
     /// is none.
     pub(super) async fn check(&self) {
-        if let Self::Many(cluster) = self {
-            let _ = cluster.look().await;
+        if let Self::Cluster(cluster) = self {
+            let _ = cluster.refresh().await;
         }
-        futures::future::join_all(self.links().iter().map(Link::check)).await;
+        futures::future::join_all(self.servers().iter().map(Server::check)).await;
     }
 
     /// Warns when a server may drop keys by itself as its memory runs out. One that does not tell is taken to be right.
     pub(super) async fn warn_of_eviction(&self) {
         let mut ask = Pipeline::new();
         ask.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
-        for link in self.links() {
-            let Ok(answers) = link.read(&ask).await else { continue };
+        for server in self.servers() {
+            let Ok(answers) = server.read(&ask).await else { continue };
             let settings: Vec<Vec<String>> =
                 answers.into_iter().filter_map(|a| redis::from_redis_value(a).ok()).collect();
             if let Some(policy) = settings.first().and_then(|setting| setting.get(1))
                 && policy != "noeviction"
             {
                 tracing::warn!(
-                    server = link.address(),
+                    server = server.address(),
                     policy,
                     "the server drops keys when its memory is full, and messages with them: set maxmemory-policy noeviction"
                 );
@@ -141,19 +142,20 @@ impl Servers {
     /// Makes a connection of its own that listens to channels. Whatever one node of a cluster publishes, all do.
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<PubSub, StoreError> {
         match self {
-            Self::One(link) => link.subscribe(channels).await,
-            Self::Many(cluster) => {
-                let subscribed = cluster.anywhere(|link| async move { Ok(link.subscribe(channels).await?) }).await;
-                subscribed.map_err(|fault| fault.error)
+            Self::Single(server) => server.subscribe(channels).await,
+            Self::Cluster(cluster) => {
+                let subscribed =
+                    cluster.on_any_node(|server| async move { Ok(server.subscribe(channels).await?) }).await;
+                subscribed.map_err(|failed| failed.error)
             }
         }
     }
 
     /// Returns the servers that have a part of the store, as far as is known.
-    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+    pub(super) fn servers(&self) -> Vec<Arc<Server>> {
         match self {
-            Self::One(link) => vec![link.clone()],
-            Self::Many(cluster) => cluster.nodes(),
+            Self::Single(server) => vec![server.clone()],
+            Self::Cluster(cluster) => cluster.nodes(),
         }
     }
 }

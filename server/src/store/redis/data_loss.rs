@@ -5,7 +5,7 @@
 //! - every commit says under which history it comes, and the meta hash of its namespace keeps the last few histories, each
 //!   with the version that the namespace had when it began: its *floor*;
 //! - a coordinator remembers the last version that it was answered for each namespace, and under which history;
-//! - when a server turns up with another history, it looks at all that it remembers: a version above the floor of the
+//! - when a server turns up with another history, it checks at all that it remembers: a version above the floor of the
 //!   history that came next was lost. Later commits do not hide that, whoever makes them.
 //!
 //! A namespace that is gone was lost as well, unless it was dropped: whoever drops one tells all coordinators. One that was
@@ -28,35 +28,35 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{keys::Keys, library::Function, servers::Servers};
+use super::{functions::Function, keys::Keys, topology::Topology};
 use crate::store::{LOSSES_MAX, Loss, Namespace, StoreError};
 
 /// How many namespaces are remembered; beyond that, those that were written to the longest time ago are not.
-const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("it is not 0");
+const NAMESPACES_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("it is not 0");
 
 /// Under how many histories a commit is remembered of each, until it was looked at.
 const HISTORIES_MAX: usize = 4;
 
 /// How many namespaces are looked at side by side.
-const LOOKS_MAX: usize = 32;
+const CHECKS_MAX: usize = 32;
 
 /// How long to wait after a namespace could not be looked at.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// After how long to look again: longer than an answer of the former server may be on its way.
-const AGAIN_AFTER: Duration = Duration::from_secs(6);
+const RECHECK_AFTER: Duration = Duration::from_secs(6);
 
 /// What Redis has answered to this coordinator.
-pub(super) struct Losses {
+pub(super) struct LossDetector {
     acknowledged: Mutex<LruCache<Namespace, Vec<Acknowledged>>>,
     /// Something may have been lost.
-    doubt: Arc<Notify>,
+    recheck: Arc<Notify>,
     reports: broadcast::Sender<Loss>,
 }
 
-impl fmt::Debug for Losses {
+impl fmt::Debug for LossDetector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Losses").finish_non_exhaustive()
+        f.debug_struct("LossDetector").finish_non_exhaustive()
     }
 }
 
@@ -71,17 +71,17 @@ struct Acknowledged {
 
 /// What a namespace says of its past.
 #[derive(Debug, PartialEq, Eq)]
-struct Past {
+struct StoredHistory {
     version: u64,
     /// The histories under which the last commits came and the floor of each, newest first.
     histories: Vec<(String, u64)>,
 }
 
-impl Losses {
-    /// Remembers nothing yet. `doubt` wakes [`Losses::watch`].
-    pub(super) fn new(doubt: Arc<Notify>) -> Self {
+impl LossDetector {
+    /// Remembers nothing yet. `recheck` wakes [`LossDetector::run`].
+    pub(super) fn new(recheck: Arc<Notify>) -> Self {
         let (reports, _) = broadcast::channel(LOSSES_MAX);
-        Self { acknowledged: Mutex::new(LruCache::new(REMEMBERED_MAX)), doubt, reports }
+        Self { acknowledged: Mutex::new(LruCache::new(NAMESPACES_MAX)), recheck, reports }
     }
 
     /// Subscribes to what will be found.
@@ -90,12 +90,12 @@ impl Losses {
     }
 
     /// Has everything looked at.
-    pub(super) fn doubt(&self) {
-        self.doubt.notify_one();
+    pub(super) fn recheck(&self) {
+        self.recheck.notify_one();
     }
 
     /// Remembers that a commit was answered which has left its version in the namespace, or has dropped it.
-    pub(super) fn acknowledged(&self, namespace: &Namespace, version: u64, history: Arc<str>, dropped: bool) {
+    pub(super) fn record_commit(&self, namespace: &Namespace, version: u64, history: Arc<str>, dropped: bool) {
         // A server that does not tell its history cannot be found out.
         if history.is_empty() {
             return;
@@ -119,47 +119,47 @@ impl Losses {
     }
 
     /// Forgets what came before a namespace was dropped, by whomever.
-    pub(super) fn dropped(&self, namespace: &Namespace, version: u64) {
+    pub(super) fn record_drop(&self, namespace: &Namespace, version: u64) {
         self.forget(namespace, |last| last.version < version);
     }
 
-    /// Looks for losses for as long as it runs, whenever there is doubt.
-    pub(super) async fn watch(&self, servers: &Servers, keys: &Keys) {
+    /// Looks for losses for as long as it runs, whenever there is recheck.
+    pub(super) async fn run(&self, topology: &Topology, keys: &Keys) {
         loop {
-            self.doubt.notified().await;
-            self.look(servers, keys).await;
-            while timeout(AGAIN_AFTER, self.doubt.notified()).await.is_ok() {
-                self.look(servers, keys).await;
+            self.recheck.notified().await;
+            self.check_all(topology, keys).await;
+            while timeout(RECHECK_AFTER, self.recheck.notified()).await.is_ok() {
+                self.check_all(topology, keys).await;
             }
-            self.look(servers, keys).await;
+            self.check_all(topology, keys).await;
         }
     }
 
     /// Looks at all namespaces that are remembered, at each until it answers.
-    pub(super) async fn look(&self, servers: &Servers, keys: &Keys) {
+    pub(super) async fn check_all(&self, topology: &Topology, keys: &Keys) {
         let mut namespaces: Vec<Namespace> = self.lock().iter().map(|(namespace, _)| namespace.clone()).collect();
         while !namespaces.is_empty() {
-            let looks = stream::iter(namespaces).map(|namespace| async move {
-                match self.look_at(servers, keys, &namespace).await {
+            let checks = stream::iter(namespaces).map(|namespace| async move {
+                match self.check(topology, keys, &namespace).await {
                     // It is reported by whoever needs what cannot be read.
                     Ok(()) | Err(StoreError::Corrupt(_)) => None,
                     Err(_) => Some(namespace),
                 }
             });
-            namespaces = looks.buffer_unordered(LOOKS_MAX).filter_map(std::future::ready).collect().await;
+            namespaces = checks.buffer_unordered(CHECKS_MAX).filter_map(std::future::ready).collect().await;
             if !namespaces.is_empty() {
                 sleep(RETRY_AFTER).await;
             }
         }
     }
 
-    async fn look_at(&self, servers: &Servers, keys: &Keys, namespace: &Namespace) -> Result<(), StoreError> {
+    async fn check(&self, topology: &Topology, keys: &Keys, namespace: &Namespace) -> Result<(), StoreError> {
         let mut ask = Pipeline::new();
         ask.cmd("HMGET").arg(keys.meta(namespace)).arg(&["v", "h"]);
         let before = self.lock().peek(namespace).cloned().unwrap_or_default();
         // After that, so that nothing is taken for lost which is only answered meanwhile.
-        let past = servers.read(Some(namespace), &ask).await?.pop().as_ref().and_then(Past::read);
-        let now = servers.history_of(namespace);
+        let past = topology.read(Some(namespace), &ask).await?.pop().as_ref().and_then(StoredHistory::read);
+        let now = topology.history_of(namespace);
         let kept = |last: &Acknowledged| match &past {
             // While the history goes on, a namespace is gone because it was dropped.
             None if now.as_ref() == Some(&last.history) => None,
@@ -177,7 +177,7 @@ impl Losses {
             count.arg(function).arg(1).arg(keys.meta(namespace)).arg(history);
             count
         };
-        let counted = servers.call(namespace, Function::Lost, call).await?;
+        let counted = topology.call(namespace, Function::CountLoss, call).await?;
         let generation = redis::from_redis_value(counted.value).unwrap_or_default();
         self.forget(namespace, |last| before.contains(last) && (kept(last).is_some() || Some(last) != newest));
         let loss = Loss { namespace: namespace.clone(), acknowledged, found, generation };
@@ -195,7 +195,7 @@ impl Losses {
 
     /// Returns whether anything is remembered of a namespace.
     #[cfg(test)]
-    pub(super) fn remembers(&self, namespace: &Namespace) -> bool {
+    pub(super) fn tracks(&self, namespace: &Namespace) -> bool {
         self.lock().contains(namespace)
     }
 
@@ -217,7 +217,7 @@ impl Losses {
 impl Acknowledged {
     /// Returns the last version that was kept of the history in which this commit was answered, if the commit is not
     /// among what was kept; 0 where there is nothing of it. `past`: what the namespace says, if it is there.
-    fn lost_in(&self, past: Option<&Past>) -> Option<u64> {
+    fn lost_in(&self, past: Option<&StoredHistory>) -> Option<u64> {
         let kept = match past {
             None => 0,
             Some(past) => match past.histories.iter().position(|(id, _)| **id == *self.history) {
@@ -232,7 +232,7 @@ impl Acknowledged {
     }
 }
 
-impl Past {
+impl StoredHistory {
     /// Reads the version and the histories; `None` where there is no namespace.
     fn read(answer: &Value) -> Option<Self> {
         let (version, histories): (Option<u64>, Option<String>) = redis::from_redis_value(answer.clone()).ok()?;
@@ -253,9 +253,9 @@ mod tests {
 
     use super::*;
 
-    fn past(version: &str, histories: &str) -> Option<Past> {
+    fn past(version: &str, histories: &str) -> Option<StoredHistory> {
         let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        Past::read(&Value::Array(vec![bulk(version), bulk(histories)]))
+        StoredHistory::read(&Value::Array(vec![bulk(version), bulk(histories)]))
     }
 
     fn last(version: u64, history: &str) -> Acknowledged {

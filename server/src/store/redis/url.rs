@@ -1,4 +1,4 @@
-//! What the URL of a store says: which servers, how to reach them, and how durable a commit shall be. The
+//! What the URL of a store says: which topology, how to reach them, and how durable a commit shall be. The
 //! [module above](super) lists its forms and parameters.
 
 use std::{collections::BTreeMap, fs, time::Duration};
@@ -8,7 +8,7 @@ use redis::{
     io::tcp::TcpSettings,
 };
 
-use super::replicas::Wanted;
+use super::replicas::ReplicationPolicy;
 use crate::store::StoreError;
 
 /// After how long without an acknowledgement the system gives up a connection.
@@ -26,7 +26,7 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// What a URL names.
 #[derive(Clone)]
-pub(super) enum Target {
+pub(super) enum Endpoint {
     /// One server.
     Server(ConnectionInfo),
     /// The primary of a service.
@@ -42,15 +42,15 @@ pub(super) enum Target {
     Cluster(ConnectionInfo, Vec<ConnectionInfo>),
 }
 
-impl Target {
+impl Endpoint {
     /// Returns whether one server has all of the store.
     pub(super) fn is_one(&self) -> bool {
         !matches!(self, Self::Cluster(..))
     }
 }
 
-/// Reads a URL: which servers, and what is asked of their replicas. Errors do not repeat it, since it may hold a password.
-pub(super) fn parse(url: &str) -> Result<(Target, Option<Wanted>), StoreError> {
+/// Reads a URL: which topology, and what is asked of their replicas. Errors do not repeat it, since it may hold a password.
+pub(super) fn parse(url: &str) -> Result<(Endpoint, Option<ReplicationPolicy>), StoreError> {
     let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no `://`"))?;
     let (tls, form) = scheme_of(scheme)?;
     if rest.contains('#') {
@@ -61,17 +61,17 @@ pub(super) fn parse(url: &str) -> Result<(Target, Option<Wanted>), StoreError> {
     // Answers are read as the older protocol has them, whatever is asked for.
     parameters.remove("protocol");
     let wanted = wanted(&mut parameters)?;
-    let target = match form {
-        "+unix" => Target::Server(socket(rest, &mut parameters)?),
+    let endpoint = match form {
+        "+unix" => Endpoint::Server(socket(rest, &mut parameters)?),
         _ => servers(form, tls, rest, &mut parameters)?,
     };
     match parameters.keys().next() {
         Some(unknown) => Err(wrong(&format!("it has no parameter `{}` here", unknown.escape_default()))),
-        None => Ok((target, wanted)),
+        None => Ok((endpoint, wanted)),
     }
 }
 
-fn wanted(parameters: &mut BTreeMap<String, String>) -> Result<Option<Wanted>, StoreError> {
+fn wanted(parameters: &mut BTreeMap<String, String>) -> Result<Option<ReplicationPolicy>, StoreError> {
     let (replicas, wait) = (parameters.remove("replicas"), parameters.remove("wait"));
     let wait = match wait.as_deref() {
         Some(wait) => {
@@ -90,7 +90,7 @@ fn wanted(parameters: &mut BTreeMap<String, String>) -> Result<Option<Wanted>, S
     match replicas.map(|replicas| replicas.parse()) {
         None | Some(Ok(0)) if on_disk => Err(wrong("`fsync` says how replicas shall have it: give `replicas` with it")),
         None | Some(Ok(0)) => Ok(None),
-        Some(Ok(replicas @ 1..=100)) => Ok(Some(Wanted { replicas, wait, on_disk })),
+        Some(Ok(replicas @ 1..=100)) => Ok(Some(ReplicationPolicy { replicas, wait, on_disk })),
         Some(_) => Err(wrong("`replicas` is a number up to 100")),
     }
 }
@@ -110,7 +110,12 @@ fn scheme_of(scheme: &str) -> Result<(bool, &str), StoreError> {
     }
 }
 
-fn servers(form: &str, tls: bool, rest: &str, parameters: &mut BTreeMap<String, String>) -> Result<Target, StoreError> {
+fn servers(
+    form: &str,
+    tls: bool,
+    rest: &str,
+    parameters: &mut BTreeMap<String, String>,
+) -> Result<Endpoint, StoreError> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (format!("{login}@"), hosts),
@@ -143,7 +148,7 @@ fn servers(form: &str, tls: bool, rest: &str, parameters: &mut BTreeMap<String, 
                 }
                 Ok(info.set_redis_settings(settings))
             };
-            Ok(Target::Sentinel {
+            Ok(Endpoint::Sentinel {
                 sentinels: hosts.split(',').map(sentinel).collect::<Result<_, StoreError>>()?,
                 service: service.to_owned(),
                 primary: reach(&login, "primary", database)?,
@@ -152,10 +157,10 @@ fn servers(form: &str, tls: bool, rest: &str, parameters: &mut BTreeMap<String, 
         "+cluster" if !path.is_empty() => Err(wrong("a cluster has no databases")),
         "+cluster" => {
             let seeds = hosts.split(',').map(|host| reach(&login, host, ""));
-            Ok(Target::Cluster(reach(&login, "node", "")?, seeds.collect::<Result<_, _>>()?))
+            Ok(Endpoint::Cluster(reach(&login, "node", "")?, seeds.collect::<Result<_, _>>()?))
         }
         _ if hosts.contains(',') => Err(wrong("several hosts need redis+sentinel: or redis+cluster:")),
-        _ => Ok(Target::Server(reach(&login, hosts, path)?)),
+        _ => Ok(Endpoint::Server(reach(&login, hosts, path)?)),
     }
 }
 
@@ -243,12 +248,12 @@ mod tests {
 
     fn parsed(url: &str) -> Vec<String> {
         match parse(url).unwrap().0 {
-            Target::Server(server) => vec![shown(&server)],
-            Target::Sentinel { sentinels, service, primary } => {
+            Endpoint::Server(server) => vec![shown(&server)],
+            Endpoint::Sentinel { sentinels, service, primary } => {
                 let own = shown(&at(&primary, "found", 1));
                 sentinels.iter().map(shown).chain([service, own]).collect()
             }
-            Target::Cluster(_, nodes) => nodes.iter().map(shown).collect(),
+            Endpoint::Cluster(_, nodes) => nodes.iter().map(shown).collect(),
         }
     }
 
@@ -277,7 +282,8 @@ mod tests {
 
     #[test]
     fn a_url_says_how_many_replicas_to_wait_for() {
-        let wanted = |replicas, ms| Some(Wanted { replicas, wait: Duration::from_millis(ms), on_disk: false });
+        let wanted =
+            |replicas, ms| Some(ReplicationPolicy { replicas, wait: Duration::from_millis(ms), on_disk: false });
         for (parameters, expected) in [
             ("", None),
             ("?replicas=0", None),

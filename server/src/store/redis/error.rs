@@ -2,48 +2,48 @@
 
 use redis::RedisError;
 
-use super::library::Library;
+use super::functions::FunctionLibrary;
 use crate::store::StoreError;
 
 /// A call that failed.
 #[derive(Clone, Debug)]
-pub(super) struct Fault {
+pub(super) struct CallError {
     /// What the caller is told in the end.
     pub(super) error: StoreError,
     /// What may help.
-    pub(super) next: Next,
+    pub(super) recovery: Recovery,
     /// Whether the connection is of no more use.
     pub(super) lost: bool,
 }
 
 /// What may help after a call has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum Recovery {
     /// Nothing.
-    GiveUp,
+    None,
     /// The server is gone, or is not the one to write to: see whether another one has taken its place.
-    Look,
+    FindServer,
     /// Another node of the cluster has the slot: `HOST:PORT`, where no host means that of the node that said so.
     /// Nothing was carried out.
-    GoTo(String),
+    Redirect(String),
     /// The slot is on its way to another node, and what the call needs is not all in one place. Nothing was carried out.
-    Wait,
+    WaitForSlot,
 }
 
-impl Fault {
+impl CallError {
     /// Reads an error of the server at `address`.
-    pub(super) fn new(error: &RedisError, address: &str, library: &Library) -> Self {
+    pub(super) fn new(error: &RedisError, address: &str, library: &FunctionLibrary) -> Self {
         let text = format!("{address}: {error}");
         let code = code(error);
-        let next = match code.as_deref() {
-            Some("MOVED") => moved_to(error).map_or(Next::Look, Next::GoTo),
+        let recovery = match code.as_deref() {
+            Some("MOVED") => moved_to(error).map_or(Recovery::FindServer, Recovery::Redirect),
             // A function reads keys that are known only once it runs, so that no node but the one that has the whole slot
             // may run it; see commit.lua. Hence nobody follows an ASK.
-            Some("ASK" | "TRYAGAIN") => Next::Wait,
-            Some("ERR") if text.contains("non local key") => Next::Wait,
-            Some("READONLY" | "CLUSTERDOWN" | "MASTERDOWN") => Next::Look,
-            _ if error.is_unrecoverable_error() || error.is_timeout() => Next::Look,
-            _ => Next::GiveUp,
+            Some("ASK" | "TRYAGAIN") => Recovery::WaitForSlot,
+            Some("ERR") if text.contains("non local key") => Recovery::WaitForSlot,
+            Some("READONLY" | "CLUSTERDOWN" | "MASTERDOWN") => Recovery::FindServer,
+            _ if error.is_unrecoverable_error() || error.is_timeout() => Recovery::FindServer,
+            _ => Recovery::None,
         };
         // A server that has become a replica keeps its connections; its name may lead elsewhere by now.
         let lost = error.is_unrecoverable_error() || error.is_timeout() || code.as_deref() == Some("READONLY");
@@ -54,7 +54,7 @@ impl Fault {
                 | "MOVED" | "ASK" | "TRYAGAIN",
             ) => StoreError::Refusing(text),
             Some("WRONGTYPE" | "CORRUPT") => StoreError::Corrupt(text),
-            _ if next == Next::Wait => StoreError::Refusing(text),
+            _ if recovery == Recovery::WaitForSlot => StoreError::Refusing(text),
             // A node of a cluster that is down for all or for writes says so to the function itself, too.
             Some("ERR") if text.contains("cluster is down") => StoreError::Refusing(text),
             // The function itself failed, which it does on content that it cannot read, before it writes.
@@ -64,14 +64,14 @@ impl Fault {
             }
             _ => StoreError::Unavailable(text),
         };
-        Self { error, next, lost }
+        Self { error, recovery, lost }
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for CallError {
     /// There is no connection, so that another server may have taken over.
     fn from(error: StoreError) -> Self {
-        Self { error, next: Next::Look, lost: true }
+        Self { error, recovery: Recovery::FindServer, lost: true }
     }
 }
 
@@ -103,51 +103,51 @@ mod tests {
 
     use super::*;
 
-    fn fault(answer: &str) -> Fault {
+    fn failed(answer: &str) -> CallError {
         let value = redis::parse_redis_value(format!("-{answer}\r\n").as_bytes()).unwrap();
         let error: ServerError = match value {
             redis::Value::ServerError(error) => error,
             other => panic!("{other:?}"),
         };
-        Fault::new(&error.into(), "here", &Library::new())
+        CallError::new(&error.into(), "here", &FunctionLibrary::new())
     }
 
     #[test]
     fn what_was_certainly_not_carried_out_is_told_from_what_may_have_been() {
         for refused in ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY"] {
-            assert!(matches!(fault(&format!("{refused} x")).error, StoreError::Refusing(_)), "{refused}");
+            assert!(matches!(failed(&format!("{refused} x")).error, StoreError::Refusing(_)), "{refused}");
         }
         for corrupt in [
             "WRONGTYPE x".to_owned(),
             "CORRUPT x".to_owned(),
-            format!("ERR x {}", Library::new().name_of(crate::store::redis::library::Function::Commit)),
+            format!("ERR x {}", FunctionLibrary::new().name_of(crate::store::redis::functions::Function::Commit)),
         ] {
-            assert!(matches!(fault(&corrupt).error, StoreError::Corrupt(_)), "{corrupt}");
+            assert!(matches!(failed(&corrupt).error, StoreError::Corrupt(_)), "{corrupt}");
         }
         for unknown in ["ERR x", "NOAUTH x", "NOPERM x", "SOMETHING new"] {
-            assert!(matches!(fault(unknown).error, StoreError::Unavailable(_)), "{unknown}");
+            assert!(matches!(failed(unknown).error, StoreError::Unavailable(_)), "{unknown}");
         }
     }
 
     #[test]
     fn a_slot_elsewhere_or_on_its_way_is_no_failure_yet() {
-        assert_eq!(fault("MOVED 7 10.0.0.1:7000").next, Next::GoTo("10.0.0.1:7000".to_owned()));
-        assert_eq!(fault("MOVED 7 :7000").next, Next::GoTo(":7000".to_owned()));
+        assert_eq!(failed("MOVED 7 10.0.0.1:7000").recovery, Recovery::Redirect("10.0.0.1:7000".to_owned()));
+        assert_eq!(failed("MOVED 7 :7000").recovery, Recovery::Redirect(":7000".to_owned()));
         for on_its_way in [
             "ASK 7 10.0.0.1:7000".to_owned(),
             "TRYAGAIN Multiple keys request during rehashing of slot".to_owned(),
             format!(
                 "ERR Script attempted to access a non local key script: {}",
-                Library::new().name_of(crate::store::redis::library::Function::Commit)
+                FunctionLibrary::new().name_of(crate::store::redis::functions::Function::Commit)
             ),
         ] {
-            let fault = fault(&on_its_way);
-            assert_eq!(fault.next, Next::Wait, "{on_its_way}");
-            assert!(matches!(fault.error, StoreError::Refusing(_)), "{on_its_way}");
+            let failed = failed(&on_its_way);
+            assert_eq!(failed.recovery, Recovery::WaitForSlot, "{on_its_way}");
+            assert!(matches!(failed.error, StoreError::Refusing(_)), "{on_its_way}");
         }
         for look in ["READONLY x", "CLUSTERDOWN x"] {
-            assert_eq!(fault(look).next, Next::Look, "{look}");
+            assert_eq!(failed(look).recovery, Recovery::FindServer, "{look}");
         }
-        assert_eq!(fault("OOM x").next, Next::GiveUp);
+        assert_eq!(failed("OOM x").recovery, Recovery::None);
     }
 }
