@@ -1,4 +1,4 @@
-//! Carries out what was planned.
+//! Applies a planned transaction.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::{Namespace, Txn, Write};
 
-/// Does every write of a transaction, in order.
+/// Applies every write of a transaction, in order.
 pub(super) fn apply(
     tables: &mut Tables<'_>,
     namespace: &Namespace,
@@ -81,13 +81,13 @@ fn first_day_from(replies: &Open<'_>, day: u64) -> Result<Option<u64>> {
     }
 }
 
-/// Removes up to `limit` of the replies's keys whose life is over. Breaks when none are left.
+/// Removes up to `limit` expired idempotency keys. Breaks when none are left.
 pub(super) fn purge_replies(replies: &mut Open<'_>, now_ms: u64, limit: usize) -> Result<ControlFlow<()>> {
     let yesterday = (now_ms / DAY_MS).saturating_sub(1).to_be_bytes();
-    let mut forgotten = 0;
+    let mut purged = 0;
     for entry in replies.extract_from_if(..yesterday.as_slice(), |_, _| true)?.take(limit) {
         entry?;
-        forgotten += 1;
+        purged += 1;
     }
-    Ok(if forgotten < limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    Ok(if purged < limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
 }

@@ -1,11 +1,11 @@
-//! The store in one file of this machine, for one coordinator.
+//! The embedded store: one file on this machine, for one coordinator.
 //!
-//! One thread writes. It takes all transactions that have queued up, evaluates each against what the ones before it
-//! left, and commits them together with one flush to the disk; only then are they answered. Under load the cost of the
-//! flush is shared, without load nobody waits for company. Reads are of the last commit and wait for nobody.
+//! One thread writes (group commit). It takes every queued transaction, evaluates each against the result of the ones before
+//! it, commits them all with one flush to disk, and only then acknowledges them. Under load, transactions share the cost of the
+//! flush; without load, none waits for others. Reads see the last commit and never block.
 //!
-//! When the disk is full, transactions answer [`StoreError::Refusing`], those that only free as well, until there is
-//! room again; it is tried once a second. Reads go on. A failed flush ends the store until the process restarts.
+//! While the disk is full, every transaction fails with [`StoreError::Refusing`], including those that only free space. The
+//! writer retries once a second. Reads keep working. A failed flush stops the store until the process restarts.
 
 mod apply;
 mod clock;
@@ -16,15 +16,11 @@ mod tables;
 mod tests;
 mod writer;
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use redb::ReadTransaction;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -39,30 +35,29 @@ use super::{
     StoreError, Txn,
 };
 
-/// Up to this many entries are read where the caller runs; more are read on a thread that may block.
+/// The maximum number of entries read on the caller's thread; longer ranges are read on a blocking thread.
 const ENTRIES_INLINE_MAX: usize = 128;
 
-/// How long a file may stay in use by another process before that counts as an error. One that was killed a moment ago
-/// keeps its files until its last flush is done.
+/// How long opening waits for another process to release the file. A process killed a moment ago holds its files until its
+/// last flush is done.
 const RELEASE_GRACE: Duration = Duration::from_secs(3);
 
-/// The store in one file of this machine. See the [module](self).
+/// The store in one file on this machine. See the [module](self).
 #[derive(Debug)]
 pub struct EmbeddedStore {
     file: Arc<StoreFile>,
     clock: Arc<Clock>,
     notifications: broadcast::Sender<Notification>,
-    /// `None` once the store is being dropped.
+    /// `None` while the store is being dropped.
     queue: Option<mpsc::Sender<Job>>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl EmbeddedStore {
-    /// Opens the file at `path`, or makes it, readable by nobody else. Its directory must exist.
+    /// Opens the file at `path`, or creates it with access for this user only. Its directory must exist.
     ///
-    /// Blocks for as long as it takes to check a file that was not closed cleanly. Fails with
-    /// [`StoreError::Unavailable`] when another coordinator has it open and keeps it open for some seconds, and with
-    /// [`StoreError::Corrupt`] when it is not such a file or is damaged.
+    /// Blocks while it checks a file that was not closed cleanly. Fails with [`StoreError::Unavailable`] if another coordinator
+    /// keeps the file open for some seconds, and with [`StoreError::Corrupt`] if the file is not a store or is damaged.
     pub fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
         Self::open_within(path, RELEASE_GRACE)
     }
@@ -71,7 +66,7 @@ impl EmbeddedStore {
         Self::start(path.display().to_string(), file::on_disk(path, grace), Durability::Fsynced)
     }
 
-    /// Makes an empty store that lives as long as the process, for tests and trials.
+    /// Opens an empty store that is gone when the process ends, for tests and trials.
     pub fn in_memory() -> Result<Arc<Self>, StoreError> {
         Self::start("the store in memory".to_owned(), file::in_memory(), Durability::Applied)
     }
@@ -113,15 +108,15 @@ impl EmbeddedStore {
         let file = self.file.clone();
         let result = tokio::task::spawn_blocking(move || file.read(read))
             .await
-            .unwrap_or_else(|error| Err(StoreError::Unavailable(format!("the read was given up: {error}"))));
+            .unwrap_or_else(|error| Err(StoreError::Unavailable(format!("the read was canceled: {error}"))));
         self.report(&result);
         result
     }
 
-    /// Has the writer look at a file that cannot be read: only the writer can open it anew.
+    /// Asks the writer to check a file that cannot be read: only the writer can reopen it.
     fn report<R>(&self, result: &Result<R, StoreError>) {
         if let (Err(StoreError::Unavailable(_)), Some(queue)) = (result, &self.queue) {
-            // When the queue is full, the writer looks at the file anyway.
+            // If the queue is full, the writer uses the file anyway.
             let _ = queue.try_send(Job::CheckFile);
         }
     }
@@ -130,8 +125,8 @@ impl EmbeddedStore {
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // What it had to say of a panic was said on the way.
+        if let Some(writer) = self.writer.lock().take() {
+            // A panic of the thread was reported when it happened.
             let _ = writer.join();
         }
         self.file.close();
@@ -159,7 +154,7 @@ impl Store for EmbeddedStore {
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
         let all = tables::record(namespace, kind, "");
-        // No id is empty and none holds a zero byte, so what follows a zero byte follows the id itself.
+        // Ids are not empty and contain no zero byte, so `after` plus a zero byte sorts right after `after` itself.
         let mut first = tables::record(namespace, kind, after);
         first.push(0);
         self.read_elsewhere(move |txn| {

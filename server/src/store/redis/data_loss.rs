@@ -1,27 +1,23 @@
-//! Finds out when Redis has lost what it had answered.
+//! Detects commits that Redis acknowledged and then lost.
 //!
-//! A replica that takes over may lack the last commits of its primary, and a server that keeps nothing on disk comes back
-//! empty. Both begin a new *history*: Redis gives every run of a primary a replication id of its own. So:
-//! - every commit says under which history it comes, and the meta hash of its namespace keeps the last few histories, each
-//!   with the version that the namespace had when it began: its *floor*;
-//! - a coordinator remembers the last version that it was answered for each namespace, and under which history;
-//! - when a server turns up with another history, it checks at all that it remembers: a version above the floor of the
-//!   history that came next was lost. Later commits do not hide that, whoever makes them.
+//! A replica that takes over can lack its primary's last commits, and a server without persistence comes back empty. Both start
+//! a new *history*: Redis gives every run of a primary its own replication ID. So:
+//! - every commit states the history it runs under, and the meta hash of its namespace keeps the last few histories, each with its
+//!   *floor*: the namespace's version when that history began;
+//! - the coordinator remembers, for each namespace, the last version acknowledged to it, and under which history;
+//! - when a server shows a new history, the coordinator checks every namespace it remembers. A version above the floor of the
+//!   history that came next was lost. Later commits, by any coordinator, do not hide that.
 //!
-//! A namespace that is gone was lost as well, unless it was dropped: whoever drops one tells all coordinators. One that was
-//! dropped elsewhere while this coordinator was cut off, in the very seconds in which the server changed, is reported
-//! although nothing was lost. Not found are losses in namespaces that no running coordinator has written to, and what vanishes
-//! while the history goes on, as by FLUSHALL.
+//! A namespace that no longer exists was lost too, unless a coordinator dropped it; a drop is published to all coordinators. If
+//! a drop happens elsewhere while this coordinator is disconnected, in the very seconds in which the server changes, it is
+//! reported as a loss although nothing was lost. Two kinds of loss go undetected: in namespaces that no running coordinator has
+//! written to, and without a new history, as by FLUSHALL.
 
-use std::{
-    fmt,
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use lru::LruCache;
+use parking_lot::Mutex;
 use redis::{Pipeline, Value};
 use tokio::{
     sync::{Notify, broadcast},
@@ -31,25 +27,25 @@ use tokio::{
 use super::{functions::Function, keys::Keys, topology::Topology};
 use crate::store::{LOSSES_MAX, Loss, Namespace, StoreError};
 
-/// How many namespaces are remembered; beyond that, those that were written to the longest time ago are not.
+/// The number of namespaces to remember. Beyond that, the least recently written ones are forgotten.
 const NAMESPACES_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("it is not 0");
 
-/// Under how many histories a commit is remembered of each, until it was looked at.
+/// The number of histories to remember a commit under for each namespace, until they are checked.
 const HISTORIES_MAX: usize = 4;
 
-/// How many namespaces are looked at side by side.
+/// The number of namespaces to check concurrently.
 const CHECKS_MAX: usize = 32;
 
-/// How long to wait after a namespace could not be looked at.
+/// The pause after a namespace could not be checked.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// After how long to look again: longer than an answer of the former server may be on its way.
+/// When to check again: longer than an answer of the previous server can be in flight.
 const RECHECK_AFTER: Duration = Duration::from_secs(6);
 
-/// What Redis has answered to this coordinator.
+/// Remembers what Redis acknowledged to this coordinator, and detects what it lost.
 pub(super) struct LossDetector {
     acknowledged: Mutex<LruCache<Namespace, Vec<Acknowledged>>>,
-    /// Something may have been lost.
+    /// Notified when something may have been lost.
     recheck: Arc<Notify>,
     reports: broadcast::Sender<Loss>,
 }
@@ -60,7 +56,7 @@ impl fmt::Debug for LossDetector {
     }
 }
 
-/// The last commit to a namespace that was answered under a history.
+/// The last commit to a namespace that was acknowledged under a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Acknowledged {
     version: u64,
@@ -69,48 +65,48 @@ struct Acknowledged {
     dropped: bool,
 }
 
-/// What a namespace says of its past.
+/// The versions and histories stored in a namespace.
 #[derive(Debug, PartialEq, Eq)]
 struct StoredHistory {
     version: u64,
-    /// The histories under which the last commits came and the floor of each, newest first.
+    /// The histories of the last commits, each with its floor, newest first.
     histories: Vec<(String, u64)>,
 }
 
 impl LossDetector {
-    /// Remembers nothing yet. `recheck` wakes [`LossDetector::run`].
+    /// Makes a detector that remembers nothing yet. `recheck` wakes [`LossDetector::run`].
     pub(super) fn new(recheck: Arc<Notify>) -> Self {
         let (reports, _) = broadcast::channel(LOSSES_MAX);
         Self { acknowledged: Mutex::new(LruCache::new(NAMESPACES_MAX)), recheck, reports }
     }
 
-    /// Subscribes to what will be found.
+    /// Subscribes to the losses detected from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Loss> {
         self.reports.subscribe()
     }
 
-    /// Has everything looked at.
+    /// Requests a check of all namespaces.
     pub(super) fn recheck(&self) {
         self.recheck.notify_one();
     }
 
-    /// Remembers that a commit was answered which has left its version in the namespace, or has dropped it.
+    /// Remembers an acknowledged commit that left its version in the namespace, or dropped the namespace.
     pub(super) fn record_commit(&self, namespace: &Namespace, version: u64, history: Arc<str>, dropped: bool) {
-        // A server that does not tell its history cannot be found out.
+        // Without a history, losses cannot be detected.
         if history.is_empty() {
             return;
         }
         let new = Acknowledged { version, history, dropped };
-        let mut all = self.lock();
+        let mut all = self.acknowledged.lock();
         let Some(last) = all.get_mut(namespace) else {
             all.put(namespace.clone(), vec![new]);
             return;
         };
         match last.iter_mut().find(|last| last.history == new.history) {
-            // Answers to commits at the same time come in any order.
+            // Concurrent commits may be acknowledged in any order.
             Some(last) if last.version < new.version => *last = new,
             Some(_) => (),
-            // What was answered before is not looked at yet, and this commit says nothing of it.
+            // The commits under earlier histories are still unchecked, and this commit says nothing about them.
             None => {
                 last.truncate(HISTORIES_MAX - 1);
                 last.push(new);
@@ -118,12 +114,12 @@ impl LossDetector {
         }
     }
 
-    /// Forgets what came before a namespace was dropped, by whomever.
+    /// Forgets the commits before a drop of the namespace by any coordinator.
     pub(super) fn record_drop(&self, namespace: &Namespace, version: u64) {
         self.forget(namespace, |last| last.version < version);
     }
 
-    /// Looks for losses for as long as it runs, whenever there is recheck.
+    /// Checks whenever requested, forever.
     pub(super) async fn run(&self, topology: &Topology, keys: &Keys) {
         loop {
             self.recheck.notified().await;
@@ -135,13 +131,14 @@ impl LossDetector {
         }
     }
 
-    /// Looks at all namespaces that are remembered, at each until it answers.
+    /// Checks all remembered namespaces, and retries each until the store answers.
     pub(super) async fn check_all(&self, topology: &Topology, keys: &Keys) {
-        let mut namespaces: Vec<Namespace> = self.lock().iter().map(|(namespace, _)| namespace.clone()).collect();
+        let mut namespaces: Vec<Namespace> =
+            self.acknowledged.lock().iter().map(|(namespace, _)| namespace.clone()).collect();
         while !namespaces.is_empty() {
             let checks = stream::iter(namespaces).map(|namespace| async move {
                 match self.check(topology, keys, &namespace).await {
-                    // It is reported by whoever needs what cannot be read.
+                    // Whoever needs the unreadable contents reports the error.
                     Ok(()) | Err(StoreError::Corrupt(_)) => None,
                     Err(_) => Some(namespace),
                 }
@@ -154,21 +151,21 @@ impl LossDetector {
     }
 
     async fn check(&self, topology: &Topology, keys: &Keys, namespace: &Namespace) -> Result<(), StoreError> {
-        let mut ask = Pipeline::new();
-        ask.cmd("HMGET").arg(keys.meta(namespace)).arg(&["v", "h"]);
-        let before = self.lock().peek(namespace).cloned().unwrap_or_default();
-        // After that, so that nothing is taken for lost which is only answered meanwhile.
-        let past = topology.read(Some(namespace), &ask).await?.pop().as_ref().and_then(StoredHistory::read);
+        let mut query = Pipeline::new();
+        query.cmd("HMGET").arg(keys.meta(namespace)).arg(&["v", "h"]);
+        let before = self.acknowledged.lock().peek(namespace).cloned().unwrap_or_default();
+        // Read the namespace after that, so that a commit acknowledged in between does not look lost.
+        let past = topology.read(Some(namespace), &query).await?.pop().as_ref().and_then(StoredHistory::read);
         let now = topology.history_of(namespace);
         let kept = |last: &Acknowledged| match &past {
-            // While the history goes on, a namespace is gone because it was dropped.
+            // Within one history, a namespace disappears only by a drop.
             None if now.as_ref() == Some(&last.history) => None,
             past => last.lost_in(past.as_ref()),
         };
         let lost = before.iter().filter_map(|last| Some((last.version, kept(last)?))).max();
         let newest = before.iter().max_by_key(|last| last.version);
         let Some((acknowledged, found)) = lost else {
-            // One is enough from now on.
+            // Only the newest is needed from now on.
             self.forget(namespace, |last| before.contains(last) && (past.is_none() || Some(last) != newest));
             return Ok(());
         };
@@ -186,21 +183,21 @@ impl LossDetector {
             acknowledged,
             found,
             generation,
-            "the store has lost commits that it had answered: messages that were OK'd may be gone"
+            "the store lost commits that it had acknowledged: messages may be gone"
         );
-        // Nobody listens.
+        // There may be no receivers.
         let _ = self.reports.send(loss);
         Ok(())
     }
 
-    /// Returns whether anything is remembered of a namespace.
+    /// Returns whether any commit to a namespace is remembered.
     #[cfg(test)]
     pub(super) fn tracks(&self, namespace: &Namespace) -> bool {
-        self.lock().contains(namespace)
+        self.acknowledged.lock().contains(namespace)
     }
 
     fn forget(&self, namespace: &Namespace, what: impl Fn(&Acknowledged) -> bool) {
-        let mut all = self.lock();
+        let mut all = self.acknowledged.lock();
         if let Some(last) = all.peek_mut(namespace) {
             last.retain(|last| !what(last));
             if last.is_empty() {
@@ -208,36 +205,32 @@ impl LossDetector {
             }
         }
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<Namespace, Vec<Acknowledged>>> {
-        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Acknowledged {
-    /// Returns the last version that was kept of the history in which this commit was answered, if the commit is not
-    /// among what was kept; 0 where there is nothing of it. `past`: what the namespace says, if it is there.
+    /// If the commit was lost, returns the last surviving version of its history, or 0 if nothing of it survived. `past`: the
+    /// namespace's contents, if it exists.
     fn lost_in(&self, past: Option<&StoredHistory>) -> Option<u64> {
         let kept = match past {
             None => 0,
             Some(past) => match past.histories.iter().position(|(id, _)| **id == *self.history) {
                 Some(0) => past.version,
                 Some(at) => past.histories[at - 1].1,
-                // All that came under that history is gone, or the namespace is another one by now.
+                // Everything under that history is gone, or the namespace was dropped and recreated.
                 None => past.histories.last().map_or(past.version, |(_, floor)| *floor),
             },
         };
-        // A namespace that was dropped is not there, or was made anew.
+        // A dropped namespace does not exist, or was recreated.
         (kept < self.version && !(self.dropped && kept == 0)).then_some(kept)
     }
 }
 
 impl StoredHistory {
-    /// Reads the version and the histories; `None` where there is no namespace.
+    /// Parses the version and the histories. `None` if the namespace does not exist.
     fn read(answer: &Value) -> Option<Self> {
         let (version, histories): (Option<u64>, Option<String>) = redis::from_redis_value(answer.clone()).ok()?;
         let histories = histories.unwrap_or_default();
-        // The last may have been cut off.
+        // The oldest history may be truncated.
         let whole = histories.rsplit_once(';').map_or("", |(whole, _)| whole);
         let each = whole.split(';').filter_map(|history| {
             let (id, floor) = history.split_once(' ')?;
@@ -263,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_the_floor_of_the_next_history_was_kept() {
+    fn versions_up_to_the_next_historys_floor_survived() {
         let now = past("900", "z 700;y 500;x 0;");
         for (version, history, lost) in [
             (900, "z", None),
@@ -271,30 +264,30 @@ mod tests {
             (700, "y", None),
             (701, "y", Some(700)),
             (500, "x", None),
-            // Nothing of it is left.
+            // Nothing of that history is left.
             (800, "w", Some(0)),
         ] {
             assert_eq!(last(version, history).lost_in(now.as_ref()), lost, "{version} {history}");
         }
-        // A history that comes again, as when two servers take turns.
+        // A history can come back, when two servers alternate.
         let turns = past("900", "x 700;y 500;x 0;");
         assert_eq!(last(900, "x").lost_in(turns.as_ref()), None);
-        // The oldest is cut off.
+        // The oldest history is truncated.
         assert_eq!(past("900", "z 700;y 50").unwrap().histories, [("z".to_owned(), 700)]);
         assert_eq!(last(650, "x").lost_in(past("900", "z 700;y 50").as_ref()), None);
-        // No history is known.
+        // The namespace has no history.
         assert_eq!(last(901, "x").lost_in(past("900", "").as_ref()), Some(900));
     }
 
     #[test]
-    fn a_namespace_that_is_gone_was_lost_unless_it_was_dropped() {
+    fn missing_namespace_was_lost_unless_it_was_dropped() {
         let dropped = |version, history| Acknowledged { dropped: true, ..last(version, history) };
         assert_eq!(last(5, "x").lost_in(None), Some(0));
         assert_eq!(dropped(5, "x").lost_in(None), None);
-        // Made anew, at once or by another server.
+        // Recreated, at once or on another server.
         assert_eq!(dropped(5, "x").lost_in(past("7", "x 0;").as_ref()), None);
         assert_eq!(dropped(5, "x").lost_in(past("7", "y 0;").as_ref()), None);
-        // It is back as it was before.
+        // The namespace is back in its state before the drop.
         assert_eq!(dropped(5, "x").lost_in(past("7", "y 4;x 0;").as_ref()), Some(4));
         assert_eq!(dropped(5, "x").lost_in(past("4", "x 0;").as_ref()), Some(4));
     }

@@ -1,4 +1,4 @@
-//! What went wrong with a call, and what may still be done about it.
+//! Classifies failed calls: the error for the caller, and what may recover from it.
 
 use redis::RedisError;
 
@@ -8,81 +8,82 @@ use crate::store::StoreError;
 /// A call that failed.
 #[derive(Clone, Debug)]
 pub(super) struct CallError {
-    /// What the caller is told in the end.
+    /// The error to return if nothing recovers.
     pub(super) error: StoreError,
-    /// What may help.
+    /// What may recover.
     pub(super) recovery: Recovery,
-    /// Whether the connection is of no more use.
-    pub(super) lost: bool,
+    /// Whether the connection is unusable.
+    pub(super) connection_lost: bool,
 }
 
-/// What may help after a call has failed.
+/// What may recover from a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
-    /// Nothing.
+    /// Nothing: fail.
     None,
-    /// The server is gone, or is not the one to write to: see whether another one has taken its place.
+    /// The server is gone or is not the primary: look for its replacement, and fail.
     FindServer,
-    /// Another node of the cluster has the slot: `HOST:PORT`, where no host means that of the node that said so.
-    /// Nothing was carried out.
+    /// Another cluster node owns the slot, at `HOST:PORT`. An empty host means the host of the node that answered. The call was
+    /// not executed.
     Redirect(String),
-    /// The slot is on its way to another node, and what the call needs is not all in one place. Nothing was carried out.
+    /// The slot is migrating, and the call's keys are not all on one node. The call was not executed.
     WaitForSlot,
 }
 
 impl CallError {
-    /// Reads an error of the server at `address`.
-    pub(super) fn new(error: &RedisError, address: &str, library: &FunctionLibrary) -> Self {
+    /// Classifies an error from the server at `address`.
+    pub(super) fn new(error: &RedisError, address: &str, functions: &FunctionLibrary) -> Self {
         let text = format!("{address}: {error}");
         let code = code(error);
         let recovery = match code.as_deref() {
             Some("MOVED") => moved_to(error).map_or(Recovery::FindServer, Recovery::Redirect),
-            // A function reads keys that are known only once it runs, so that no node but the one that has the whole slot
-            // may run it; see commit.lua. Hence nobody follows an ASK.
+            // The function reads keys that are known only once it runs (see commit.lua), so only a node that owns the whole
+            // slot may run it. Hence an ASK is never followed.
             Some("ASK" | "TRYAGAIN") => Recovery::WaitForSlot,
             Some("ERR") if text.contains("non local key") => Recovery::WaitForSlot,
             Some("READONLY" | "CLUSTERDOWN" | "MASTERDOWN") => Recovery::FindServer,
             _ if error.is_unrecoverable_error() || error.is_timeout() => Recovery::FindServer,
             _ => Recovery::None,
         };
-        // A server that has become a replica keeps its connections; its name may lead elsewhere by now.
-        let lost = error.is_unrecoverable_error() || error.is_timeout() || code.as_deref() == Some("READONLY");
+        // A server that became a replica keeps its connections open, but its name may resolve to another server now.
+        let connection_lost =
+            error.is_unrecoverable_error() || error.is_timeout() || code.as_deref() == Some("READONLY");
         let error = match code.as_deref() {
-            // Said before anything was carried out.
+            // The server answers these before it executes anything.
             Some(
                 "OOM" | "READONLY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY"
                 | "MOVED" | "ASK" | "TRYAGAIN",
             ) => StoreError::Refusing(text),
             Some("WRONGTYPE" | "CORRUPT") => StoreError::Corrupt(text),
             _ if recovery == Recovery::WaitForSlot => StoreError::Refusing(text),
-            // A node of a cluster that is down for all or for writes says so to the function itself, too.
+            // In a cluster that is down, the commands inside the function fail with this text.
             Some("ERR") if text.contains("cluster is down") => StoreError::Refusing(text),
-            // The function itself failed, which it does on content that it cannot read, before it writes.
-            Some("ERR") if library.is_named_in(&text) => StoreError::Corrupt(text),
+            // The function itself failed. It fails only on contents it cannot read, and before it writes.
+            Some("ERR") if functions.is_named_in(&text) => StoreError::Corrupt(text),
             Some("ERR") if text.contains("unknown command") && text.contains("FUNCTION") => {
-                StoreError::Unavailable(format!("{address}: Redis 7.0 or newer is needed: {error}"))
+                StoreError::Unavailable(format!("{address}: teamwire requires Redis 7.0 or newer, or Valkey: {error}"))
             }
             _ => StoreError::Unavailable(text),
         };
-        Self { error, recovery, lost }
+        Self { error, recovery, connection_lost }
     }
 }
 
 impl From<StoreError> for CallError {
-    /// There is no connection, so that another server may have taken over.
+    /// Classifies a failure to connect: another server may have taken over.
     fn from(error: StoreError) -> Self {
-        Self { error, recovery: Recovery::FindServer, lost: true }
+        Self { error, recovery: Recovery::FindServer, connection_lost: true }
     }
 }
 
-/// Returns whether the server does not know the function, so that nothing was carried out.
+/// Returns whether the server lacks the function, in which case the call was not executed.
 pub(super) fn is_function_missing(error: &RedisError) -> bool {
     code(error).as_deref() == Some("ERR") && error.detail().is_some_and(|detail| detail.contains("Function not found"))
 }
 
-/// Returns the first word of what the server answered, also where it answered to one command of several.
+/// Returns the error code (the first word) of the server's answer, or of its first failed command in a pipeline.
 pub(super) fn code(error: &RedisError) -> Option<String> {
-    // First, since the whole of several is an EXECABORT, which says nothing.
+    // Take the first command's error: the error of the whole transaction is an uninformative EXECABORT.
     match error.clone().into_server_errors() {
         Some(errors) => errors.first().map(|(_, error)| error.code().to_owned()),
         None => error.code().map(str::to_owned),
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_certainly_not_carried_out_is_told_from_what_may_have_been() {
+    fn errors_before_execution_are_distinguished_from_unknown_outcomes() {
         for refused in ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY"] {
             assert!(matches!(failed(&format!("{refused} x")).error, StoreError::Refusing(_)), "{refused}");
         }
@@ -130,10 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_elsewhere_or_on_its_way_is_no_failure_yet() {
+    fn moved_or_migrating_slot_is_recoverable() {
         assert_eq!(failed("MOVED 7 10.0.0.1:7000").recovery, Recovery::Redirect("10.0.0.1:7000".to_owned()));
         assert_eq!(failed("MOVED 7 :7000").recovery, Recovery::Redirect(":7000".to_owned()));
-        for on_its_way in [
+        for migrating in [
             "ASK 7 10.0.0.1:7000".to_owned(),
             "TRYAGAIN Multiple keys request during rehashing of slot".to_owned(),
             format!(
@@ -141,12 +142,12 @@ mod tests {
                 FunctionLibrary::new().name_of(crate::store::redis::functions::Function::Commit)
             ),
         ] {
-            let failed = failed(&on_its_way);
-            assert_eq!(failed.recovery, Recovery::WaitForSlot, "{on_its_way}");
-            assert!(matches!(failed.error, StoreError::Refusing(_)), "{on_its_way}");
+            let failed = failed(&migrating);
+            assert_eq!(failed.recovery, Recovery::WaitForSlot, "{migrating}");
+            assert!(matches!(failed.error, StoreError::Refusing(_)), "{migrating}");
         }
-        for look in ["READONLY x", "CLUSTERDOWN x"] {
-            assert_eq!(failed(look).recovery, Recovery::FindServer, "{look}");
+        for retry in ["READONLY x", "CLUSTERDOWN x"] {
+            assert_eq!(failed(retry).recovery, Recovery::FindServer, "{retry}");
         }
         assert_eq!(failed("OOM x").recovery, Recovery::None);
     }

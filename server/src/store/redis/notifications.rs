@@ -1,4 +1,4 @@
-//! The subscription to the notifications of all coordinators.
+//! The subscription to all coordinators' notifications.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use super::{
 };
 use crate::store::Notification;
 
-/// How often a quiet subscription is asked whether it is alive.
+/// The interval at which the subscription is pinged.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// How long it may take to answer.
+/// How long a ping may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait after a subscription failed.
+/// The pause after a failed attempt to subscribe.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Passes notifications on for as long as it runs. When the subscription is lost it is made again, and since notifications were lost
-/// with it, everyone is told to look.
+/// Forwards notifications, forever. Renews a lost subscription, and then sends [`Notification::All`], because notifications were
+/// lost with it.
 pub(super) async fn listen(
     topology: &Topology,
     channels: &[String],
@@ -39,17 +39,17 @@ pub(super) async fn listen(
         forward(subscription, loss_detector, &notifications).await;
         tracing::warn!(?topology, "notifications from the store stopped; subscribing again");
         subscription = loop {
-            // Finds out early that the connection for calls is lost as well, so that no caller has to.
+            // The connection for calls is probably lost too. Find out now, so that no caller has to.
             topology.check().await;
             match topology.subscribe(channels).await {
                 Ok(subscription) => break subscription,
                 Err(_) => sleep(RETRY_AFTER).await,
             }
         };
-        tracing::info!(?topology, "notifications from the store come again");
-        // It may not have been heard that a namespace was dropped.
+        tracing::info!(?topology, "notifications from the store resumed");
+        // The message that a namespace was dropped may be among the lost ones.
         loss_detector.recheck();
-        // Nobody listens.
+        // There may be no receivers.
         let _ = notifications.send(Notification::All);
     }
 }
@@ -63,7 +63,7 @@ async fn forward(subscription: PubSub, loss_detector: &LossDetector, notificatio
             message = messages.next() => match message {
                 Some(message) => match Keys::published(message.get_payload_bytes()) {
                     Some(Published::Notification(notification)) => {
-                        // Nobody listens.
+                        // There may be no receivers.
                         let _ = notifications.send(notification);
                     }
                     Some(Published::Dropped(namespace, version)) => loss_detector.record_drop(&namespace, version),
@@ -72,7 +72,7 @@ async fn forward(subscription: PubSub, loss_detector: &LossDetector, notificatio
                 None => return,
             },
             _ = ticks.tick() => {
-                // Messages wait for the answer, which comes after them on the same connection.
+                // Forwarding pauses until the answer, which follows any pending messages on this connection.
                 let alive = timeout(PING_TIMEOUT, sink.ping::<redis::Value>()).await;
                 if !matches!(alive, Ok(Ok(_))) {
                     return;

@@ -1,26 +1,24 @@
-//! An attempt that all who need its outcome share.
+//! Single flight: concurrent callers share one connection attempt and its outcome.
 
-use std::{
-    future::Future,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{future::Future, sync::Arc};
 
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use parking_lot::Mutex;
 
 use crate::store::StoreError;
 
-/// At most one attempt at a time.
+/// Runs at most one attempt at a time.
 ///
-/// Whoever asks while one is under way shares its outcome, or a crowd would wait for an attempt each. It has a task of
-/// its own: a caller that made it itself might not be polled for as long as it waits for another caller.
+/// Callers that arrive while an attempt is running share its outcome instead of queuing an attempt each. The attempt runs in its
+/// own task, because a caller may go unpolled while it waits for another caller.
 pub(super) struct SingleFlight<T> {
     in_flight: Arc<Mutex<Option<Flight<T>>>>,
 }
 
-/// An attempt, which goes on whether or not anybody waits for it.
+/// A running attempt. It continues even if all its callers are dropped.
 pub(super) type Flight<T> = Shared<BoxFuture<'static, Result<T, StoreError>>>;
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
@@ -28,17 +26,17 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         Self { in_flight: Arc::default() }
     }
 
-    /// Returns the attempt that is under way. Starts one with `make`, where there is none and `done` does not know the
-    /// outcome by now. Must be called within a Tokio runtime.
+    /// Joins the running attempt. If there is none, returns the outcome from `done`, or starts an attempt with `make` if `done`
+    /// has none. Requires a Tokio runtime.
     pub(super) fn join<F>(&self, done: impl FnOnce() -> Option<T>, make: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock();
         if let Some(attempt) = &*in_flight {
             return attempt.clone();
         }
-        // The last one may have succeeded in between.
+        // An attempt may have succeeded since the caller looked.
         if let Some(outcome) = done() {
             return std::future::ready(Ok(outcome)).boxed().shared();
         }
@@ -49,16 +47,16 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             drop(ended);
             outcome
         });
-        let cut_off = |_| Err(StoreError::Unavailable("the attempt to connect was cut off".to_owned()));
-        in_flight.insert(task.map(move |ended| ended.unwrap_or_else(cut_off)).boxed().shared()).clone()
+        let canceled = |_| Err(StoreError::Unavailable("the connection attempt was canceled".to_owned()));
+        in_flight.insert(task.map(move |ended| ended.unwrap_or_else(canceled)).boxed().shared()).clone()
     }
 }
 
-/// Makes room for the next attempt when it is dropped, be it by a panic.
+/// Clears the running attempt when dropped, even by a panic.
 struct Ended<T>(Arc<Mutex<Option<Flight<T>>>>);
 
 impl<T> Drop for Ended<T> {
     fn drop(&mut self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock() = None;
     }
 }

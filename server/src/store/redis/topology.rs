@@ -1,4 +1,4 @@
-//! The servers that a store is kept in: one, wherever it may be, or all of a cluster.
+//! The servers that hold a store: a single server, wherever it is at present, or all nodes of a cluster.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,19 +10,20 @@ use tokio::{
 
 use super::{
     cluster::Cluster,
+    connection::Reply,
     error::CallError,
     functions::{Function, FunctionLibrary},
     replicas::ReplicationPolicy,
     sentinel::Sentinels,
-    server::{Answered, Context, Location, Server},
+    server::{Context, Location, Server},
     url::Endpoint,
 };
 use crate::store::{Namespace, StoreError};
 
-/// How often the servers are looked at while nobody may be using them, and their settings with them.
+/// The interval at which connections and server settings are checked, even without calls.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 
-/// Where calls go.
+/// Routes calls to servers.
 #[derive(Clone)]
 pub(super) enum Topology {
     /// One server.
@@ -38,10 +39,9 @@ impl fmt::Debug for Topology {
 }
 
 impl Topology {
-    /// Prepares the way to the servers that a URL names. Nothing is sent yet. `recheck` is told when a server may have lost
-    /// something.
-    pub(super) fn new(endpoint: Endpoint, wanted: Option<ReplicationPolicy>, recheck: Arc<Notify>) -> Self {
-        let context = Context { library: Arc::new(FunctionLibrary::new()), recheck, wanted };
+    /// Makes the topology that a URL names, without connecting. Notifies `recheck` when a server may have lost commits.
+    pub(super) fn new(endpoint: Endpoint, replication: Option<ReplicationPolicy>, recheck: Arc<Notify>) -> Self {
+        let context = Context { functions: Arc::new(FunctionLibrary::new()), recheck, replication };
         match endpoint {
             Endpoint::Server(server) => Self::Single(Server::new(Location::Fixed(Box::new(server)), context)),
             Endpoint::Sentinel { sentinels, service, primary } => Self::Single(Server::new(
@@ -52,21 +52,21 @@ impl Topology {
         }
     }
 
-    /// Connects. Fails where there is nobody.
+    /// Connects. Fails if no server is reachable.
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
         match self {
-            Self::Single(server) => server.connected().await.map(drop),
+            Self::Single(server) => server.connect().await.map(drop),
             Self::Cluster(cluster) => cluster.refresh().await,
         }
     }
 
-    /// Calls a function on a namespace. `command` makes the command out of its name and the server's history.
+    /// Calls a function on a namespace. `command` builds the command from the function's name and the server's history.
     pub(super) async fn call(
         &self,
         namespace: &Namespace,
         function: Function,
         command: impl Fn(&str, &str) -> Cmd,
-    ) -> Result<Answered, StoreError> {
+    ) -> Result<Reply, StoreError> {
         let answer = match self {
             Self::Single(server) => server.call(function, command).await,
             Self::Cluster(cluster) => {
@@ -77,7 +77,7 @@ impl Topology {
         answer.map_err(|failed| failed.error)
     }
 
-    /// Returns the history of the server that has a namespace, if there is a connection.
+    /// Returns the history of the server that holds a namespace. `None` if it is not connected.
     pub(super) fn history_of(&self, namespace: &Namespace) -> Option<Arc<str>> {
         match self {
             Self::Single(server) => server.history(),
@@ -85,22 +85,22 @@ impl Topology {
         }
     }
 
-    /// Asks what changes nothing, about one namespace; anyone, where it is about none.
+    /// Sends read-only commands to the server that holds a namespace, or to any server if `namespace` is `None`.
     pub(super) async fn read(
         &self,
         namespace: Option<&Namespace>,
-        questions: &Pipeline,
+        queries: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        let ask = |server: Arc<Server>| async move { server.read(questions).await };
+        let ask = |server: Arc<Server>| async move { server.read(queries).await };
         let answer = match (self, namespace) {
-            (Self::Single(server), _) => server.read(questions).await,
+            (Self::Single(server), _) => server.read(queries).await,
             (Self::Cluster(cluster), Some(namespace)) => cluster.at_slot(Cluster::slot(namespace.as_str()), ask).await,
             (Self::Cluster(cluster), None) => cluster.on_any_node(ask).await,
         };
         answer.map_err(|failed: CallError| failed.error)
     }
 
-    /// Keeps looking at the connections for as long as it runs.
+    /// Checks the connections periodically, forever.
     pub(super) async fn watch(&self) {
         let mut ticks = interval(CHECK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -110,8 +110,8 @@ impl Topology {
         }
     }
 
-    /// Looks whether the connections are alive, and how durable commits are by now. Whoever needs one is told why there
-    /// is none.
+    /// Checks that the connections are alive, and refreshes what the servers say about themselves. Ignores errors: the next call
+    /// reports them.
     pub(super) async fn check(&self) {
         if let Self::Cluster(cluster) = self {
             let _ = cluster.refresh().await;
@@ -119,7 +119,7 @@ impl Topology {
         futures::future::join_all(self.servers().iter().map(Server::check)).await;
     }
 
-    /// Warns when a server may drop keys by itself as its memory runs out. One that does not tell is taken to be right.
+    /// Warns if a server evicts keys when its memory is full. Trusts a server that does not reveal its policy.
     pub(super) async fn warn_of_eviction(&self) {
         let mut ask = Pipeline::new();
         ask.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
@@ -133,13 +133,13 @@ impl Topology {
                 tracing::warn!(
                     server = server.address(),
                     policy,
-                    "the server drops keys when its memory is full, and messages with them: set maxmemory-policy noeviction"
+                    "the server evicts keys, and messages with them, when its memory is full: set maxmemory-policy noeviction"
                 );
             }
         }
     }
 
-    /// Makes a connection of its own that listens to channels. Whatever one node of a cluster publishes, all do.
+    /// Opens a separate connection that subscribes to channels. Cluster nodes forward messages to each other, so any node will do.
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<PubSub, StoreError> {
         match self {
             Self::Single(server) => server.subscribe(channels).await,
@@ -151,7 +151,7 @@ impl Topology {
         }
     }
 
-    /// Returns the servers that have a part of the store, as far as is known.
+    /// Returns the known servers of the store.
     pub(super) fn servers(&self) -> Vec<Arc<Server>> {
         match self {
             Self::Single(server) => vec![server.clone()],

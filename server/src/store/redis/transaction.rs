@@ -1,21 +1,21 @@
-//! A transaction as the arguments of the function in `commit.lua`, and its answer.
+//! Encodes a transaction as arguments of the function in `commit.lua`, and decodes the reply.
 //!
-//! Arguments are one after the other, without lengths: each operation knows how many it takes. A place of a key counts
-//! from 1, the meta hash.
+//! Arguments follow each other without lengths: each operation takes a fixed number. `key` is the position of a key among the
+//! function's keys; 1 is the meta hash.
 //!
 //! | operation | arguments |
 //! |---|---|
-//! | `v` check a record | key, id, version or nothing |
-//! | `u` check the ledger | ledger key |
-//! | `l` check a lease | key, name, `1` alive or `0` not |
+//! | `v` check a version | key, id, version or nothing |
+//! | `u` check that an idempotency key is unused | idempotency key |
+//! | `l` check a lease | key, name, `1` (alive) or `0` (not) |
 //! | `P` put | key, version field, data field, data |
 //! | `D` delete | key, version field, data field |
-//! | `A` append | key, data, weight, most entries or nothing, most weight or nothing, `1` refuse or `0` skip |
+//! | `A` append | key, data, weight, maximum entries or nothing, maximum weight or nothing, `1` (refuse) or `0` (skip) |
 //! | `R` remove | key, first sequence, last sequence |
-//! | `M` remember | ledger key, data |
-//! | `L` lease | key, name, milliseconds |
+//! | `M` remember a reply | idempotency key, data |
+//! | `L` set a lease | key, name, milliseconds |
 //! | `E` end a lease | key, name |
-//! | `H` notification | message |
+//! | `H` notify | message |
 //! | `X` drop the namespace | |
 
 use std::collections::HashMap;
@@ -25,17 +25,17 @@ use redis::{Arg, Cmd, RedisWrite as _, Value};
 use super::keys::Keys;
 use crate::store::{Check, Commit, Durability, Failed, Namespace, Outcome, Record, StoreError, Txn, WhenFull, Write};
 
-/// Lua counts in floating point, which is exact up to here. Nothing that is counted gets there.
+/// The limit of exact integers in Lua's floating point. No count ever reaches it.
 const EXACT_MAX: u64 = 1 << 53;
 
-/// What one entry may weigh, so that thousands of the heaviest are still counted exactly.
+/// The maximum weight of an entry, so that thousands of the heaviest still sum up exactly.
 const WEIGHT_MAX: u64 = 1 << 40;
 
-/// How many entries one removal may name, since the function reads what it removes.
+/// The maximum number of entries per removal, because the function reads what it removes.
 const RUN_MAX: u64 = 64;
 
-/// Returns whether a transaction makes room: it removes or ends something, or only prolongs leases, and it neither
-/// appends nor remembers. Such a transaction is carried out while memory is full.
+/// Returns whether a transaction only frees memory: it neither appends nor remembers a reply, and it either removes or ends
+/// something or puts nothing. Such a transaction runs even while memory is full.
 pub(super) fn only_frees_memory(txn: &Txn) -> bool {
     let grows = |write: &Write| matches!(write, Write::Append { .. } | Write::RememberReply { .. });
     let puts = |write: &Write| matches!(write, Write::Put { .. });
@@ -45,7 +45,7 @@ pub(super) fn only_frees_memory(txn: &Txn) -> bool {
     !txn.writes.iter().any(grows) && (txn.writes.iter().any(frees) || !txn.writes.iter().any(puts))
 }
 
-/// A transaction made ready to be sent.
+/// A transaction, encoded.
 pub(super) struct FunctionCall<'t> {
     channels: &'t [String],
     keys: Vec<String>,
@@ -53,12 +53,12 @@ pub(super) struct FunctionCall<'t> {
     args: Cmd,
 }
 
-/// What an answer says besides the outcome.
+/// What a reply says besides the outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplyFlags {
-    /// The namespace has the commit's version now.
+    /// The namespace now has the commit's version.
     pub(super) is_kept: bool,
-    /// The notifications were published. `false`: there were none, or nobody else listens.
+    /// The notifications were published. `false`: there were none, or no other store listens.
     pub(super) is_published: bool,
 }
 
@@ -70,7 +70,7 @@ enum KeyName<'t> {
 }
 
 impl<'t> FunctionCall<'t> {
-    /// Writes out a transaction.
+    /// Encodes a transaction.
     pub(super) fn new(names: &'t Keys, namespace: &Namespace, txn: &'t Txn) -> Self {
         let keys = vec![names.meta(namespace)];
         let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Cmd::new() };
@@ -84,9 +84,9 @@ impl<'t> FunctionCall<'t> {
         call
     }
 
-    /// Returns the command that calls `function` on a server with that history.
+    /// Returns the command that calls `function` on a server with this history.
     pub(super) fn command(&self, function: &str, history: &str) -> Cmd {
-        // There are no others without a cursor.
+        // Only cursors make other kinds of arguments.
         let simple = |arg| if let Arg::Simple(arg) = arg { Some(arg) } else { None };
         let args = self.args.args_iter().filter_map(simple);
         let bytes: usize = self.keys.iter().map(String::len).chain(args.clone().map(<[u8]>::len)).sum();
@@ -100,19 +100,19 @@ impl<'t> FunctionCall<'t> {
         command
     }
 
-    /// Reads the answer to a transaction.
+    /// Decodes the reply to a transaction.
     pub(super) fn outcome(
         &self,
         txn: &Txn,
         answer: &Value,
         durability: Durability,
     ) -> Result<(Outcome, ReplyFlags), StoreError> {
-        let unreadable = || StoreError::Corrupt("the function answered what it never answers".to_owned());
+        let unreadable = || StoreError::Corrupt("the function's reply cannot be parsed".to_owned());
         let Value::Array(answer) = answer else { return Err(unreadable()) };
         let mut answer = answer.iter().cloned();
         let outcome = match answer.next() {
             Some(Value::Int(1)) => {
-                committed(txn, &mut answer, durability).map(|(commit, besides)| (Outcome::Committed(commit), besides))
+                committed(txn, &mut answer, durability).map(|(commit, flags)| (Outcome::Committed(commit), flags))
             }
             Some(Value::Int(0)) => {
                 self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), ReplyFlags::default()))
@@ -222,7 +222,7 @@ impl<'t> FunctionCall<'t> {
                 self.op("L");
                 self.key(names, namespace, KeyName::Leases);
                 self.args.arg(name);
-                // Sums of two such are still exact.
+                // The sum of two of these is still exact.
                 self.number(u64::try_from(ttl.as_millis()).unwrap_or(EXACT_MAX).min(EXACT_MAX / 2));
             }
             Write::EndLease { name } => {
@@ -277,7 +277,7 @@ fn committed(
     Some((Commit { version, at_ms, durability, appended, removed }, ReplyFlags { is_kept, is_published }))
 }
 
-/// Splits sequences into runs without gaps, from first to last.
+/// Splits sequences into contiguous runs, each as its first and last sequence.
 fn runs(sequences: &[u64]) -> Vec<(u64, u64)> {
     let mut sorted: Vec<u64> = sequences.iter().copied().filter(|sequence| (1..EXACT_MAX).contains(sequence)).collect();
     sorted.sort_unstable();
@@ -315,7 +315,7 @@ mod tests {
     use crate::store::conformance::{append, delete, put, remember, remove};
 
     #[test]
-    fn sequences_become_runs() {
+    fn sequences_are_grouped_into_contiguous_runs() {
         assert_eq!(runs(&[]), []);
         assert_eq!(runs(&[0, u64::MAX]), []);
         assert_eq!(runs(&[3, 1, 2, 2, 9]), [(1, 3), (9, 9)]);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_makes_room_may_run_without_room() {
+    fn only_transactions_that_free_memory_may_run_when_memory_is_full() {
         let key = Key::new("member", "x");
         let frees = |writes| only_frees_memory(&Txn { checks: vec![], writes });
         assert!(frees(vec![remove("s", &[1])]));
