@@ -17,6 +17,7 @@ mod conformance;
 #[cfg(test)]
 mod differential;
 pub mod embedded;
+mod layer;
 pub mod model;
 mod open;
 pub mod redis;
@@ -30,7 +31,7 @@ use bytes::Bytes;
 use teamwire_proto::name::Name;
 use tokio::sync::broadcast;
 
-pub use self::open::open;
+pub use self::{layer::StoreLayer, open::open};
 
 /// The minimum time a store keeps an idempotency key.
 pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
