@@ -1,4 +1,4 @@
-//! A store with one planted bug, as if the coordinator had it, to prove that the checkers detect it.
+//! A store with a planted bug, to test that the checkers find it.
 
 use std::{
     collections::HashMap,
@@ -17,61 +17,60 @@ use teamwire_server::store::{
 };
 use tokio::time::sleep;
 
-/// A planted bug.
+/// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Bug {
     /// None.
     None,
-    /// One in forty inbox entries goes to a stream that no one reads.
+    /// One in 40 inbox entries goes to a stream that no one reads.
     TrimmedInbox,
-    /// Idempotency keys are forgotten at once.
+    /// The store ignores idempotency keys.
     NoIdempotency,
-    /// One in forty inbox entries is replaced by another one.
+    /// One in 40 inbox entries is replaced by the previous one.
     SwappedEntries,
-    /// Reads of a session always return the first session.
+    /// Reading a session record always returns the first session.
     NoFence,
-    /// Commits to the board and to tasks skip their version checks.
+    /// Commits skip the version checks of the board and of tasks.
     NoClaimCheck,
     /// Leases expire at once.
     #[value(skip)]
     ShortLeases,
-    /// One in forty sends is acknowledged but not applied, and no loss is reported, although the store is known to lose commits.
+    /// One in 40 sends is answered but not carried out, without a report. The store is known to lose writes.
     #[value(skip)]
     SilentLoss,
-    /// One in forty sends takes 6 s, while the history says that strangers flood the coordinator.
+    /// One in 40 sends takes 6 s, during a supposed flood.
     #[value(skip)]
     Stalls,
-    /// The coordinator allocates 544 MiB and never frees them.
+    /// The coordinator takes 544 MiB and never frees them.
     #[value(skip)]
     Leak,
 }
 
-/// A store with a planted bug.
+/// A store with a bug.
 #[derive(Debug)]
 pub struct BuggyStore {
     store: Arc<dyn Store>,
     bug: Bug,
     appended: AtomicU64,
-    /// Each session record as first read.
+    /// The first version of each session record.
     first: Mutex<HashMap<(Namespace, Key), Record>>,
     leak: Mutex<Vec<u8>>,
     last_inbox_entry: Mutex<Option<Bytes>>,
 }
 
 impl BuggyStore {
-    /// Plants a bug in a store.
+    /// Plants a bug into a store.
     pub fn new(store: Arc<dyn Store>, bug: Bug) -> Arc<Self> {
         let (appended, first, last_inbox_entry) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
         Arc::new(Self { store, bug, appended, first, leak: Mutex::default(), last_inbox_entry })
     }
 
-    /// Returns true once in forty calls.
-    fn is_its_turn(&self) -> bool {
+    fn is_due(&self) -> bool {
         self.appended.fetch_add(1, Ordering::Relaxed) % 40 == 39
     }
 
-    /// Returns the transaction as changed by the bug.
-    fn distort(&self, txn: &Txn) -> Txn {
+    /// Returns the transaction that the bug makes of this one.
+    fn apply_bug(&self, txn: &Txn) -> Txn {
         let mut txn = txn.clone();
         match self.bug {
             Bug::NoIdempotency => {
@@ -91,7 +90,7 @@ impl BuggyStore {
             Bug::TrimmedInbox => {
                 for write in &mut txn.writes {
                     let Write::Append { stream, .. } = write else { continue };
-                    if stream.starts_with("inbox/m") && self.is_its_turn() {
+                    if stream.starts_with("inbox/m") && self.is_due() {
                         *stream = "nowhere".to_owned();
                     }
                 }
@@ -101,7 +100,7 @@ impl BuggyStore {
                     let Write::Append { stream, data, .. } = write else { continue };
                     if stream.starts_with("inbox/") {
                         let other = self.last_inbox_entry.lock().replace(data.clone());
-                        if let Some(other) = other.filter(|_| self.is_its_turn()) {
+                        if let Some(other) = other.filter(|_| self.is_due()) {
                             *data = other;
                         }
                     }
@@ -137,17 +136,17 @@ impl StoreLayer for BuggyStore {
         let is_a_send = |write: &Write| matches!(write, Write::Append { stream, .. } if stream.starts_with("inbox/m"));
         let sends = txn.writes.iter().any(is_a_send);
         match self.bug {
-            Bug::SilentLoss if sends && self.is_its_turn() => {
+            Bug::SilentLoss if sends && self.is_due() => {
                 let at_ms = self.store.now_ms().await?;
                 let appended = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).map(|_| None);
                 let durability = Durability::Applied;
                 let commit = Commit { version: 1, at_ms, durability, appended: appended.collect(), removed: 0 };
                 return Ok(Outcome::Committed(commit));
             }
-            Bug::Stalls if sends && self.is_its_turn() => sleep(Duration::from_secs(6)).await,
+            Bug::Stalls if sends && self.is_due() => sleep(Duration::from_secs(6)).await,
             Bug::Leak => self.leak.lock().resize(544 << 20, 1),
             _ => {}
         }
-        self.store.commit(namespace, &self.distort(txn)).await
+        self.store.commit(namespace, &self.apply_bug(txn)).await
     }
 }

@@ -7,7 +7,7 @@ use teamwire_chaos::history::What;
 use turmoil::Sim;
 
 use crate::{
-    faulty_store::Faults,
+    faulty_store::StoreFaults,
     world::{Coordinator, Errand, Stage},
 };
 
@@ -170,7 +170,7 @@ impl Strikes {
                     }
                 }
             }
-            Mend::Store(number) => *self.coordinators[*number].store.faults() = Faults::default(),
+            Mend::Store(number) => *self.coordinators[*number].store.faults() = StoreFaults::default(),
         }
     }
 
@@ -253,23 +253,23 @@ impl Strikes {
             Strike::Dismiss => stage.shared().errands.push(Errand::Dismiss(member)),
             Strike::Renew => stage.shared().errands.push(Errand::Renew(member)),
             Strike::Force => stage.shared().errands.push(Errand::Force(member)),
-            Strike::StoreAway => self.change_faults(number, until, |faults| faults.is_down = true),
-            Strike::StoreRefuses => self.change_faults(number, until, |faults| faults.is_refusing = true),
-            Strike::StoreMute => self.change_faults(number, until, |faults| faults.is_mute = true),
+            Strike::StoreAway => self.change_store(number, until, |faults| faults.is_down = true),
+            Strike::StoreRefuses => self.change_store(number, until, |faults| faults.is_refusing = true),
+            Strike::StoreMute => self.change_store(number, until, |faults| faults.is_mute = true),
             Strike::StoreSlow => {
                 let delay_max = self.pause(20..1_500);
-                self.change_faults(number, until, |faults| faults.delay_max = delay_max);
+                self.change_store(number, until, |faults| faults.delay_max = delay_max);
             }
             Strike::StoreDown => {
                 let until = now + self.pause(100..8_000);
                 for number in 0..self.coordinators.len() {
-                    self.change_faults(number, until, |faults| faults.is_down = true);
+                    self.change_store(number, until, |faults| faults.is_down = true);
                 }
             }
         }
     }
 
-    fn change_faults(&mut self, number: usize, until: Duration, change: impl FnOnce(&mut Faults)) {
+    fn change_store(&mut self, number: usize, until: Duration, change: impl FnOnce(&mut StoreFaults)) {
         change(&mut self.coordinators[number].store.faults());
         self.mends.push((until, Mend::Store(number)));
     }

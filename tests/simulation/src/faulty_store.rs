@@ -1,4 +1,4 @@
-//! A coordinator's connection to the store with injected faults: slow, unreachable, or silent about a commit's outcome.
+//! A store that can be slow, unreachable, or fail after it committed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 /// The faults between one coordinator and the store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Faults {
+pub(crate) struct StoreFaults {
     /// No call is answered, but some commits are applied.
     pub(crate) is_down: bool,
     /// The store refuses writes.
@@ -19,17 +19,17 @@ pub(crate) struct Faults {
     pub(crate) delay_max: Duration,
 }
 
-impl Default for Faults {
+impl Default for StoreFaults {
     fn default() -> Self {
         Self { is_down: false, is_refusing: false, is_mute: false, delay_max: Duration::from_millis(2) }
     }
 }
 
-/// A store with injected faults.
+/// One coordinator's connection to the store, with faults.
 #[derive(Debug)]
 pub(crate) struct FaultyStore {
     store: Arc<dyn Store>,
-    faults: Mutex<Faults>,
+    faults: Mutex<StoreFaults>,
 }
 
 impl FaultyStore {
@@ -38,7 +38,7 @@ impl FaultyStore {
     }
 
     /// Returns the faults, for reading or changing.
-    pub(crate) fn faults(&self) -> MutexGuard<'_, Faults> {
+    pub(crate) fn faults(&self) -> MutexGuard<'_, StoreFaults> {
         self.faults.lock()
     }
 
@@ -77,7 +77,7 @@ impl StoreLayer for FaultyStore {
         {
             return Err(error);
         }
-        let Faults { is_refusing, is_mute, .. } = *self.faults();
+        let StoreFaults { is_refusing, is_mute, .. } = *self.faults();
         if is_refusing {
             return Err(StoreError::Refusing("the store is full".to_owned()));
         }
