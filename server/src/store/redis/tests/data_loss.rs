@@ -1,4 +1,4 @@
-//! Commits that were answered and lost are found out; others never are.
+//! Acknowledged commits that were lost are detected; nothing else is reported.
 
 use tokio::sync::broadcast::error::TryRecvError;
 
@@ -8,13 +8,13 @@ use crate::store::{
     test_redis::{TestSentinel, eventually},
 };
 
-/// Waits for what is found, which must not take long.
+/// Waits for a loss to be detected, which must not take long.
 async fn found(losses: &mut broadcast::Receiver<Loss>) -> Loss {
     tokio::time::timeout(Duration::from_secs(20), losses.recv()).await.expect("it is found").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_replica_lacked_when_it_took_over_is_reported() {
+async fn commits_that_the_new_primary_lacked_are_reported_lost() {
     let Some(mut primary) = TestRedis::start() else { return };
     let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
     let Some(sentinel) = TestSentinel::start(&primary, 1).await else { return };
@@ -25,7 +25,7 @@ async fn what_a_replica_lacked_when_it_took_over_is_reported() {
     store.commit(&namespace("kept"), &other).await.unwrap();
     let kept = commit(&store, vec![append("s", "1")]).await.unwrap();
     eventually("the replica has it all", async || primary.has_replica().await).await;
-    // The replica cannot connect again, and nothing waits in its socket.
+    // The paused replica cannot reconnect, and nothing is left in its socket.
     replica.signal(Signal::SIGSTOP);
     primary.tell(&["CLIENT", "KILL", "TYPE", "replica"]).await;
     commit(&store, vec![append("s", "2")]).await.unwrap();
@@ -36,13 +36,13 @@ async fn what_a_replica_lacked_when_it_took_over_is_reported() {
     assert_eq!(after.appended, [Some(2)], "it was lost");
     let expected = Loss { namespace: namespace("a"), acknowledged: lost.version, found: kept.version, generation: 1 };
     assert_eq!(found(&mut losses).await, expected);
-    store.losses.look(&store.servers, &store.keys).await;
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert_eq!(losses.try_recv(), Err(TryRecvError::Empty), "once, and of no other namespace");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_loss_is_found_however_much_was_committed_since_and_counted_once() {
-    // What it saves, it has again after a restart.
+async fn loss_is_detected_despite_later_commits_and_counted_once() {
+    // After a restart the server has only what it saved.
     let Some(mut server) = TestRedis::with(&["--save", "", "--appendonly", "no"]) else { return };
     let (store, witness) = (connect(&server).await, connect(&server).await);
     let (mut losses, mut witnessed) = (store.losses(), witness.losses());
@@ -54,7 +54,7 @@ async fn a_loss_is_found_however_much_was_committed_since_and_counted_once() {
         let last = commit_when_back(&witness, vec![append("s", "lost")]).await;
         server.kill();
         server.restart();
-        // A third one, which knows of nothing, is there before them.
+        // A third store, which knows nothing, commits before them.
         let third = connect(&server).await;
         for _ in 0..50 {
             writes += 1;
@@ -69,7 +69,7 @@ async fn a_loss_is_found_however_much_was_committed_since_and_counted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_comes_back_empty_has_lost_all_that_was_not_dropped() {
+async fn server_that_comes_back_empty_lost_everything_not_dropped() {
     let Some(mut server) = TestRedis::start() else { return };
     let (store, other) = (connect(&server).await, connect(&server).await);
     let mut losses = store.losses();
@@ -80,17 +80,17 @@ async fn a_server_that_comes_back_empty_has_lost_all_that_was_not_dropped() {
     let lost = commit(&store, vec![append("s", "x")]).await.unwrap();
     store.commit(&namespace("own"), &txn(Write::DropNamespace)).await.unwrap();
     other.commit(&namespace("dropped"), &txn(Write::DropNamespace)).await.unwrap();
-    eventually("it is heard of", async || !store.losses.remembers(&namespace("dropped"))).await;
+    eventually("it is heard of", async || !store.loss_detector.tracks(&namespace("dropped"))).await;
     server.kill();
     server.restart();
     let expected = Loss { namespace: namespace("a"), acknowledged: lost.version, found: 0, generation: 0 };
     assert_eq!(found(&mut losses).await, expected);
-    store.losses.look(&store.servers, &store.keys).await;
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_keeps_what_it_answered_is_never_reported() {
+async fn server_that_keeps_acknowledged_commits_is_never_reported() {
     let Some(mut server) = TestRedis::start_durable() else { return };
     let store = connect(&server).await;
     let mut losses = store.losses();
@@ -99,7 +99,7 @@ async fn a_server_that_keeps_what_it_answered_is_never_reported() {
         for _ in 0..20 {
             commit_when_back(&store, vec![append("s", "x"), put(&key, "x")]).await;
         }
-        // The last commit is one that leaves little behind.
+        // End with a commit that leaves little behind.
         let last = match round {
             0 => vec![notification()],
             1 => vec![delete(&key)],
@@ -114,7 +114,7 @@ async fn a_server_that_keeps_what_it_answered_is_never_reported() {
             }
         }
         commit_when_back(&store, vec![notification()]).await;
-        store.losses.look(&store.servers, &store.keys).await;
+        store.loss_detector.check_all(&store.topology, &store.keys).await;
         assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
     }
 }

@@ -1,5 +1,5 @@
-//! What the URL of a store says: which servers, how to reach them, and how durable a commit shall be. The
-//! [module above](super) lists its forms and parameters.
+//! Parses store URLs: which servers, how to connect to them, and how durable commits must be. `docs/redis.md` lists the forms and
+//! options.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -8,109 +8,117 @@ use redis::{
     io::tcp::TcpSettings,
 };
 
-use super::replicas::Wanted;
+use super::replicas::ReplicationPolicy;
 use crate::store::StoreError;
 
-/// After how long without an acknowledgement the system gives up a connection.
+/// How long sent data may stay unacknowledged before the kernel drops the connection.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
-/// Where Sentinels listen, unless the URL says otherwise.
+/// The default port of Sentinels.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// How long replicas may take, in milliseconds.
+/// The allowed values of `wait`, in milliseconds.
 const WAIT_MS: std::ops::RangeInclusive<u64> = 10..=60_000;
 
-/// How long they may take where the URL does not say.
+/// The default of `wait`.
 const WAIT_DEFAULT: Duration = Duration::from_secs(1);
 
-/// What a URL names.
+/// The servers that a URL names.
 #[derive(Clone)]
-pub(super) enum Target {
+pub(super) enum Endpoint {
     /// One server.
     Server(ConnectionInfo),
-    /// The primary of a service.
+    /// The primary of a service behind Sentinels.
     Sentinel {
         /// The Sentinels.
         sentinels: Vec<ConnectionInfo>,
-        /// The name by which they know the service.
+        /// The service's name.
         service: String,
-        /// How to reach the primary, but for its address.
+        /// How to connect to the primary; the address is a placeholder.
         primary: ConnectionInfo,
     },
-    /// How to reach a node of a cluster, but for its address, and the nodes to ask first.
+    /// How to connect to a cluster's nodes (the address is a placeholder), and the nodes to ask first.
     Cluster(ConnectionInfo, Vec<ConnectionInfo>),
 }
 
-impl Target {
-    /// Returns whether one server has all of the store.
-    pub(super) fn is_one(&self) -> bool {
+impl Endpoint {
+    /// Returns whether a single server holds the whole store.
+    pub(super) fn is_single(&self) -> bool {
         !matches!(self, Self::Cluster(..))
     }
 }
 
-/// Reads a URL: which servers, and what is asked of their replicas. Errors do not repeat it, since it may hold a password.
-pub(super) fn parse(url: &str) -> Result<(Target, Option<Wanted>), StoreError> {
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no `://`"))?;
+/// Parses a URL into the servers and the replication policy. Errors never repeat the URL, because it may contain a password.
+pub(super) fn parse(url: &str) -> Result<(Endpoint, Option<ReplicationPolicy>), StoreError> {
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no `://`"))?;
     let (tls, form) = scheme_of(scheme)?;
     if rest.contains('#') {
-        return Err(wrong("`#` stands in it; write %23 where it belongs to a name or password"));
+        return Err(invalid("it contains `#`: write %23 in a name or password"));
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let mut parameters: BTreeMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    // Answers are read as the older protocol has them, whatever is asked for.
+    // The store always speaks RESP2.
     parameters.remove("protocol");
-    let wanted = wanted(&mut parameters)?;
-    let target = match form {
-        "+unix" => Target::Server(socket(rest, &mut parameters)?),
+    let replication = replication(&mut parameters)?;
+    let endpoint = match form {
+        "+unix" => Endpoint::Server(socket(rest, &mut parameters)?),
         _ => servers(form, tls, rest, &mut parameters)?,
     };
     match parameters.keys().next() {
-        Some(unknown) => Err(wrong(&format!("it has no parameter `{}` here", unknown.escape_default()))),
-        None => Ok((target, wanted)),
+        Some(unknown) => Err(invalid(&format!(
+            "the option `{}` does not exist, or not in this form of URL",
+            unknown.escape_default()
+        ))),
+        None => Ok((endpoint, replication)),
     }
 }
 
-fn wanted(parameters: &mut BTreeMap<String, String>) -> Result<Option<Wanted>, StoreError> {
+fn replication(parameters: &mut BTreeMap<String, String>) -> Result<Option<ReplicationPolicy>, StoreError> {
     let (replicas, wait) = (parameters.remove("replicas"), parameters.remove("wait"));
     let wait = match wait.as_deref() {
         Some(wait) => {
             let ms = wait.strip_suffix("ms").map(str::parse::<u64>);
             let ms = ms.or_else(|| Some(wait.strip_suffix('s')?.parse().map(|s: u64| s.saturating_mul(1_000))));
             let ms = ms.and_then(Result::ok).filter(|ms| WAIT_MS.contains(ms));
-            Duration::from_millis(ms.ok_or_else(|| wrong("`wait` is a time from 10ms to 60s, such as 500ms"))?)
+            Duration::from_millis(ms.ok_or_else(|| invalid("`wait` must be a time from 10ms to 60s, such as 500ms"))?)
         }
         None => WAIT_DEFAULT,
     };
-    let on_disk = match parameters.remove("fsync").as_deref() {
+    let fsync = match parameters.remove("fsync").as_deref() {
         None | Some("no") => false,
         Some("yes") => true,
-        Some(_) => return Err(wrong("`fsync` is yes or no")),
+        Some(_) => return Err(invalid("`fsync` must be yes or no")),
     };
     match replicas.map(|replicas| replicas.parse()) {
-        None | Some(Ok(0)) if on_disk => Err(wrong("`fsync` says how replicas shall have it: give `replicas` with it")),
+        None | Some(Ok(0)) if fsync => Err(invalid("`fsync=yes` applies to replicas: add `replicas=N`")),
         None | Some(Ok(0)) => Ok(None),
-        Some(Ok(replicas @ 1..=100)) => Ok(Some(Wanted { replicas, wait, on_disk })),
-        Some(_) => Err(wrong("`replicas` is a number up to 100")),
+        Some(Ok(replicas @ 1..=100)) => Ok(Some(ReplicationPolicy { replicas, timeout: wait, fsync })),
+        Some(_) => Err(invalid("`replicas` must be a number from 0 to 100")),
     }
 }
 
-/// Returns whether a scheme asks for TLS, and which form it has.
+/// Splits a scheme into whether it asks for TLS, and the form of the URL.
 fn scheme_of(scheme: &str) -> Result<(bool, &str), StoreError> {
     let (base, form) = scheme.split_at(scheme.find('+').unwrap_or(scheme.len()));
     let tls = match base {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
-        _ => return Err(wrong("it does not begin with redis: or rediss:")),
+        _ => return Err(invalid("it must start with redis: or rediss:")),
     };
     match form {
         "" | "+sentinel" | "+cluster" => Ok((tls, form)),
         "+unix" if !tls => Ok((tls, form)),
-        _ => Err(wrong("after redis may stand +sentinel, +cluster or +unix, and +unix has no TLS")),
+        _ => Err(invalid("only +sentinel, +cluster or +unix may follow redis, and +unix has no TLS")),
     }
 }
 
-fn servers(form: &str, tls: bool, rest: &str, parameters: &mut BTreeMap<String, String>) -> Result<Target, StoreError> {
+fn servers(
+    form: &str,
+    tls: bool,
+    rest: &str,
+    parameters: &mut BTreeMap<String, String>,
+) -> Result<Endpoint, StoreError> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (format!("{login}@"), hosts),
@@ -120,14 +128,14 @@ fn servers(form: &str, tls: bool, rest: &str, parameters: &mut BTreeMap<String, 
     let scheme = if tls { "rediss" } else { "redis" };
     let reach = |login: &str, host: &str, database: &str| {
         let info =
-            format!("{scheme}://{login}{host}/{database}").into_connection_info().map_err(|e| wrong(&e.to_string()));
+            format!("{scheme}://{login}{host}/{database}").into_connection_info().map_err(|e| invalid(&e.to_string()));
         tuned(info?, certificates.as_ref())
     };
     match form {
         "+sentinel" => {
             let (service, database) = path.split_once('/').unwrap_or((path, ""));
             if service.is_empty() {
-                return Err(wrong("it does not name the service: redis+sentinel://HOST/SERVICE"));
+                return Err(invalid("it names no service: use redis+sentinel://HOST/SERVICE"));
             }
             let (user, password) = (parameters.remove("sentinel_user"), parameters.remove("sentinel_password"));
             let sentinel = |host: &str| {
@@ -143,19 +151,19 @@ fn servers(form: &str, tls: bool, rest: &str, parameters: &mut BTreeMap<String, 
                 }
                 Ok(info.set_redis_settings(settings))
             };
-            Ok(Target::Sentinel {
+            Ok(Endpoint::Sentinel {
                 sentinels: hosts.split(',').map(sentinel).collect::<Result<_, StoreError>>()?,
                 service: service.to_owned(),
                 primary: reach(&login, "primary", database)?,
             })
         }
-        "+cluster" if !path.is_empty() => Err(wrong("a cluster has no databases")),
+        "+cluster" if !path.is_empty() => Err(invalid("a cluster has no databases")),
         "+cluster" => {
             let seeds = hosts.split(',').map(|host| reach(&login, host, ""));
-            Ok(Target::Cluster(reach(&login, "node", "")?, seeds.collect::<Result<_, _>>()?))
+            Ok(Endpoint::Cluster(reach(&login, "node", "")?, seeds.collect::<Result<_, _>>()?))
         }
-        _ if hosts.contains(',') => Err(wrong("several hosts need redis+sentinel: or redis+cluster:")),
-        _ => Ok(Target::Server(reach(&login, hosts, path)?)),
+        _ if hosts.contains(',') => Err(invalid("several hosts require redis+sentinel: or redis+cluster:")),
+        _ => Ok(Endpoint::Server(reach(&login, hosts, path)?)),
     }
 }
 
@@ -165,7 +173,7 @@ fn socket(path: &str, parameters: &mut BTreeMap<String, String>) -> Result<Conne
         query.extend_pairs(parameters.remove_entry(name));
     }
     let url = format!("redis+unix://{path}?{}", query.finish());
-    tuned(url.into_connection_info().map_err(|error| wrong(&error.to_string()))?, None)
+    tuned(url.into_connection_info().map_err(|error| invalid(&error.to_string()))?, None)
 }
 
 fn certificates(tls: bool, parameters: &mut BTreeMap<String, String>) -> Result<Option<TlsCertificates>, StoreError> {
@@ -175,20 +183,20 @@ fn certificates(tls: bool, parameters: &mut BTreeMap<String, String>) -> Result<
     let mut file = |name: &str| match parameters.remove(name) {
         Some(path) => fs::read(&path)
             .map(Some)
-            .map_err(|error| wrong(&format!("the file of `{name}`, {path}, cannot be read: {error}"))),
+            .map_err(|error| invalid(&format!("the file of `{name}`, {path}, cannot be read: {error}"))),
         None => Ok(None),
     };
     let client_tls = match (file("cert")?, file("key")?) {
         (Some(client_cert), Some(client_key)) => Some(ClientTlsConfig { client_cert, client_key }),
         (None, None) => None,
-        _ => return Err(wrong("of `cert` and `key` one is of no use without the other")),
+        _ => return Err(invalid("`cert` and `key` must be given together")),
     };
-    // It may be there already.
+    // Another part of the process may have installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Ok(Some(TlsCertificates { client_tls, root_cert: file("ca")? }))
 }
 
-/// Returns the way to a server with all that is the same for every connection.
+/// Applies the settings that all connections share.
 fn tuned(server: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Result<ConnectionInfo, StoreError> {
     let tcp = TcpSettings::default().set_nodelay(true);
     #[cfg(target_os = "linux")]
@@ -197,26 +205,26 @@ fn tuned(server: ConnectionInfo, certificates: Option<&TlsCertificates>) -> Resu
     let server = server.set_tcp_settings(tcp).set_redis_settings(settings);
     match certificates {
         Some(certificates) => {
-            let client = Client::build_with_tls(server, certificates.clone()).map_err(|e| wrong(&e.to_string()))?;
+            let client = Client::build_with_tls(server, certificates.clone()).map_err(|e| invalid(&e.to_string()))?;
             Ok(client.get_connection_info().clone())
         }
         None => Ok(server),
     }
 }
 
-/// Returns the way to another server that is reached as `like` is.
-pub(super) fn at(like: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+/// Returns `template` with another address.
+pub(super) fn with_address(template: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let host = host.to_owned();
-    let address = match like.addr() {
+    let address = match template.addr() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
             ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
         }
         _ => ConnectionAddr::Tcp(host, port),
     };
-    like.clone().set_addr(address)
+    template.clone().set_addr(address)
 }
 
-/// Returns the host of a server, as whoever connects to it names it.
+/// Returns the host of a server. Empty for a socket.
 pub(super) fn host_of(server: &ConnectionInfo) -> &str {
     match server.addr() {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
@@ -224,8 +232,8 @@ pub(super) fn host_of(server: &ConnectionInfo) -> &str {
     }
 }
 
-fn wrong(why: &str) -> StoreError {
-    StoreError::Unavailable(format!("the URL of the store is wrong: {why}"))
+fn invalid(why: &str) -> StoreError {
+    StoreError::Unavailable(format!("the store URL is not valid: {why}"))
 }
 
 #[cfg(test)]
@@ -243,17 +251,17 @@ mod tests {
 
     fn parsed(url: &str) -> Vec<String> {
         match parse(url).unwrap().0 {
-            Target::Server(server) => vec![shown(&server)],
-            Target::Sentinel { sentinels, service, primary } => {
-                let own = shown(&at(&primary, "found", 1));
+            Endpoint::Server(server) => vec![shown(&server)],
+            Endpoint::Sentinel { sentinels, service, primary } => {
+                let own = shown(&with_address(&primary, "found", 1));
                 sentinels.iter().map(shown).chain([service, own]).collect()
             }
-            Target::Cluster(_, nodes) => nodes.iter().map(shown).collect(),
+            Endpoint::Cluster(_, nodes) => nodes.iter().map(shown).collect(),
         }
     }
 
     #[test]
-    fn every_form_says_where_and_as_whom() {
+    fn every_url_form_yields_addresses_and_credentials() {
         for (url, expected) in [
             ("redis://host", &["host:6379 tls=false - - 0"][..]),
             ("valkey://u:p%40ss@host:1/3?protocol=resp3", &["host:1 tls=false u p@ss 3"]),
@@ -276,21 +284,22 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_how_many_replicas_to_wait_for() {
-        let wanted = |replicas, ms| Some(Wanted { replicas, wait: Duration::from_millis(ms), on_disk: false });
+    fn url_sets_the_replication_policy() {
+        let policy =
+            |replicas, ms| Some(ReplicationPolicy { replicas, timeout: Duration::from_millis(ms), fsync: false });
         for (parameters, expected) in [
             ("", None),
             ("?replicas=0", None),
-            ("?replicas=1", wanted(1, 1_000)),
-            ("?replicas=2&wait=500ms", wanted(2, 500)),
-            ("?wait=3s&replicas=1", wanted(1, 3_000)),
+            ("?replicas=1", policy(1, 1_000)),
+            ("?replicas=2&wait=500ms", policy(2, 500)),
+            ("?wait=3s&replicas=1", policy(1, 3_000)),
         ] {
             assert_eq!(parse(&format!("redis://host{parameters}")).unwrap().1, expected, "{parameters}");
         }
     }
 
     #[test]
-    fn any_other_url_is_refused_without_its_password() {
+    fn invalid_url_is_refused_without_repeating_its_password() {
         for url in [
             "redis:hunter2",
             "http://:hunter2@host",
@@ -313,8 +322,8 @@ mod tests {
             "redis+sentinel://:hunter2@a",
             "redis+sentinel://:hunter2@/main",
         ] {
-            let error = parse(url).err().unwrap_or_else(|| panic!("{url} is taken")).to_string();
-            assert!(error.contains("the URL of the store is wrong: ") && !error.contains("hunter2"), "{error}");
+            let error = parse(url).err().unwrap_or_else(|| panic!("{url} is accepted")).to_string();
+            assert!(error.contains("the store URL is not valid: ") && !error.contains("hunter2"), "{error}");
         }
     }
 }

@@ -1,52 +1,52 @@
-//! The functions that carry out transactions inside Redis.
+//! The Redis function library that executes transactions.
 
 use redis::Cmd;
 
-/// What they do.
+/// The library's source.
 const BODY: &str = include_str!("commit.lua");
 
-/// One of the functions.
+/// A function of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Function {
-    /// Carries out a transaction.
+    /// Executes a transaction.
     Commit,
-    /// The same, also while memory is full: for what only frees.
+    /// Executes a transaction that only frees memory, even while memory is full.
     Free,
     /// Counts a loss.
-    Lost,
-    /// Leaves a mark in the log of changes.
+    CountLoss,
+    /// Adds a mark to the replication log.
     Mark,
 }
 
-/// The functions, under a name that changes with their text, so that coordinators of different versions that share a
-/// server do not replace each other's.
+/// The library. Its name contains a hash of its source, so that coordinators of different versions can share a server without
+/// replacing each other's library.
 #[derive(Debug)]
-pub(super) struct Library {
+pub(super) struct FunctionLibrary {
     name: String,
 }
 
-impl Library {
+impl FunctionLibrary {
     pub(super) fn new() -> Self {
         Self { name: format!("teamwire_{}", &blake3::hash(BODY.as_bytes()).to_hex()[..16]) }
     }
 
-    /// Returns the name by which a server knows a function.
+    /// Returns a function's name on the server.
     pub(super) fn name_of(&self, function: Function) -> String {
         let suffix = match function {
             Function::Commit => "commit",
             Function::Free => "free",
-            Function::Lost => "lost",
+            Function::CountLoss => "count_loss",
             Function::Mark => "mark",
         };
         format!("{}_{suffix}", self.name)
     }
 
-    /// Returns whether a server's words name one of the functions.
+    /// Returns whether a server's error text names one of the functions.
     pub(super) fn is_named_in(&self, text: &str) -> bool {
         text.contains(&self.name)
     }
 
-    /// Returns the command that makes them known to a server.
+    /// Returns the command that loads the library into a server.
     pub(super) fn load(&self) -> Cmd {
         let name = &self.name;
         let mut load = redis::cmd("FUNCTION");
