@@ -1,22 +1,22 @@
-//! The table of what came of faults.
+//! The Markdown tables in `docs/proof.md`: the promises, and the outcome of each fault.
 
 use std::{fs, io, path::Path};
 
 use teamwire_chaos::{
-    check::{Counts, Promise},
+    check::{Counts, PROMISES, promise_table},
     faults::FAULTS,
 };
 
 use crate::Outcome;
 
-/// How its first row begins.
+/// The start of the outcome table's first line.
 const HEAD: &str = "| fault | store | seed |";
 
-/// Returns the rows of a table, the two of its head included.
+/// Returns the outcome table, its two header lines included.
 pub(crate) fn rows(outcomes: &[Outcome]) -> Vec<String> {
-    let promises: Vec<_> = Promise::ALL.iter().map(|promise| format!("{promise:?}")).collect();
+    let promises: Vec<_> = PROMISES.iter().map(|spec| format!("{:?}", spec.promise)).collect();
     let first = format!(
-        "{HEAD} s | strikes | sent | handed out | again | claims | decisions | seen besides | {} |",
+        "{HEAD} s | faults | sent | delivered | redelivered | claims | decisions | also seen | {} |",
         promises.join(" | ")
     );
     let second = format!("|{}", "---|".repeat(first.matches('|').count() - 1));
@@ -24,52 +24,64 @@ pub(crate) fn rows(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 fn row(outcome: &Outcome) -> String {
-    let Outcome { fault, store, seed, seconds, strikes, counts, tried, violations } = outcome;
+    let Outcome { fault, store, seed, seconds, injections, counts, tried, violations } = outcome;
     let Counts { sent, delivered, redelivered, claimed, decided, .. } = counts;
-    let kept =
-        Promise::ALL.map(|promise| match violations.iter().filter(|violation| violation.promise == promise).count() {
-            0 if tried.contains(&promise) => "✓".to_owned(),
+    let kept = PROMISES.each_ref().map(|spec| {
+        match violations.iter().filter(|violation| violation.promise == spec.promise).count() {
+            0 if tried.contains(&spec.promise) => "✓".to_owned(),
             0 => "–".to_owned(),
             times => format!("**{times}**"),
-        });
+        }
+    });
     format!(
-        "| {fault} | {store:?} | {seed} | {seconds} | {strikes} | {sent} | {delivered} | {redelivered} | {claimed} | {decided} | \
-         {} | {} |",
-        outcome.besides(),
+        "| {fault} | {store:?} | {seed} | {seconds} | {injections} | {sent} | {delivered} | {redelivered} | {claimed} | \
+         {decided} | {} | {} |",
+        outcome.also_seen(),
         kept.join(" | ")
     )
 }
 
-/// Puts the rows into the table of a file. What stands there of other faults and stores stays; a file without a table gets
-/// one at its end.
-pub(crate) fn put(file: &Path, outcomes: &[Outcome]) -> io::Result<()> {
+/// Updates the tables of a file: replaces the table of promises, and the outcomes of the same faults and stores. Keeps all
+/// other rows. A file without tables gets them at its end.
+pub(crate) fn update(file: &Path, outcomes: &[Outcome]) -> io::Result<()> {
     let text = match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         text => text?,
     };
+    let promises = promise_table();
+    let text = replace_table(&text, &promises[0], |_| promises.clone());
     fs::write(file, merge(&text, &rows(outcomes)))
 }
 
-/// Returns the text with the rows in its table, in the order of the faults.
-fn merge(text: &str, rows: &[String]) -> String {
+/// Replaces the table that starts with a line by what `with` makes of its rows; the header lines are not among them.
+fn replace_table(text: &str, head: &str, with: impl FnOnce(&[&str]) -> Vec<String>) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    let from = lines.iter().position(|line| line.starts_with(HEAD)).unwrap_or(lines.len());
+    let from = lines.iter().position(|line| line.starts_with(head)).unwrap_or(lines.len());
     let until =
         lines[from..].iter().position(|line| !line.starts_with('|')).map_or(lines.len(), |length| from + length);
-    let mut merged: Vec<&str> = rows[2..].iter().map(String::as_str).collect();
-    let is_new = |old: &&str| !rows[2..].iter().any(|row| about(row) == about(old));
-    merged.extend(lines[from..until].iter().skip(2).copied().filter(is_new));
-    merged.sort_by_key(|row| {
-        let (fault, store) = about(row);
-        (FAULTS.iter().position(|known| known.name == fault), store.to_owned())
-    });
-    let table = rows[..2].iter().map(String::as_str).chain(merged);
-    let all: Vec<&str> = lines[..from].iter().copied().chain(table).chain(lines[until..].iter().copied()).collect();
-    all.join("\n") + "\n"
+    let table = with(lines[from..until].get(2..).unwrap_or_default());
+    let before = lines[..from].iter().map(|line| (*line).to_owned());
+    let after = lines[until..].iter().map(|line| (*line).to_owned());
+    before.chain(table).chain(after).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// Merges rows into the outcome table of a text, in the order of the faults.
+fn merge(text: &str, rows: &[String]) -> String {
+    replace_table(text, HEAD, |old| {
+        let (head, new) = rows.split_at(2);
+        let is_kept = |old: &&&str| !new.iter().any(|row| subject(row) == subject(old));
+        let mut merged: Vec<String> = new.to_vec();
+        merged.extend(old.iter().filter(is_kept).map(|row| (*row).to_owned()));
+        merged.sort_by_key(|row| {
+            let (fault, store) = subject(row);
+            (FAULTS.iter().position(|known| known.name == fault), store.to_owned())
+        });
+        head.iter().cloned().chain(merged).collect()
+    })
 }
 
 /// Returns the fault and the store of a row.
-fn about(row: &str) -> (&str, &str) {
+fn subject(row: &str) -> (&str, &str) {
     let mut cells = row.split('|').map(str::trim).skip(1);
     (cells.next().unwrap_or_default(), cells.next().unwrap_or_default())
 }
@@ -79,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_new_takes_the_place_of_what_was_there_and_nothing_else() {
+    fn new_rows_replace_those_of_the_same_fault_and_store_and_no_others() {
         let head = [format!("{HEAD} x |"), "|---|---|---|---|".to_owned()];
         let with = |rows: &[&str]| [&head[..], &rows.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>()].concat();
         let before = "text\n\n".to_owned()
