@@ -101,8 +101,7 @@ impl BuggyStore {
                 for write in &mut txn.writes {
                     let Write::Append { stream, data, .. } = write else { continue };
                     if stream.starts_with("inbox/") {
-                        let other =
-                            self.last_inbox_entry.lock().replace(data.clone());
+                        let other = self.last_inbox_entry.lock().replace(data.clone());
                         if let Some(other) = other.filter(|_| self.is_due()) {
                             *data = other;
                         }

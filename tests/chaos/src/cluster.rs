@@ -105,7 +105,8 @@ impl Process {
         self.child.try_wait().ok().flatten().map(|status| status.code())
     }
 
-/// Waits for the process to end. Returns `None` if it is still running after `patience`.(&mut self, patience: Duration) -> Option<Option<i32>> {
+    /// Waits for the process to end. Returns `None` if it is still running after `patience`.
+    pub(crate) async fn end(&mut self, patience: Duration) -> Option<Option<i32>> {
         let began = Instant::now();
         while began.elapsed() < patience {
             if let Some(code) = self.ended() {
@@ -160,7 +161,7 @@ pub struct Cluster {
     /// The single Redis, if any.
     pub redis: Option<TestRedis>,
     /// A primary and a replica, in any order, and their Sentinel.
-pub sentinel_pair: Option<(Vec<TestRedis>, TestSentinel)>,
+    pub sentinel_pair: Option<(Vec<TestRedis>, TestSentinel)>,
     pub redis_cluster: Option<TestCluster>,
     /// The small disk of the store's file, if any.
     pub disk: Option<Disk>,
@@ -203,7 +204,9 @@ impl Cluster {
                 sentinel_pair = Some((vec![primary, replica], sentinel));
                 if replicas { format!("{url}?replicas=1&wait=500ms") } else { url }
             }
-            (Store::Redis, cluster.insert( => ClusterSpec::RedisCluster) => redis_cluster.insert( => cluster.insert(TestCluster::start().await.ok_or_else(no_redis)?).url(),
+            (Store::Redis, ClusterSpec::RedisCluster) => {
+                redis_cluster.insert(TestCluster::start().await.ok_or_else(no_redis)?).url()
+            }
             (Store::Redis, _) => {
                 let fsync = if spec == ClusterSpec::Everysec { "everysec" } else { "always" };
                 let settings = ["--save", "", "--appendonly", "yes", "--appendfsync", fsync];
@@ -221,7 +224,8 @@ impl Cluster {
                 proxies.push(proxy);
             }
             let operator = directory.with_file_name("operator");
-            let environment = if spec == ClusterSpec::OwnClock { clock(&directory).map_err(failed)? } else { Vec::new() };
+            let environment =
+                if spec == ClusterSpec::OwnClock { clock(&directory).map_err(failed)? } else { Vec::new() };
             let mut coordinator =
                 Coordinator::start(teamwire, &directory, store, &operator, environment).map_err(failed)?;
             if spec == ClusterSpec::Proxied {
@@ -378,7 +382,8 @@ impl Coordinator {
     ) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let port = free_port();
-        let launch = Launch { port, directory: directory.to_owned(), store, operator: operator.to_owned(), environment };
+        let launch =
+            Launch { port, directory: directory.to_owned(), store, operator: operator.to_owned(), environment };
         let process = launch.spawn(teamwire, &[])?;
         Ok(Self { process, launch, proxies: Vec::new(), address: format!("http://127.0.0.1:{port}") })
     }

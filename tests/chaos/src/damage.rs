@@ -7,7 +7,7 @@ use teamwire_client::{Client, Error, Retry, v1};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    cluster::{Coordinator, Cluster},
+    cluster::{Cluster, Coordinator},
     history::{self, What},
 };
 
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Kills the coordinator, damages copies of its file in every way, and records what another coordinator makes of each. Leaves
 /// the file itself intact and its coordinator stopped.
-pub async fn look(cluster: &mut Cluster, random: &mut StdRng) -> io::Result<()> {
+pub async fn inspect(cluster: &mut Cluster, random: &mut StdRng) -> io::Result<()> {
     cluster.coordinators[0].process.kill();
     // Let members record the last answers.
     sleep(Duration::from_millis(200)).await;

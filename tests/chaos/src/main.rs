@@ -15,9 +15,10 @@ use teamwire_chaos::{
     check::{self, Counts, PROMISES, Promise, Violation},
     cluster::{Cluster, ClusterSpec, Store},
     faults::{FAULTS, Fault},
+    final_state,
     history::{self, Recorder, What},
     lead::{self, LEAD},
-    final_state, member,
+    member,
 };
 use teamwire_client::{Error, v1};
 use tokio::{task::JoinSet, time::sleep};
@@ -135,7 +136,7 @@ async fn main() -> ExitCode {
             }
             Err(error) => fail(&format!("the histories cannot be read: {error}")),
         },
-        run_member(worker) => Command::Member(args) => run_member(args) => run_member(worker).await,
+        Command::Member(args) => run_member(args).await,
         // Dropping the run ends and unmounts everything it started.
         Command::Run(run) => tokio::select! {
             code = run.all() => code,

@@ -68,7 +68,7 @@ impl Proxy {
         self.address.port()
     }
 
-    /// Changes the faults, for the connections that there are as well.
+    /// Changes the faults, for open connections too.
     pub fn set(&self, change: impl FnOnce(&mut LinkFaults)) {
         self.faults.send_modify(change);
     }
@@ -92,7 +92,7 @@ async fn carry(near: TcpStream, port: u16, faults: watch::Receiver<LinkFaults>) 
     }
 }
 
-/// Carries what comes one way, in order, each piece as late as the faults has it.
+/// Carries one direction of a connection, in order, with the delays that the faults ask for.
 async fn flow(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -121,7 +121,7 @@ async fn flow(
             let late = least + (most.saturating_sub(least)).mul_f64(rand::rng().random());
             // Chunks keep their order whatever their delays.
             arrives = arrives.max(Instant::now() + late);
-            let torn = way == Direction::ToClient && now.resets > resets;
+            let torn = direction == Direction::ToClient && now.resets > resets;
             let whole = if torn { taken / 2 } else { taken };
             if pieces.send((arrives, buffer[..whole].to_vec())).await.is_err() {
                 return Ok(());

@@ -140,7 +140,7 @@ pub(super) fn shutdown(index: &Index<'_>) -> Vec<String> {
     }
     for (process, at_us) in approved {
         let until = ended.get(&process).copied().unwrap_or(last);
-        if until > at_us + END_US_MAX {
+        if until > at_us + EXIT_US_MAX {
             wrong.push(format!("{process:?} ran for {} s after its approval", (until - at_us) / 1_000_000));
         }
     }

@@ -28,14 +28,14 @@ pub(super) struct Index<'e> {
 }
 
 impl<'e> Index<'e> {
-    pub(super) fn of(events: &'e [Event]) -> Self {
+    pub(super) fn of(events: &'e [Event], lost: usize) -> Self {
         let mut index = Self {
             events,
             ends: HashMap::new(),
             sends: HashMap::new(),
             finals: HashMap::new(),
             loss_windows: loss_windows(events),
-            lost: 0,
+            lost,
             ids: HashMap::new(),
         };
         for event in events {

@@ -25,9 +25,7 @@ pub(super) fn nothing_lost(index: &Index<'_>) -> Vec<String> {
                 // A recipient that records no deliveries can only be judged by its receipts.
                 Some("processed") if handed.contains(&(recipient, message_id)) || !readers.contains(&**recipient) => {}
                 Some("processed") => {
-                    lost.push(format!(
-                        "{message_id} is reported processed at {recipient}, which never received it"
-                    ));
+                    lost.push(format!("{message_id} is reported processed at {recipient}, which never received it"));
                 }
                 Some("dead_lettered: delivery_limit") => {}
                 other => lost.push(format!("{message_id} is {} at {recipient}", other.unwrap_or("unknown"))),
@@ -38,7 +36,10 @@ pub(super) fn nothing_lost(index: &Index<'_>) -> Vec<String> {
     for ((process, acked), _) in confirmed(index) {
         let state = index.finals.get(acked).and_then(|receipts| receipts.get(process.0)).map(String::as_str);
         if state.is_some_and(|state| state != "processed") {
-            lost.push(format!("{}'s acknowledgement of {acked} was confirmed, but the receipt says {state:?}", process.0));
+            lost.push(format!(
+                "{}'s acknowledgement of {acked} was confirmed, but the receipt says {state:?}",
+                process.0
+            ));
         }
     }
     lost
@@ -109,7 +110,7 @@ pub(super) fn nothing_duplicated(index: &Index<'_>) -> Vec<String> {
                     doubled.push(format!("repeating the send of {message_id} carried it out again"));
                 }
             }
-            What::Delivered { message_id, .. } if index.may_be_forgotten(event.at_us, message_id) => {}
+            What::Delivered { message_id, .. } if index.may_be_lost(event.at_us, message_id) => {}
             What::Delivered { message_id, delivery_count, .. } => {
                 let processes = handed.entry((&event.member, message_id)).or_default();
                 let is_first = *delivery_count < 2;
@@ -147,7 +148,7 @@ pub(super) fn order(index: &Index<'_>) -> Vec<String> {
     let mut lines: BTreeMap<(&str, Process<'_>), BTreeMap<u64, u64>> = BTreeMap::new();
     for event in index.events {
         let What::Delivered { message_id, sequence, content, .. } = &event.what else { continue };
-        if index.may_be_forgotten(event.at_us, message_id) {
+        if index.may_be_lost(event.at_us, message_id) {
             continue;
         }
         if let Some(other) = places.insert((&event.member, *sequence), message_id)

@@ -38,7 +38,7 @@ impl fmt::Display for Violation {
 /// Returns every violation in a history.
 pub fn check(events: &[Event]) -> Vec<Violation> {
     let known = index::doubt(events);
-    let index = Index { lost: count(events).lost, ..Index::of(&known) };
+    let index = Index::of(&known, count(events).lost);
     let violations = PROMISES.iter().flat_map(|spec| {
         let details = (spec.checker)(&index);
         details.into_iter().map(|detail| Violation { promise: spec.promise, detail })

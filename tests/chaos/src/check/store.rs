@@ -8,7 +8,7 @@ use crate::history::What;
 pub(super) fn loss_reported(index: &Index<'_>) -> Vec<String> {
     let told = index.events.iter().filter(|event| event.what == What::FinalWritesLost).count();
     let lost = index.lost;
-    match (index.forgotten.is_empty(), told) {
+    match (index.loss_windows.is_empty(), told) {
         (true, 1..) => vec!["a loss was reported, but the store was never made to lose writes".to_owned()],
         (false, 0) if lost > 0 => vec![format!("{lost} messages were lost without a report")],
         _ => Vec::new(),

@@ -95,7 +95,12 @@ pub const FAULTS: [Fault; 31] = [
     ),
     fault("redis-paused", "stops Redis for up to 8 s", Kind::RedisPaused, REDIS),
     fault("redis-full", "leaves Redis without memory for 2 s", Kind::RedisFull, REDIS),
-    fault("redis-connections-killed", "closes all connections to Redis, several times", Kind::RedisConnectionsKilled, REDIS),
+    fault(
+        "redis-connections-killed",
+        "closes all connections to Redis, several times",
+        Kind::RedisConnectionsKilled,
+        REDIS,
+    ),
     fault("redis-functions-flushed", "flushes the functions and scripts of Redis", Kind::RedisFunctionsFlushed, REDIS),
     fault(
         "redis-everysec-killed",
@@ -162,8 +167,13 @@ pub const FAULTS: [Fault; 31] = [
         BOTH,
     )
     .alone(),
-    fault("flood-headers", "strangers send 256 KiB of headers per call, repeatedly", Kind::Flooded(Flood::Headers), BOTH)
-        .alone(),
+    fault(
+        "flood-headers",
+        "strangers send 256 KiB of headers per call, repeatedly",
+        Kind::Flooded(Flood::Headers),
+        BOTH,
+    )
+    .alone(),
     fault(
         "flood-slow-readers",
         "members of another team open streams and read nothing, while their lead sends as fast as it may",
