@@ -1,11 +1,11 @@
-//! What is there in the end, as the lead sees it.
+//! The final state of a team, as the lead sees it.
 
 use teamwire_client::{Client, Error, v1};
 
 use crate::history::{Recorder, What};
 
-/// Writes down what is there in the end.
-pub async fn take(lead: &Client, note: &Recorder) -> Result<(), Error> {
+/// Records all messages with their receipts, decisions, losses and tasks.
+pub async fn record(lead: &Client, note: &Recorder) -> Result<(), Error> {
     let word = |name: &str, prefix: &str| name.trim_start_matches(prefix).to_ascii_lowercase();
     let mut request = v1::ListHistoryRequest {
         filter: Some(v1::HistoryFilter { include_receipts: true, ..Default::default() }),

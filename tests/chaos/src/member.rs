@@ -1,4 +1,4 @@
-//! A member at work: it sends, receives, acknowledges, claims and plans at random, until it approves its shutdown.
+//! A member's process: it sends, receives, acknowledges, claims and plans at random until it approves its shutdown.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,75 +17,75 @@ use uuid::Uuid;
 
 use crate::history::{Recorder, What};
 
-/// The file of the directory that tells workers to send and claim no more.
+/// The file that tells members to start nothing new.
 pub const QUIET: &str = "quiet";
 
-/// How a worker ends that another process has taken the place of.
+/// The exit code of a process that another one superseded.
 pub const SUPERSEDED: u8 = 3;
 
-/// How a worker ends for any other reason than its approval.
+/// The exit code of a process that ends for any reason but its approval.
 pub const OTHERWISE: u8 = 4;
 
-/// How long a call is tried. Longer than any fault lasts.
+/// The retry budget of a call, longer than any fault lasts.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What a worker is told.
+/// The configuration of a process.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the history goes.
+    /// The directory of the histories.
     pub directory: PathBuf,
     pub member: String,
     pub process: u32,
-    /// Decides all that is random.
+    /// The seed of all random choices.
     pub seed: u64,
     pub address: String,
     pub credential: String,
-    /// The members that it writes to.
+    /// The members it sends to.
     pub others: Vec<String>,
 }
 
-/// What the parts of a worker share.
-struct Worker {
+/// The state that a process's tasks share.
+struct Member {
     config: Config,
     client: Client,
     recorder: Recorder,
     ops: AtomicU64,
 }
 
-/// Works until the subscription ends. Returns the exit code.
+/// Runs until the subscription ends. Returns the exit code.
 pub async fn run(config: Config) -> Result<u8, Error> {
     let client = Client::connect(&config.address)?;
     run_over(client, config).await
 }
 
-/// Works like [`run`], over a client's connection.
+/// Does the same over a client's connection.
 pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
     let client = client.with_credential(&config.credential)?;
     let client = client.with_retry(Retry::within(PATIENCE).while_full());
     let recorder = Recorder::open(&config.directory, &config.member, config.process)
         .map_err(|error| Error::Context(format!("the history cannot be opened: {error}")))?;
-    let worker = Arc::new(Worker { config, client, recorder, ops: AtomicU64::new(0) });
+    let this = Arc::new(Member { config, client, recorder, ops: AtomicU64::new(0) });
     let mut parts = JoinSet::new();
-    // What it does to others begins with its first session, so that all of it belongs to one.
-    let mut inbox = worker.client.subscribe(SubscribeOptions::default());
+    // Sending and claiming start with the first session, so that every call belongs to a session.
+    let mut inbox = this.client.subscribe(SubscribeOptions::default());
     let mut has_begun = false;
-    let mut random = worker.random(0);
+    let mut random = this.random(0);
     let mut unconfirmed = 0_u32;
     loop {
         let Some(event) = inbox.next().await else { return Ok(OTHERWISE) };
         match event? {
             Event::Opened(opened) => {
-                worker.note(What::Opened { epoch: opened.epoch });
+                this.note(What::Opened { epoch: opened.epoch });
                 if !std::mem::replace(&mut has_begun, true) {
-                    parts.spawn(Arc::clone(&worker).send());
-                    parts.spawn(Arc::clone(&worker).claim());
-                    parts.spawn(Arc::clone(&worker).plan());
+                    parts.spawn(Arc::clone(&this).send());
+                    parts.spawn(Arc::clone(&this).claim());
+                    parts.spawn(Arc::clone(&this).plan());
                 }
             }
             Event::Delivery(delivery) => {
-                worker.note(delivered(&delivery));
+                this.note(delivered(&delivery));
                 sleep(Duration::from_millis(random.random_range(0..4))).await;
-                worker.note(What::Acking { message_id: delivery.message.id.clone() });
+                this.note(What::Acking { message_id: delivery.message.id.clone() });
                 delivery.ack();
                 unconfirmed += 1;
                 let request = match &delivery.message.body {
@@ -94,27 +94,27 @@ pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
                 };
                 if unconfirmed >= 16 || request.is_some() {
                     unconfirmed = 0;
-                    let op = worker.begin(|op| What::Flushing { op });
+                    let op = this.begin(|op| What::Flushing { op });
                     match inbox.flush_acks().await {
-                        Ok(()) => worker.note(What::Flushed { op }),
-                        Err(error) => worker.note(What::Unknown { op, detail: error.to_string() }),
+                        Ok(()) => this.note(What::Flushed { op }),
+                        Err(error) => this.note(What::Unknown { op, detail: error.to_string() }),
                     }
                 }
                 if let Some(request_id) = request {
-                    // What is under way ends first: who is stopping may claim and send no more.
+                    // Stop other calls first: a stopping member may not claim or send.
                     parts.shutdown().await;
-                    worker.client.approve_shutdown(&request_id).await?;
+                    this.client.approve_shutdown(&request_id).await?;
                 }
             }
             Event::ShutdownApproved { .. } => {
-                worker.note(What::Ended { how: "shutdown_approved".to_owned() });
+                this.note(What::Ended { how: "shutdown_approved".to_owned() });
                 inbox.flush_acks().await?;
                 let exit = v1::ExitReport { code: Some(0), ..Default::default() };
-                worker.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
+                this.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
                 return Ok(0);
             }
             Event::Closed(closed) => {
-                worker.note(What::Ended { how: closed.to_string() });
+                this.note(What::Ended { how: closed.to_string() });
                 return Ok(if closed == Closed::Superseded { SUPERSEDED } else { OTHERWISE });
             }
             _ => {}
@@ -122,32 +122,32 @@ pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
     }
 }
 
-impl Worker {
+impl Member {
     fn note(&self, what: What) {
         self.recorder.note(what);
     }
 
-    /// Notes the beginning of something, and returns its number.
+    /// Records the beginning of an op and returns its number.
     fn begin(&self, what: impl FnOnce(u64) -> What) -> u64 {
         let op = self.ops.fetch_add(1, Ordering::Relaxed) + 1;
         self.note(what(op));
         op
     }
 
-    /// Returns random numbers for a part of this process.
+    /// Returns the random numbers of one task of this process.
     fn random(&self, part: u64) -> StdRng {
         StdRng::seed_from_u64(self.config.seed ^ (u64::from(self.config.process) << 32) ^ part)
     }
 
-    /// Waits for some milliseconds. Returns whether something may be begun then.
-    async fn goes_on(&self, pause_ms: u64) -> bool {
+    /// Waits for some milliseconds. Returns whether to start something new then.
+    async fn pause(&self, pause_ms: u64) -> bool {
         sleep(Duration::from_millis(pause_ms)).await;
         !is_quiet(&self.config.directory)
     }
 
     async fn send(self: Arc<Self>) {
         let mut random = self.random(1);
-        while self.goes_on(random.random_range(10..80)).await {
+        while self.pause(random.random_range(10..80)).await {
             let to = match random.random_bool(0.02) {
                 true => String::new(),
                 false => self.config.others.choose(&mut random).cloned().unwrap_or_default(),
@@ -182,7 +182,7 @@ impl Worker {
 
     async fn claim(self: Arc<Self>) {
         let mut random = self.random(2);
-        while self.goes_on(random.random_range(50..200)).await {
+        while self.pause(random.random_range(50..200)).await {
             let op = self.begin(|op| What::Claiming { op });
             let (task_id, token) = match self.client.claim_next_task(Duration::ZERO).await {
                 Ok(Some(claim)) => (claim.task.map(|task| task.id).unwrap_or_default(), claim.token),
@@ -206,17 +206,17 @@ impl Worker {
         }
     }
 
-    /// Submits plans, which two minds of the lead answer.
+    /// Submits plans. Two processes of the lead answer each.
     async fn plan(self: Arc<Self>) {
         let mut random = self.random(3);
-        while self.goes_on(random.random_range(500..2_000)).await {
-            // A plan that cannot be submitted is one less to be decided.
+        while self.pause(random.random_range(500..2_000)).await {
+            // A plan that cannot be submitted is one decision less.
             let _ = self.client.submit_plan("1. Break it. 2. Look.", "proof").await;
         }
     }
 }
 
-/// Returns whether nobody is to begin anything any more.
+/// Returns whether members must start nothing new.
 pub fn is_quiet(directory: &Path) -> bool {
     directory.join(QUIET).exists()
 }
@@ -227,7 +227,7 @@ fn delivered(delivery: &Delivery) -> What {
     let (from, content) = match body {
         Some(Body::Message(text)) => (from, text.content.clone()),
         Some(Body::Broadcast(text)) => (from, text.content.clone()),
-        // What the protocol itself sends is nobody's to have invented.
+        // The checkers ignore messages of the protocol itself.
         _ => ("coordinator".to_owned(), String::new()),
     };
     let (sequence, delivery_count) = (delivery.sequence, delivery.delivery_count);
