@@ -4,7 +4,6 @@ mod answer;
 mod certs;
 mod completions;
 mod demo;
-mod demo_teammate;
 mod doctor;
 mod health;
 mod history;
@@ -121,7 +120,7 @@ enum Command {
     Completions(completions::Completions),
     /// A scripted teammate of the demo
     #[command(hide = true)]
-    DemoTeammate(demo_teammate::DemoTeammate),
+    DemoTeammate(demo::teammate::DemoTeammate),
 }
 
 /// Runs the command; returns the exit code.

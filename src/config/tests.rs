@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
+use teamwire_server::domain::Limits;
+
 use super::*;
 
 fn load(text: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Config, Failure> {

@@ -1,33 +1,34 @@
 //! `teamwire serve`: runs a coordinator.
 
+mod certificate;
+mod listen;
+mod operator;
+
 use std::{
-    fs,
-    io::{self, IsTerminal as _},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    io::IsTerminal as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use clap::Args;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use teamwire_proto::credential::Credential;
 use teamwire_server::{
-    edge::tls::{Tls, TlsFiles},
     grpc::Advertised,
     server::{self, Listeners},
     store,
     telemetry::exposition,
 };
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    signal::unix::SignalKind,
-};
+use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
+use self::{
+    certificate::{certificates, keep_authority, refresh_on_hangup},
+    listen::{allow_connections, bind, listen_at, reachable},
+    operator::operator_secret,
+};
 use crate::{
     config::{Config, Settings},
-    context::{ADDRESS_FILE, CA_FILE, ContextArgs, OPERATOR_FILE, make_private_directory, write_private},
+    context::{ADDRESS_FILE, ContextArgs, make_private_directory, write_private},
     failure::Failure,
     show::{bold, dim, paint},
     trace::Traces,
@@ -191,50 +192,6 @@ impl Serve {
     }
 }
 
-/// How many connections the system keeps until they are taken; it may keep fewer. A whole team redials at once when its
-/// coordinator has come back, and whom the system keeps no place for is cut off without a word.
-const BACKLOG: u32 = 4_096;
-
-/// How many files a coordinator has open besides connections at the most: its store, its listeners, certificates as they are
-/// read.
-const OTHER_FILES: u64 = 128;
-
-/// Has the system let this process have as many connections open as it may take. Many systems let a program open 1,024
-/// files until it asks for more.
-fn allow_connections(max: usize) {
-    let wanted = max as u64 + OTHER_FILES;
-    let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
-        let raised = now.max(wanted.min(most));
-        setrlimit(Resource::RLIMIT_NOFILE, raised, most).map(|()| raised)
-    });
-    match allowed {
-        Ok(allowed) if allowed >= wanted => {}
-        Ok(allowed) => tracing::warn!(
-            allowed,
-            wanted,
-            "the system lets this process open fewer files than network.connections_max connections take: raise its hard limit \
-             (ulimit -Hn, LimitNOFILE=) or lower that"
-        ),
-        Err(error) => tracing::warn!(%error, "it is not known how many files this process may open"),
-    }
-}
-
-/// Listens where members call.
-fn listen_at(at: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As `TcpListener::bind` does, so that a coordinator can come back at once.
-    socket.set_reuseaddr(true)?;
-    socket.bind(at)?;
-    socket.listen(BACKLOG)
-}
-
-/// Listens at an address, if there is to be one.
-async fn bind(at: Option<SocketAddr>, what: &str) -> Result<Option<TcpListener>, Failure> {
-    let Some(at) = at else { return Ok(None) };
-    let listener = TcpListener::bind(at).await;
-    listener.map(Some).map_err(|error| Failure::local(&format!("{at} cannot be listened on for {what}"), error))
-}
-
 fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&settings.log)
         .map_err(|error| Failure::usage(format!("log is \"{}\", which is not understood: {error}.", settings.log)))?;
@@ -247,51 +204,6 @@ fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
     started.map_err(|error| Failure::local("the log cannot be started", error))
 }
 
-/// Reads the certificates, if there are to be any.
-fn certificates(settings: &Settings) -> Result<Option<Arc<Tls>>, Failure> {
-    let (Some(cert), Some(key)) = (settings.tls_cert.clone(), settings.tls_key.clone()) else { return Ok(None) };
-    let files = TlsFiles { cert, key, client_ca: settings.tls_client_ca.clone() };
-    let tls = Tls::load(files).map_err(|error| Failure::usage(format!("There can be no TLS: {error}.")))?;
-    Ok(Some(Arc::new(tls)))
-}
-
-/// Leaves the certificate of the authority, the last in the file, where clients on this machine look for whom to trust.
-/// `None`: they trust whom they trust anyway.
-fn keep_authority(state_dir: &Path, cert: Option<&Path>) -> Result<(), Failure> {
-    let place = state_dir.join(CA_FILE);
-    let Some(cert) = cert else {
-        let _ = fs::remove_file(place);
-        return Ok(());
-    };
-    let unreadable =
-        |error: &dyn std::fmt::Display| Failure::local(&format!("{} cannot be read", cert.display()), error);
-    let blocks = pem::parse_many(fs::read(cert).map_err(|error| unreadable(&error))?);
-    let blocks = blocks.map_err(|error| unreadable(&error))?;
-    if let Some(authority) = blocks.iter().rfind(|block| block.tag() == "CERTIFICATE") {
-        write_private(&place, pem::encode(authority).as_bytes())?;
-    }
-    Ok(())
-}
-
-fn refresh_on_hangup(tls: Arc<Tls>) -> Result<(), Failure> {
-    let mut hangups = tokio::signal::unix::signal(SignalKind::hangup())?;
-    tokio::spawn(async move {
-        while hangups.recv().await.is_some() {
-            tls.refresh();
-        }
-    });
-    Ok(())
-}
-
-/// Returns where clients on this machine reach a listener: one that listens everywhere also does so on the loopback.
-fn reachable(listener: SocketAddr) -> SocketAddr {
-    match listener {
-        SocketAddr::V4(address) if address.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
-        SocketAddr::V6(address) if address.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
-        other => other,
-    }
-}
-
 /// Says which kind of store it is, without what may be secret in its URL.
 fn kind_of(url: &str) -> &str {
     match url.split_once([':', '+']) {
@@ -299,42 +211,6 @@ fn kind_of(url: &str) -> &str {
         Some((kind, _)) => kind,
         None => "unknown",
     }
-}
-
-/// Returns the operator's secret: that of the file that was given, which is left in the state directory as well, or that of
-/// the state directory; makes it on the first start.
-fn operator_secret(state_dir: &Path, given: Option<&Path>) -> Result<String, Failure> {
-    let path = state_dir.join(OPERATOR_FILE);
-    let secret_in = |text: &str| match Credential::parse(text.trim()) {
-        Ok(Credential::Operator { secret }) => Some(secret),
-        _ => None,
-    };
-    if let Some(given) = given {
-        let text = fs::read_to_string(given).map_err(|error| {
-            Failure::usage(format!("The operator's credential {} cannot be read: {error}.", given.display()))
-        })?;
-        let secret = secret_in(&text).ok_or_else(|| {
-            Failure::usage(format!(
-                "{} holds no operator's credential, which is \"two:\" and 16 to 128 letters and digits.",
-                given.display()
-            ))
-        })?;
-        write_private(&path, format!("{}\n", text.trim()).as_bytes())?;
-        return Ok(secret);
-    }
-    if let Ok(text) = fs::read_to_string(&path) {
-        return secret_in(&text).ok_or_else(|| {
-            Failure::usage(format!(
-                "{} holds no operator's credential. Mend it, or move it away to have a new one made.",
-                path.display()
-            ))
-        });
-    }
-    let random: [u8; 20] = rand::random();
-    let secret: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let credential = Credential::Operator { secret: secret.clone() }.reveal();
-    write_private(&path, format!("{credential}\n").as_bytes())?;
-    Ok(secret)
 }
 
 fn stop_on_signal() -> Result<CancellationToken, Failure> {
@@ -368,21 +244,4 @@ fn say_what_next(address: &str, state_dir: &Path) {
         paint(dim(), "# in a third one: any program that reads lines"),
         paint(dim(), format!("Everything is kept in {}.", state_dir.display()))
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_coordinator_that_listens_everywhere_is_reached_on_the_loopback() {
-        for (listens, reached) in [
-            ("0.0.0.0:7420", "127.0.0.1:7420"),
-            ("[::]:7420", "[::1]:7420"),
-            ("192.0.2.7:1", "192.0.2.7:1"),
-            ("127.0.0.1:7420", "127.0.0.1:7420"),
-        ] {
-            assert_eq!(reachable(listens.parse().expect(listens)).to_string(), reached);
-        }
-    }
 }

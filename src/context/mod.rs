@@ -1,23 +1,19 @@
 //! Where the coordinator is, and who calls: from flags, then the environment, then the context file, then what a
 //! coordinator on this machine has left in its state directory.
-//!
-//! The context file holds the identities that `team create`, `join` and `run` were given, and which of them is current.
-//! It is readable by its owner only.
 
-use std::{
-    env, fs,
-    io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+mod identities;
+mod private_file;
+
+use std::{env, fs, io, path::PathBuf, time::Duration};
 
 use clap::Args;
-use teamwire_client::{
-    ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, ContextFile, KeptIdentity, Pem, Retry, TlsOptions,
-};
+use teamwire_client::{ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, KeptIdentity, Pem, Retry, TlsOptions};
 use teamwire_proto::{credential::Credential, join_string::JoinString};
 
+pub use self::{
+    identities::identity,
+    private_file::{make_private_directory, write_private},
+};
 use crate::failure::Failure;
 
 /// The file of the operator's credential in the state directory.
@@ -99,17 +95,6 @@ pub enum Known<'a> {
     Joining(&'a JoinString),
     /// What was kept. The environment goes before it.
     Kept(&'a KeptIdentity),
-}
-
-/// Makes the identity to keep out of what a member was given, and of what the client has learned of the coordinator.
-pub fn identity(team: &str, member: &str, credential: &str, client: &Client) -> KeptIdentity {
-    KeptIdentity {
-        team: team.to_owned(),
-        member: member.to_owned(),
-        address: client.address().to_owned(),
-        credential: credential.to_owned(),
-        tls: client.tls(),
-    }
 }
 
 /// A caller, ready to call.
@@ -258,11 +243,6 @@ impl ContextArgs {
         Ok((left.trim().to_owned(), tls))
     }
 
-    /// Returns the identity that the file keeps of a member.
-    pub fn kept(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
-        Ok(self.load()?.find(member, team).cloned())
-    }
-
     /// Returns the team that was named, if one was.
     pub fn team(&self) -> Option<&str> {
         self.team.as_deref()
@@ -273,65 +253,6 @@ impl ContextArgs {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let states = || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
         self.state_dir.clone().or_else(|| Some(states()?.join("teamwire"))).ok_or_else(homeless)
-    }
-
-    fn path(&self) -> Result<PathBuf, Failure> {
-        self.context.clone().or_else(ContextFile::path).ok_or_else(homeless)
-    }
-
-    /// Reads the context file; none is an empty one.
-    pub fn load(&self) -> Result<ContextFile, Failure> {
-        Ok(ContextFile::load(&self.path()?)?)
-    }
-
-    /// Keeps an identity. `make_current`: it is the one to use from now on.
-    pub fn keep(&self, identity: KeptIdentity, make_current: bool) -> Result<(), Failure> {
-        self.change(|file| {
-            let name = identity.name();
-            // The same name at another coordinator is another member.
-            file.identities
-                .retain(|known| !known.is(&identity.member, Some(&identity.team)) || known.address != identity.address);
-            file.identities.insert(0, identity);
-            if make_current {
-                file.current = Some(name);
-            }
-        })
-    }
-
-    /// Forgets the identities of a team that is no more at that address, or of one member of it.
-    pub fn forget(&self, address: &str, team: &str, member: Option<&str>) -> Result<(), Failure> {
-        self.change(|file| {
-            file.identities.retain(|identity| {
-                identity.address != address
-                    || !identity.team.eq_ignore_ascii_case(team)
-                    || member.is_some_and(|member| !identity.member.eq_ignore_ascii_case(member))
-            });
-            let current = file.current.take();
-            file.current = current.filter(|current| file.identities.iter().any(|identity| identity.name() == *current));
-        })
-    }
-
-    /// Makes sure that an identity can be kept, before one is made that would otherwise be lost.
-    pub fn prepare_to_keep(&self) -> Result<(), Failure> {
-        self.change(|_| {})
-    }
-
-    /// Changes the context file, alone among all processes that do.
-    pub fn change(&self, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
-        let path = self.path()?;
-        let directory = path.parent().unwrap_or(Path::new("."));
-        make_private_directory(directory)?;
-        let lock = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(path.with_extension("lock"))?;
-        lock.lock()?;
-        let mut file = self.load()?;
-        change(&mut file);
-        let text = serde_json::to_vec_pretty(&file).map_err(|error| Failure::local("the context", error))?;
-        write_private(&path, &text)
     }
 }
 
@@ -351,71 +272,5 @@ fn homeless() -> Failure {
     Failure::usage("HOME is not set. Say where files go with --context FILE and --state-dir DIR.")
 }
 
-/// Makes a directory that only its owner can look into, if it is not there.
-pub fn make_private_directory(path: &Path) -> Result<(), Failure> {
-    if path.as_os_str().is_empty() || path.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(path).map_err(|error| Failure::local(&format!("{} cannot be made", path.display()), error))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-    Ok(())
-}
-
-/// Replaces a file in one step by one that only its owner can read.
-pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| Failure::local(&format!("{} cannot be written", path.display()), error))?;
-    Ok(())
-}
-
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn arguments(who: Option<&str>, team: Option<&str>) -> ContextArgs {
-        ContextArgs {
-            address: None,
-            ca: None,
-            cert: None,
-            key: None,
-            credential: None,
-            team: team.map(str::to_owned),
-            who: who.map(str::to_owned),
-            context: None,
-            state_dir: None,
-            timeout: 1,
-        }
-    }
-
-    #[test]
-    fn what_is_typed_goes_before_the_join_string_and_that_before_what_was_kept() {
-        let text = format!("twj:a:x1:0123456789abcdef@https://joined:1+sha256:{}", "0a".repeat(32));
-        let joining = JoinString::parse(&text).unwrap();
-        let mut typed = arguments(None, None);
-        let (address, tls) = typed.place(Known::Joining(&joining)).unwrap();
-        assert_eq!((address.as_str(), tls.fingerprint), ("https://joined:1", joining.fingerprint));
-        typed.address = Some("https://typed:1".to_owned());
-        typed.ca = Some(parse_pem("typed.crt").unwrap());
-        let (address, tls) = typed.place(Known::Joining(&joining)).unwrap();
-        assert_eq!(address, "https://typed:1");
-        assert!(matches!(tls.ca, Some(Pem::File(path)) if path.is_absolute()));
-
-        let kept = KeptIdentity {
-            team: "b".to_owned(),
-            member: "lead".to_owned(),
-            address: "http://127.0.0.1:1".to_owned(),
-            credential: String::new(),
-            tls: TlsOptions { ca: Some(Pem::Text("kept".into())), ..TlsOptions::default() },
-        };
-        let (address, tls) = arguments(None, None).place(Known::Kept(&kept)).unwrap();
-        assert_eq!((address, tls), (kept.address.clone(), kept.tls.clone()));
-        let old: KeptIdentity =
-            serde_json::from_str(r#"{"team":"a","member":"b","address":"c","credential":"d"}"#).unwrap();
-        assert!(old.tls.is_empty() && !serde_json::to_string(&old).unwrap().contains("tls"));
-    }
-}
+mod tests;

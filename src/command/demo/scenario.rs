@@ -1,139 +1,21 @@
-//! `teamwire demo`: a whole team at work, start to end, on this machine.
-//!
-//! It starts a real coordinator on the embedded store and real teammate processes, each under its own runner, plays the
-//! scenarios of a team's life as their lead, and prints what was said as the lead's record. It checks what it shows: the
-//! exit code says whether everything happened as it must.
+//! What happens in the demo.
 
-use std::{
-    path::{Path, PathBuf},
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::process::ExitStatus;
 
-use clap::Args;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use teamwire_client::{Client, Error, Event, HistoryFollower, SubscribeOptions, message, v1};
 use teamwire_proto::{
     Reason,
     v1::{CancelCause, MemberState, RequestState, history_entry::Event as Entry, message::Body},
 };
-use tokio::process::{Child, Command};
 
-use crate::{
-    context::{ADDRESS_FILE, OPERATOR_FILE},
-    failure::Failure,
-    show,
-};
-
-/// How long each step may take before the demo is taken to have failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::{PATIENCE, failed, heading, in_time, stage::Stage};
+use crate::{failure::Failure, show};
 
 /// The team of the demo.
 const TEAM: &str = "demo";
 
 /// The teammates of the demo.
 const TEAMMATES: [&str; 3] = ["task-manager", "knowledge-manager", "file-manager"];
-
-/// See a whole team at work, start to end, on this machine
-///
-/// Starts a coordinator and three teammates as processes of their own, and plays what teams do: a request for data, news
-/// to everybody, a plan rejected and then approved, a shutdown refused and then approved, a deletion refused and then
-/// done. Prints the lead's record, checks it, and leaves nothing behind.
-#[derive(Args, Debug)]
-pub struct Demo {
-    /// Keep the demo's files and say where they are
-    #[arg(long)]
-    keep: bool,
-}
-
-impl Demo {
-    pub async fn run(&self) -> Result<(), Failure> {
-        let mut directory = tempfile::Builder::new().prefix("teamwire-demo-").tempdir()?;
-        directory.disable_cleanup(self.keep);
-        let stage = Stage::set_up(directory.path()).await?;
-        let played = Box::pin(play(&stage)).await;
-        stage.tear_down().await;
-        if self.keep {
-            anstream::eprintln!("The demo's files are in {}.", directory.path().display());
-        }
-        played?;
-        anstream::println!(
-            "\n{}",
-            show::paint(anstyle::AnsiColor::Green.on_default().bold(), "Everything happened as it must.")
-        );
-        Ok(())
-    }
-}
-
-/// The coordinator of the demo, and what starts teammates.
-struct Stage {
-    program: PathBuf,
-    directory: PathBuf,
-    address: String,
-    operator: Client,
-    coordinator: Child,
-}
-
-impl Stage {
-    async fn set_up(directory: &Path) -> Result<Self, Failure> {
-        let program = std::env::current_exe()?;
-        let mut coordinator = Self::command(&program, directory)
-            .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
-            .spawn()
-            .map_err(|error| Failure::local("the coordinator cannot be started", error))?;
-        let address_file = directory.join("state").join(ADDRESS_FILE);
-        let address = async {
-            loop {
-                if let Ok(address) = std::fs::read_to_string(&address_file) {
-                    return Ok(address.trim().to_owned());
-                }
-                if let Some(status) = coordinator.try_wait()? {
-                    return Err(failed(format!("the coordinator ended at once: {status}")));
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let address = in_time("the coordinator's start", address).await?;
-        let credential = std::fs::read_to_string(directory.join("state").join(OPERATOR_FILE))?;
-        let operator = Client::connect(&address)?.with_credential(credential.trim())?;
-        Ok(Self { program, directory: directory.to_owned(), address, operator, coordinator })
-    }
-
-    /// A process of this program that knows nothing of the user's own teams.
-    fn command(program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TEAMWIRE_")) {
-            command.env_remove(name);
-        }
-        command
-            .env("TEAMWIRE_STATE_DIR", directory.join("state"))
-            .env("TEAMWIRE_CONTEXT", directory.join("context.json"))
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
-    }
-
-    fn teammate(&self, name: &str, join_token: &str) -> Result<Child, Failure> {
-        Self::command(&self.program, &self.directory)
-            .args(["--address", &self.address, "run", name, "--quiet"])
-            .env("TEAMWIRE_JOIN", join_token)
-            .arg("--")
-            .arg(&self.program)
-            .args(["demo-teammate", name])
-            .spawn()
-            .map_err(|error| Failure::local("a teammate cannot be started", error))
-    }
-
-    async fn tear_down(mut self) {
-        if let Some(id) = self.coordinator.id().and_then(|id| i32::try_from(id).ok()) {
-            let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
-        }
-        let _ = tokio::time::timeout(Duration::from_secs(10), self.coordinator.wait()).await;
-    }
-}
 
 /// The lead of the demo.
 struct Lead {
@@ -174,7 +56,7 @@ impl Lead {
     }
 }
 
-async fn play(stage: &Stage) -> Result<(), Failure> {
+pub(super) async fn play(stage: &Stage) -> Result<(), Failure> {
     let create = v1::CreateTeamRequest {
         name: TEAM.to_owned(),
         description: "teamwire demo".to_owned(),
@@ -335,10 +217,6 @@ fn is_from(message: &v1::Message, name: &str) -> bool {
     message.sender.as_ref().is_some_and(|sender| sender.name == name)
 }
 
-fn heading(text: &str) {
-    anstream::println!("\n{}", show::paint(show::bold(), text));
-}
-
 fn print(entry: &v1::HistoryEntry) {
     let is_idle = |m: &v1::Message| matches!(&m.body, Some(Body::Notice(n)) if n.kind() == v1::NoticeKind::Idle);
     if !matches!(&entry.event, Some(Entry::Message(message)) if is_idle(message)) {
@@ -348,10 +226,6 @@ fn print(entry: &v1::HistoryEntry) {
 
 fn text_of(status: ExitStatus) -> String {
     status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"))
-}
-
-fn failed(what: String) -> Failure {
-    Failure::with_code(1, format!("The demo went wrong: {what}."))
 }
 
 fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure> {
@@ -364,10 +238,4 @@ fn expect_refusal(outcome: Result<(), Error>, reason: Reason) -> Result<(), Fail
         Err(error) => Err(failed(format!("not {reason}, but: {error}"))),
         Ok(()) => Err(failed(format!("what should be refused with {reason} was done"))),
     }
-}
-
-async fn in_time<T>(what: &str, step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::time::timeout(PATIENCE, step)
-        .await
-        .map_err(|_| failed(format!("{what} did not come within {} s", PATIENCE.as_secs())))?
 }
