@@ -1,9 +1,11 @@
-//! The configuration of a coordinator: the defaults, then a file, then the environment, then flags.
+//! The configuration of a coordinator.
 //!
-//! `default.toml` is part of the program: it holds the defaults, explains every key, and is the form in which the
-//! configuration is printed. [`key`] is the table of keys, [`value`] reads and bounds what they hold, [`document`]
-//! finds and changes them in a file, [`settings`] is what comes of it. Tests see to it that file, table and the defaults
-//! of the coordinator's types say the same.
+//! Precedence, lowest to highest: defaults, file, environment, flags.
+//!
+//! `default.toml` is compiled in: it holds the defaults, documents every key, and is the template of `--print-config`.
+//! [`key`] is the one table of keys, [`value`] parses values and checks their bounds, [`document`] reads and edits TOML,
+//! [`settings`] is the typed result, and [`schema`] derives the JSON Schema from the table and the default file. Tests
+//! check that the file, the table and the defaults of the server's types agree.
 
 mod document;
 mod key;
@@ -22,38 +24,41 @@ use self::{
 };
 use crate::failure::Failure;
 
-/// The defaults.
+/// The default file.
 const DEFAULT: &str = include_str!("default.toml");
 
-/// The configuration that holds.
+/// The effective configuration.
 #[derive(Debug)]
 pub struct Config {
     pub settings: Settings,
-    /// The default file with all values that hold.
+    /// The default file with the effective values.
     document: DocumentMut,
 }
 
 impl Config {
-    /// Puts the configuration together. `flags`: keys and their values as they were typed.
+    /// Loads the configuration from its four layers. `flags` are keys and their values as given.
+    ///
+    /// Fails on an unknown key, on a value of the wrong type or out of bounds, and on values that contradict each other; the
+    /// error names the place, and the nearest known key or the bounds.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
         flags: &[(&str, String)],
     ) -> Result<Self, Failure> {
-        let document = DEFAULT.parse().map_err(|error| Failure::local("the default configuration is broken", error))?;
+        let document = DEFAULT.parse().map_err(|error| Failure::local("The default configuration is broken", error))?;
         let mut config = Self { settings: Settings::default(), document };
-        config.take_file("the default configuration", DEFAULT)?;
+        config.apply_file("The default configuration", DEFAULT)?;
         if let Some(file) = file {
             let name = file.display().to_string();
             let text = fs::read_to_string(file)
-                .map_err(|error| Failure::usage(format!("The configuration {name} cannot be read: {error}.")))?;
-            config.take_file(&name, &text)?;
+                .map_err(|error| Failure::usage(format!("Cannot read the configuration {name}: {error}.")))?;
+            config.apply_file(&name, &text)?;
         }
         for (variable, text) in environment {
             match KEYS.iter().find(|key| key.variable() == variable) {
-                // An empty variable is one that is not set.
-                Some(key) if !text.is_empty() => config.take_text(&variable, key, &text)?,
-                None if key::is_of_a_section(&variable) => {
+                // An empty variable counts as unset.
+                Some(key) if !text.is_empty() => config.apply_text(&variable, key, &text)?,
+                None if key::names_a_section(&variable) => {
                     let known = KEYS.iter().map(Key::variable);
                     return Err(unknown("The environment has", &variable, "variable", known));
                 }
@@ -62,23 +67,24 @@ impl Config {
         }
         for (name, text) in flags {
             if let Some(key) = KEYS.iter().find(|key| key.name == *name) {
-                config.take_text(&format!("The flag for {name}"), key, text)?;
+                config.apply_text(&format!("The flag for {name}"), key, text)?;
             }
         }
         config.settings.check()?;
         Ok(config)
     }
 
-    /// Returns the configuration as a file that comes to the same, without the store's password.
+    /// Returns the effective configuration as a TOML file, with the store's password masked.
     pub fn print(&self) -> String {
         let mut document = self.document.clone();
         put(&mut document, "store", without_password(&self.settings.store).into());
         document.to_string()
     }
 
-    fn take_file(&mut self, name: &str, text: &str) -> Result<(), Failure> {
+    /// Applies every key of a TOML file. `name` is the file's name in errors.
+    fn apply_file(&mut self, name: &str, text: &str) -> Result<(), Failure> {
         let document = Document::parse(text)
-            .map_err(|error| Failure::usage(format!("{name} is not TOML: {}", error.to_string().trim_end())))?;
+            .map_err(|error| Failure::usage(format!("{name} is not valid TOML: {}", error.to_string().trim_end())))?;
         let mut found = Vec::new();
         leaves("", document.as_table(), &mut found);
         for (path, span, item) in found {
@@ -89,36 +95,37 @@ impl Config {
             };
             let value = item.as_value().and_then(|value| key.kind.read(value));
             let given = item.to_string();
-            self.take(key, value.ok_or_else(|| out_of_bounds(&place, key, given.trim()))?);
+            self.apply(key, value.ok_or_else(|| out_of_bounds(&place, key, given.trim()))?);
         }
         Ok(())
     }
 
-    fn take_text(&mut self, place: &str, key: &Key, text: &str) -> Result<(), Failure> {
+    /// Applies a value from the environment or a flag. `place` names its source in errors.
+    fn apply_text(&mut self, place: &str, key: &Key, text: &str) -> Result<(), Failure> {
         let value = key.kind.parse(text).ok_or_else(|| out_of_bounds(place, key, &format!("\"{text}\"")))?;
-        self.take(key, value);
+        self.apply(key, value);
         Ok(())
     }
 
-    fn take(&mut self, key: &Key, value: Value) {
+    fn apply(&mut self, key: &Key, value: Value) {
         put(&mut self.document, key.name, key.kind.write(&value));
         key.put(&mut self.settings, value);
     }
 }
 
 fn out_of_bounds(place: &str, key: &Key, given: &str) -> Failure {
-    let given = if key.name == "store" { "something else" } else { given };
+    let given = if key.name == "store" { "not a string" } else { given };
     Failure::usage(format!("{place}: {} is {given}; it must be {}.", key.name, key.kind.bounds()))
 }
 
 fn unknown(place_has: &str, name: &str, what: &str, known: impl Iterator<Item = String>) -> Failure {
     let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(known, name)).unwrap_or_default();
     Failure::usage(format!(
-        "{place_has} the unknown {what} {name}. Did you mean {nearest}? `teamwire serve --print-config` shows all keys."
+        "{place_has} an unknown {what}, {name}. Did you mean {nearest}? `teamwire serve --print-config` shows every key."
     ))
 }
 
-/// Returns a store's URL with its password blanked.
+/// Returns a store's URL with its password masked.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let Some((user_info, place)) = rest.rsplit_once('@') else { return url.to_owned() };

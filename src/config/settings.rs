@@ -1,4 +1,4 @@
-//! What a coordinator is told.
+//! The settings of a coordinator, and the checks that involve more than one of them.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -7,19 +7,19 @@ use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, grp
 
 use crate::failure::Failure;
 
-/// What a coordinator is told: the keys of the default file, which explains them.
+/// The typed values of all keys. `default.toml` documents them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub listen: String,
-    /// Empty: a file in the state directory.
+    /// Empty: an embedded store in the state directory.
     pub store: String,
     pub advertise: Vec<String>,
     pub insecure_no_tls: bool,
-    /// None: the one in the state directory.
+    /// `None`: the one in the state directory.
     pub operator_credential: Option<PathBuf>,
-    /// Empty: nowhere but with the protocol.
+    /// Empty: only on the main address.
     pub health: String,
-    /// Empty: none are served.
+    /// Empty: off.
     pub metrics: String,
     pub log: String,
     pub log_format: String,
@@ -65,39 +65,39 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Checks what no key can be checked for alone.
+    /// Checks the conditions that involve more than one key, and the form of addresses.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let wrong = |text: &str| Err(Failure::usage(text));
         if self.tls_cert.is_some() != self.tls_key.is_some() {
-            return wrong("TLS needs both: tls.cert (--tls-cert) and tls.key (--tls-key).");
+            return wrong("TLS needs both tls.cert (--tls-cert) and tls.key (--tls-key). Set both, or neither.");
         }
         if self.tls_client_ca.is_some() && self.tls_cert.is_none() {
-            return wrong("tls.client_ca (--client-ca) needs TLS: give tls.cert and tls.key with it.");
+            return wrong("tls.client_ca (--client-ca) needs TLS. Also set tls.cert and tls.key.");
         }
         if self.hard_stop < self.drain_grace {
-            return wrong("drain.hard_stop is before drain.grace is over. Make it as long or longer.");
+            return wrong("drain.hard_stop must be at least drain.grace.");
         }
         if self.edge.request_bytes_max <= self.limits.content_bytes_max {
             return wrong(
-                "network.request_bytes_max must be more than limits.content_bytes_max, or a message of that content could \
-                 not be sent.",
+                "network.request_bytes_max must be larger than limits.content_bytes_max; otherwise messages with the maximum \
+                 content cannot be sent.",
             );
         }
         if self.pace.heartbeat_interval * 2 > self.limits.lease_ttl {
             return wrong(
-                "delivery.heartbeat_interval must be at most half of limits.lease_ttl, or members that are connected would \
-                 be taken for lost.",
+                "delivery.heartbeat_interval must be at most half of limits.lease_ttl; otherwise connected members lose \
+                 their leases.",
             );
         }
         if let Some(other) = self.web_origins.iter().find(|origin| !is_origin(origin)) {
             return Err(Failure::usage(format!(
-                "web.origins has \"{other}\"; an origin is what stands before the path in a browser's address line, in lower \
-                 case and without a slash at its end, as https://HOST:PORT, or \"*\" for all."
+                "web.origins has \"{other}\", which is not an origin. Write https://HOST:PORT in lower case, without a path or \
+                 trailing slash, or \"*\" for all origins."
             )));
         }
         if let Some(without) = self.advertise.iter().find(|address| !address.contains("://")) {
             return Err(Failure::usage(format!(
-                "advertise has \"{without}\"; an address is http://HOST:PORT or https://HOST:PORT."
+                "advertise has \"{without}\", which is not a URL. Write http://HOST:PORT or https://HOST:PORT."
             )));
         }
         if !self.advertise.is_empty()
@@ -108,17 +108,17 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns where to listen.
+    /// Returns the address to listen on.
     pub fn listen(&self) -> Result<SocketAddr, Failure> {
         socket_address("listen", &self.listen)
     }
 
-    /// Returns where to answer health checks besides, if anywhere.
+    /// Returns the additional address for health checks, if there is one.
     pub fn health(&self) -> Result<Option<SocketAddr>, Failure> {
         optional_address("health", &self.health)
     }
 
-    /// Returns where to serve metrics, if anywhere.
+    /// Returns the address of the metrics endpoint, if there is one.
     pub fn metrics(&self) -> Result<Option<SocketAddr>, Failure> {
         optional_address("metrics", &self.metrics)
     }
@@ -130,6 +130,8 @@ fn optional_address(key: &str, text: &str) -> Result<Option<SocketAddr>, Failure
 
 fn socket_address(key: &str, text: &str) -> Result<SocketAddr, Failure> {
     text.parse().map_err(|_| {
-        Failure::usage(format!("{key} is \"{text}\"; it must be an address and a port, as 127.0.0.1:7420 or [::1]:0."))
+        Failure::usage(format!(
+            "{key} is \"{text}\"; it must be an IP address and a port, such as 127.0.0.1:7420 or [::1]:0."
+        ))
     })
 }

@@ -1,5 +1,6 @@
-//! The context file holds the identities that `team create`, `join` and `run` were given, and which of them is current.
-//! It is readable by its owner only.
+//! The context file: the identities that `team create`, `join` and `run` saved, and which of them is current.
+//!
+//! Only its owner can read it, because it holds credentials.
 
 use std::{
     fs,
@@ -9,10 +10,10 @@ use std::{
 
 use teamwire_client::{Client, ContextFile, KeptIdentity};
 
-use super::{ContextArgs, homeless, make_private_directory, write_private};
+use super::{ContextArgs, home_not_set, make_private_directory, write_private};
 use crate::failure::Failure;
 
-/// Makes the identity to keep out of what a member was given, and of what the client has learned of the coordinator.
+/// Creates the identity to save, with the address and TLS options that the client used.
 pub fn identity(team: &str, member: &str, credential: &str, client: &Client) -> KeptIdentity {
     KeptIdentity {
         team: team.to_owned(),
@@ -24,25 +25,25 @@ pub fn identity(team: &str, member: &str, credential: &str, client: &Client) -> 
 }
 
 impl ContextArgs {
-    /// Returns the identity that the file keeps of a member.
-    pub fn kept(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
+    /// Returns a member's saved identity, if there is one.
+    pub fn saved_identity(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
         Ok(self.load()?.find(member, team).cloned())
     }
 
-    /// Reads the context file; none is an empty one.
+    /// Reads the context file. A missing file counts as empty.
     pub fn load(&self) -> Result<ContextFile, Failure> {
         Ok(ContextFile::load(&self.path()?)?)
     }
 
     fn path(&self) -> Result<PathBuf, Failure> {
-        self.context.clone().or_else(ContextFile::path).ok_or_else(homeless)
+        self.context.clone().or_else(ContextFile::path).ok_or_else(home_not_set)
     }
 
-    /// Keeps an identity. `make_current`: it is the one to use from now on.
-    pub fn keep(&self, identity: KeptIdentity, make_current: bool) -> Result<(), Failure> {
-        self.change(|file| {
+    /// Saves an identity, and makes it the current one if `make_current` is set.
+    pub fn save_identity(&self, identity: KeptIdentity, make_current: bool) -> Result<(), Failure> {
+        self.update(|file| {
             let name = identity.name();
-            // The same name at another coordinator is another member.
+            // The same name at another coordinator is a different member.
             file.identities
                 .retain(|known| !known.is(&identity.member, Some(&identity.team)) || known.address != identity.address);
             file.identities.insert(0, identity);
@@ -52,9 +53,9 @@ impl ContextArgs {
         })
     }
 
-    /// Forgets the identities of a team that is no more at that address, or of one member of it.
-    pub fn forget(&self, address: &str, team: &str, member: Option<&str>) -> Result<(), Failure> {
-        self.change(|file| {
+    /// Removes the identities of a team at an address, or only that of one member.
+    pub fn remove_identities(&self, address: &str, team: &str, member: Option<&str>) -> Result<(), Failure> {
+        self.update(|file| {
             file.identities.retain(|identity| {
                 identity.address != address
                     || !identity.team.eq_ignore_ascii_case(team)
@@ -65,13 +66,13 @@ impl ContextArgs {
         })
     }
 
-    /// Makes sure that an identity can be kept, before one is made that would otherwise be lost.
-    pub fn prepare_to_keep(&self) -> Result<(), Failure> {
-        self.change(|_| {})
+    /// Checks that the context file is writable. Call this before creating a credential, which would otherwise be lost.
+    pub fn ensure_writable(&self) -> Result<(), Failure> {
+        self.update(|_| {})
     }
 
-    /// Changes the context file, alone among all processes that do.
-    pub fn change(&self, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
+    /// Updates the context file under a lock that excludes other processes.
+    pub fn update(&self, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
         let path = self.path()?;
         let directory = path.parent().unwrap_or(Path::new("."));
         make_private_directory(directory)?;
@@ -84,7 +85,8 @@ impl ContextArgs {
         lock.lock()?;
         let mut file = self.load()?;
         change(&mut file);
-        let text = serde_json::to_vec_pretty(&file).map_err(|error| Failure::local("the context", error))?;
+        let text =
+            serde_json::to_vec_pretty(&file).map_err(|error| Failure::local("Cannot write the context file", error))?;
         write_private(&path, &text)
     }
 }

@@ -1,5 +1,7 @@
-//! Where the coordinator is, and who calls: from flags, then the environment, then the context file, then what a
-//! coordinator on this machine has left in its state directory.
+//! Resolves the coordinator's address and the caller's identity.
+//!
+//! Precedence, highest to lowest: flags, environment, the context file, the files that a coordinator on this machine left
+//! in its state directory. A join string outranks the environment, which may belong to another member.
 
 mod identities;
 mod private_file;
@@ -16,28 +18,28 @@ pub use self::{
 };
 use crate::failure::Failure;
 
-/// The file of the operator's credential in the state directory.
+/// The state directory's file with the operator's credential.
 pub const OPERATOR_FILE: &str = "operator.credential";
 
-/// The file in the state directory that says where the coordinator listens.
+/// The state directory's file with the coordinator's address.
 pub const ADDRESS_FILE: &str = "address";
 
-/// The file in the state directory with the certificate of the authority that the coordinator's own comes from.
+/// The state directory's file with the certificate of the coordinator's CA.
 pub const CA_FILE: &str = "ca.crt";
 
-/// Who calls, and where.
+/// The global options that select the caller and the coordinator.
 #[derive(Args, Clone, Debug)]
 pub struct ContextArgs {
-    /// The coordinator, as http[s]://HOST:PORT; several that share a store with commas between them [env:
-    /// TEAMWIRE_ADDRESS=] [default: that of the identity, or http://127.0.0.1:7420]
-    // The environment is read where it is used: what a join string says goes before it, what is typed goes first.
+    /// The coordinator's address, http[s]://HOST:PORT; comma-separated for several that share a store [env:
+    /// TEAMWIRE_ADDRESS=] [default: the identity's, or http://127.0.0.1:7420]
+    // `endpoint` reads the environment instead of clap, because a join string outranks it and a flag outranks both.
     #[arg(long, global = true, value_name = "URL", help_heading = "Context")]
     address: Option<String>,
-    /// With https: the certificate of the only authority to trust [env: TEAMWIRE_CA=] [default: that of the identity,
-    /// or the system's authorities]
+    /// For https: the certificate of the only CA to trust, in PEM [env: TEAMWIRE_CA=] [default: the identity's, or the
+    /// system's CAs]
     #[arg(long, global = true, value_name = "FILE", value_parser = parse_pem, help_heading = "Context")]
     ca: Option<Pem>,
-    /// With https: the certificate to show, where the coordinator asks for one
+    /// For https: the client certificate to present, in PEM
     #[arg(
         long,
         env = "TEAMWIRE_CERT",
@@ -48,7 +50,7 @@ pub struct ContextArgs {
         help_heading = "Context"
     )]
     cert: Option<Pem>,
-    /// The key of that certificate
+    /// The private key of the client certificate, in PEM
     #[arg(
         long,
         env = "TEAMWIRE_KEY",
@@ -59,22 +61,22 @@ pub struct ContextArgs {
         help_heading = "Context"
     )]
     key: Option<Pem>,
-    /// The credential to call with, instead of one from the context file
+    /// The credential to use instead of one from the context file
     #[arg(long, env = "TEAMWIRE_CREDENTIAL", global = true, hide_env_values = true, help_heading = "Context")]
     credential: Option<String>,
-    /// The team; needed only by the operator, or to choose among identities
+    /// The team; needed by the operator, and to choose between identities with the same name
     #[arg(long, env = "TEAMWIRE_TEAM", global = true, value_name = "TEAM", help_heading = "Context")]
     team: Option<String>,
-    /// Which identity of the context file to use: NAME, NAME@TEAM, or `operator`
+    /// The identity to use from the context file: NAME, NAME@TEAM, or `operator`
     #[arg(long = "as", env = "TEAMWIRE_AS", global = true, value_name = "WHO", help_heading = "Context")]
     who: Option<String>,
-    /// The context file [default: ~/.config/teamwire/context.json]
+    /// The context file, which holds saved identities [default: ~/.config/teamwire/context.json]
     #[arg(long, env = "TEAMWIRE_CONTEXT", global = true, value_name = "FILE", help_heading = "Context")]
     context: Option<PathBuf>,
-    /// Where the coordinator on this machine keeps its data [default: ~/.local/state/teamwire]
+    /// The state directory of this machine's coordinator [default: ~/.local/state/teamwire]
     #[arg(long, env = "TEAMWIRE_STATE_DIR", global = true, value_name = "DIR", help_heading = "Context")]
     state_dir: Option<PathBuf>,
-    /// How long to try, in seconds, before a call is given up
+    /// How long to retry a call before it fails, in seconds
     #[arg(
         long,
         env = "TEAMWIRE_TIMEOUT",
@@ -86,110 +88,112 @@ pub struct ContextArgs {
     timeout: u64,
 }
 
-/// What is known of where a credential is good.
+/// Where a credential came from, which decides the address and TLS options to use with it.
 #[derive(Clone, Copy, Debug)]
-pub enum Known<'a> {
-    /// Nothing.
-    Nothing,
-    /// What a join string says. Goes before the environment, which may be that of another member.
-    Joining(&'a JoinString),
-    /// What was kept. The environment goes before it.
-    Kept(&'a KeptIdentity),
+pub enum Origin<'a> {
+    /// A flag, the environment or the state directory: no address comes with it.
+    Bare,
+    /// A join string. Its address outranks the environment.
+    JoinString(&'a JoinString),
+    /// An identity saved in the context file. The environment outranks its address.
+    Saved(&'a KeptIdentity),
 }
 
-/// A caller, ready to call.
+/// A resolved caller: its identity and a client that uses it.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Calls the coordinator.
     pub client: Client,
-    /// Where that is.
+    /// The coordinator's address.
     pub address: String,
-    /// What it calls with.
     pub credential: String,
-    /// The member's name; None for the operator and observers.
+    /// The member's name; `None` for the operator and for observers.
     pub member: Option<String>,
-    /// The team; None for an operator that named none.
+    /// The team; `None` for the operator without --team.
     pub team: Option<String>,
 }
 
 impl Caller {
-    /// Returns whether a party's name is the caller's own.
+    /// Returns whether `name` is the caller's own, ignoring case.
     pub fn is(&self, name: &str) -> bool {
         self.member.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Returns the member's name, or says that there is none.
+    /// Returns the member's name. Fails if the caller is not a member.
     pub fn member(&self) -> Result<&str, Failure> {
         self.member.as_deref().ok_or_else(|| {
-            Failure::usage("Only a member can do this. Choose one with --as NAME, or join with `teamwire join`.")
+            Failure::usage("This command needs a member's identity. Choose one with --as NAME, or join a team with `teamwire join`.")
         })
     }
 }
 
 impl ContextArgs {
-    /// Returns the caller, as far as it can be found.
+    /// Resolves the caller: the given credential, else the chosen or current identity, else the operator, else the only
+    /// saved identity.
+    ///
+    /// Fails if there is no identity, or if several are saved and none is chosen.
     pub fn caller(&self) -> Result<Caller, Failure> {
         if let Some(credential) = &self.credential {
-            return self.caller_with(credential.clone(), Known::Nothing);
+            return self.caller_with(credential.clone(), Origin::Bare);
         }
         let file = self.load()?;
         if self.who.as_deref() == Some("operator") {
             return self.operator();
         }
         if let Some(identity) = file.choose(self.who.as_deref(), self.team.as_deref())? {
-            return self.caller_with(identity.credential.clone(), Known::Kept(identity));
+            return self.caller_with(identity.credential.clone(), Origin::Saved(identity));
         }
         match (self.operator(), file.identities.as_slice()) {
             (Ok(operator), _) => Ok(operator),
             (Err(failure), []) => Err(failure),
-            // Nobody else can be meant.
-            (Err(_), [only]) => self.caller_with(only.credential.clone(), Known::Kept(only)),
+            (Err(_), [only]) => self.caller_with(only.credential.clone(), Origin::Saved(only)),
             (Err(_), _) => Err(Failure::usage(format!(
-                "Choose who you are: --as WHO, or `teamwire use WHO`. There are: {}.",
+                "There are several identities. Choose one with --as WHO or `teamwire use WHO`: {}.",
                 file.names()
             ))),
         }
     }
 
-    /// Returns the operator of the coordinator on this machine. Who was given a credential calls with that one: an agent
-    /// that acts for a member does not become the operator because it runs on the same machine.
+    /// Returns the operator of this machine's coordinator.
+    ///
+    /// A given credential takes precedence: an agent that acts for a member must not become the operator because it runs on
+    /// the same machine.
     pub fn operator(&self) -> Result<Caller, Failure> {
         if let Some(credential) = &self.credential {
-            return self.caller_with(credential.clone(), Known::Nothing);
+            return self.caller_with(credential.clone(), Origin::Bare);
         }
         let path = self.state_dir()?.join(OPERATOR_FILE);
         let credential = fs::read_to_string(&path).map_err(|error| {
             let message = match error.kind() {
                 io::ErrorKind::NotFound => format!(
-                    "You have no identity here, and there is no operator's credential at {}. Start a coordinator with \
-                     `teamwire serve`, join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL.",
+                    "No identity is saved on this machine, and there is no operator's credential at {}. Start a coordinator \
+                     with `teamwire serve`, join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL.",
                     path.display()
                 ),
-                _ => format!("{} cannot be read: {error}", path.display()),
+                _ => format!("Cannot read {}: {error}", path.display()),
             };
             Failure::with_code(crate::failure::NOT_PERMITTED, message)
         })?;
-        self.caller_with(credential.trim().to_owned(), Known::Nothing)
+        self.caller_with(credential.trim().to_owned(), Origin::Bare)
     }
 
-    /// Returns who is about to join: with a join string, or with a bare join token or a member's own credential.
-    pub fn joining(&self, text: &str) -> Result<Caller, Failure> {
+    /// Returns the caller that is about to join, from a join string, a bare join token or a member's credential.
+    pub fn caller_for_join(&self, text: &str) -> Result<Caller, Failure> {
         if !text.contains('@') {
-            return self.caller_with(text.trim().to_owned(), Known::Nothing);
+            return self.caller_with(text.trim().to_owned(), Origin::Bare);
         }
-        let joining = JoinString::parse(text)?;
-        self.caller_with(joining.token().reveal(), Known::Joining(&joining))
+        let join_string = JoinString::parse(text)?;
+        self.caller_with(join_string.token().reveal(), Origin::JoinString(&join_string))
     }
 
-    /// Returns a caller with a credential that is at hand.
-    pub fn caller_with(&self, credential: String, known: Known<'_>) -> Result<Caller, Failure> {
+    /// Returns the caller that a credential belongs to.
+    pub fn caller_with(&self, credential: String, origin: Origin<'_>) -> Result<Caller, Failure> {
         let parsed = Credential::parse(&credential)?;
         let own_team = parsed.team().map(ToString::to_string);
         let member = match &parsed {
             Credential::Member { member, .. } => Some(member.to_string()),
             _ => None,
         };
-        let (address, tls) = self.place(known)?;
+        let (address, tls) = self.endpoint(origin)?;
         let team = self.team.clone().or(own_team);
         let mut client = Client::connect_with(&address, tls)?
             .with_credential(&credential)?
@@ -201,27 +205,27 @@ impl ContextArgs {
         Ok(Caller { client, address, credential, member, team })
     }
 
-    /// Returns a client that presents no credential, for what needs none.
-    pub fn stranger(&self) -> Result<Client, Failure> {
-        let (address, tls) = self.place(Known::Nothing)?;
+    /// Returns a client without a credential, for calls that need none.
+    pub fn anonymous_client(&self) -> Result<Client, Failure> {
+        let (address, tls) = self.endpoint(Origin::Bare)?;
         Ok(Client::connect_with(&address, tls)?)
     }
 
-    /// Returns where the coordinator is, whom to trust there, and what to show.
-    fn place(&self, known: Known<'_>) -> Result<(String, TlsOptions), Failure> {
+    /// Returns the coordinator's address, and which CA to trust and certificate to present there.
+    fn endpoint(&self, origin: Origin<'_>) -> Result<(String, TlsOptions), Failure> {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        let of_environment = variable(ADDRESS_VARIABLE);
-        let ca_of_environment = variable(CA_VARIABLE).map(|text| absolute(text.into()));
-        let (address, mut tls) = match known {
-            Known::Nothing => (of_environment, TlsOptions { ca: ca_of_environment, ..TlsOptions::default() }),
-            Known::Joining(joining) => {
-                let address = Some(joining.address()).filter(|address| !address.is_empty()).or(of_environment);
-                let ca = if joining.fingerprint.is_some() { None } else { ca_of_environment };
+        let address_variable = variable(ADDRESS_VARIABLE);
+        let ca_variable = variable(CA_VARIABLE).map(|text| absolute(text.into()));
+        let (address, mut tls) = match origin {
+            Origin::Bare => (address_variable, TlsOptions { ca: ca_variable, ..TlsOptions::default() }),
+            Origin::JoinString(joining) => {
+                let address = Some(joining.address()).filter(|address| !address.is_empty()).or(address_variable);
+                let ca = if joining.fingerprint.is_some() { None } else { ca_variable };
                 (address, TlsOptions { ca, fingerprint: joining.fingerprint, ..TlsOptions::default() })
             }
-            Known::Kept(identity) => {
-                let address = of_environment.or_else(|| Some(identity.address.clone()));
-                let ca = ca_of_environment.or_else(|| identity.tls.ca.clone());
+            Origin::Saved(identity) => {
+                let address = address_variable.or_else(|| Some(identity.address.clone()));
+                let ca = ca_variable.or_else(|| identity.tls.ca.clone());
                 (address, TlsOptions { ca, ..identity.tls.clone() })
             }
         };
@@ -233,26 +237,27 @@ impl ContextArgs {
             return Ok((address, tls));
         }
         let state_dir = self.state_dir()?;
-        let Ok(left) = fs::read_to_string(state_dir.join(ADDRESS_FILE)) else {
+        let Ok(written) = fs::read_to_string(state_dir.join(ADDRESS_FILE)) else {
             return Ok((ADDRESS_DEFAULT.to_owned(), tls));
         };
         let ca = state_dir.join(CA_FILE);
         if tls.ca.is_none() && tls.fingerprint.is_none() && ca.exists() {
             tls.ca = Some(Pem::File(ca));
         }
-        Ok((left.trim().to_owned(), tls))
+        Ok((written.trim().to_owned(), tls))
     }
 
-    /// Returns the team that was named, if one was.
+    /// Returns the team given by --team or the environment.
     pub fn team(&self) -> Option<&str> {
         self.team.as_deref()
     }
 
-    /// Returns where the coordinator on this machine keeps its data.
+    /// Returns the state directory of this machine's coordinator. Fails if neither it nor HOME is known.
     pub fn state_dir(&self) -> Result<PathBuf, Failure> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let states = || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-        self.state_dir.clone().or_else(|| Some(states()?.join("teamwire"))).ok_or_else(homeless)
+        let state_home =
+            || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+        self.state_dir.clone().or_else(|| Some(state_home()?.join("teamwire"))).ok_or_else(home_not_set)
     }
 }
 
@@ -260,7 +265,7 @@ fn parse_pem(text: &str) -> Result<Pem, std::convert::Infallible> {
     Ok(absolute(text.to_owned().into()))
 }
 
-/// Makes a path good wherever it is used later: it may be kept.
+/// Makes a path absolute, because it may be saved and used from another directory.
 fn absolute(pem: Pem) -> Pem {
     match pem {
         Pem::File(path) => Pem::File(std::path::absolute(&path).unwrap_or(path)),
@@ -268,8 +273,8 @@ fn absolute(pem: Pem) -> Pem {
     }
 }
 
-fn homeless() -> Failure {
-    Failure::usage("HOME is not set. Say where files go with --context FILE and --state-dir DIR.")
+fn home_not_set() -> Failure {
+    Failure::usage("HOME is not set. Give the locations with --context FILE and --state-dir DIR.")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests of where a caller calls.
+//! Tests of the endpoint's precedence.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,15 +20,15 @@ fn arguments(who: Option<&str>, team: Option<&str>) -> ContextArgs {
 }
 
 #[test]
-fn what_is_typed_goes_before_the_join_string_and_that_before_what_was_kept() {
+fn a_flag_outranks_the_join_string_and_the_join_string_outranks_the_saved_identity() {
     let text = format!("twj:a:x1:0123456789abcdef@https://joined:1+sha256:{}", "0a".repeat(32));
     let joining = JoinString::parse(&text).unwrap();
     let mut typed = arguments(None, None);
-    let (address, tls) = typed.place(Known::Joining(&joining)).unwrap();
+    let (address, tls) = typed.endpoint(Origin::JoinString(&joining)).unwrap();
     assert_eq!((address.as_str(), tls.fingerprint), ("https://joined:1", joining.fingerprint));
     typed.address = Some("https://typed:1".to_owned());
     typed.ca = Some(parse_pem("typed.crt").unwrap());
-    let (address, tls) = typed.place(Known::Joining(&joining)).unwrap();
+    let (address, tls) = typed.endpoint(Origin::JoinString(&joining)).unwrap();
     assert_eq!(address, "https://typed:1");
     assert!(matches!(tls.ca, Some(Pem::File(path)) if path.is_absolute()));
 
@@ -39,7 +39,7 @@ fn what_is_typed_goes_before_the_join_string_and_that_before_what_was_kept() {
         credential: String::new(),
         tls: TlsOptions { ca: Some(Pem::Text("kept".into())), ..TlsOptions::default() },
     };
-    let (address, tls) = arguments(None, None).place(Known::Kept(&kept)).unwrap();
+    let (address, tls) = arguments(None, None).endpoint(Origin::Saved(&kept)).unwrap();
     assert_eq!((address, tls), (kept.address.clone(), kept.tls.clone()));
     let old: KeptIdentity =
         serde_json::from_str(r#"{"team":"a","member":"b","address":"c","credential":"d"}"#).unwrap();

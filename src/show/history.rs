@@ -1,4 +1,4 @@
-//! Entries of the history.
+//! History entries.
 
 use anstyle::AnsiColor;
 use serde_json::Value;
@@ -11,20 +11,20 @@ use teamwire_proto::{
 use super::{
     bold, dim, json,
     member::state_style,
-    message::{kind, receipt_state, says},
-    paint, plain, request_kind, request_text, short,
+    message::{kind, receipt_state, summary_and_content},
+    paint, plain, request_kind, request_text, shorten,
     text::date_and_time,
 };
 
-/// Prints an entry of the history. `own`: the reader's name, for the direction.
+/// Prints a history entry. `own` is the reader's name, which decides whether a message is incoming or outgoing.
 pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
     let at = paint(dim(), format!("[{}]", date_and_time(entry.at.as_ref())));
     let text = match &entry.event {
         Some(Event::Message(message)) => {
             let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
             let to = if message.recipients.is_empty() { "-".to_owned() } else { message.recipients.join(", ") };
-            let (summary, content) = says(message);
-            let says = if content.is_empty() { summary } else { format!("{summary}: {}", short(&content, 120)) };
+            let (summary, content) = summary_and_content(message);
+            let text = if content.is_empty() { summary } else { format!("{summary}: {}", shorten(&content, 120)) };
             let route = if own.is_some_and(|own| own.eq_ignore_ascii_case(from)) {
                 format!("OUTGOING -> {to}")
             } else if own.is_some_and(|own| message.recipients.iter().any(|r| r.eq_ignore_ascii_case(own))) {
@@ -36,7 +36,7 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
                 "message" => String::new(),
                 kind => paint(AnsiColor::Cyan.on_default(), format!(" ({kind})")),
             };
-            format!("{}: \"{says}\"{kind}{}", paint(bold(), route), receipts(&entry.receipts))
+            format!("{}: \"{text}\"{kind}{}", paint(bold(), route), receipts(&entry.receipts))
         }
         Some(Event::Decision(request)) => {
             format!("{} of {} {}", request_kind(request.kind()), request.member, request_text(request))
@@ -53,25 +53,27 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
         Some(Event::Team(event)) => {
             let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
             match event.kind() {
-                v1::TeamEventKind::Created => format!("the team was created by {actor}"),
-                v1::TeamEventKind::LeadChanged => format!("{} leads the team now, by {actor}", event.member),
-                v1::TeamEventKind::Invited if event.member.is_empty() => format!("{actor} invited somebody"),
+                v1::TeamEventKind::Created => format!("{actor} created the team"),
+                v1::TeamEventKind::LeadChanged => format!("{actor} made {} the lead", event.member),
+                v1::TeamEventKind::Invited if event.member.is_empty() => {
+                    format!("{actor} created an invitation for any name")
+                }
                 v1::TeamEventKind::Invited => format!("{actor} invited {}", event.member),
-                v1::TeamEventKind::ObserverCreated => format!("{actor} let somebody observe the team"),
-                v1::TeamEventKind::WritesLost => "the store has lost changes that had been answered".to_owned(),
-                v1::TeamEventKind::Unspecified => "something happened to the team".to_owned(),
+                v1::TeamEventKind::ObserverCreated => format!("{actor} created an observer credential"),
+                v1::TeamEventKind::WritesLost => "the store lost changes that the coordinator had confirmed".to_owned(),
+                v1::TeamEventKind::Unspecified => "unknown change to the team".to_owned(),
             }
         }
         Some(Event::Task(event)) => task_event(event),
         Some(Event::DeadLetter(event)) => {
-            format!("message {} to {} was given up: {}", event.message_id, event.recipient, event.cause)
+            format!("message {} to {} became a dead letter: {}", event.message_id, event.recipient, event.cause)
         }
-        None => "an entry that this version does not know".to_owned(),
+        None => "an entry of a newer version of teamwire".to_owned(),
     };
     anstream::println!("{at} {text}");
 }
 
-/// Returns an entry of the history as JSON, with its message in the form of SendMessage.
+/// Converts a history entry to JSON, with its message in the SendMessage dialect.
 pub fn entry_json(entry: &v1::HistoryEntry) -> Value {
     let mut value = json("HistoryEntry", entry);
     if let Some(Event::Message(message)) = &entry.event {
@@ -82,18 +84,18 @@ pub fn entry_json(entry: &v1::HistoryEntry) -> Value {
 
 fn task_event(event: &v1::TaskEvent) -> String {
     let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
-    let (task, owner) = (format!("task {} ({})", event.task_id, short(&event.subject, 60)), &event.owner);
+    let (task, owner) = (format!("task {} ({})", event.task_id, shorten(&event.subject, 60)), &event.owner);
     let detail = if event.detail.is_empty() { String::new() } else { format!(": {}", plain(&event.detail)) };
     match event.kind() {
-        TaskEventKind::Created => format!("{actor} added {task}"),
-        TaskEventKind::Updated => format!("{actor} changed {task}"),
+        TaskEventKind::Created => format!("{actor} created {task}"),
+        TaskEventKind::Updated => format!("{actor} updated {task}"),
         TaskEventKind::Assigned => format!("{actor} assigned {task} to {owner}"),
-        TaskEventKind::Claimed => format!("{owner} works on {task}"),
+        TaskEventKind::Claimed => format!("{owner} claimed {task}"),
         TaskEventKind::Completed => format!("{actor} completed {task}"),
-        TaskEventKind::Released => format!("{actor} gave {task} back{detail}"),
-        TaskEventKind::Lapsed => format!("{task} is back on the board, from {owner}{detail}"),
+        TaskEventKind::Released => format!("{actor} released {task}{detail}"),
+        TaskEventKind::Lapsed => format!("{task} returned to the board from {owner}{detail}"),
         TaskEventKind::Deleted => format!("{actor} deleted {task}"),
-        TaskEventKind::Unspecified => format!("something happened to {task}"),
+        TaskEventKind::Unspecified => format!("unknown change to {task}"),
     }
 }
 

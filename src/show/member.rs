@@ -1,4 +1,4 @@
-//! Members of a team.
+//! Members and their exits.
 
 use anstyle::{AnsiColor, Style};
 use teamwire_proto::{
@@ -6,9 +6,9 @@ use teamwire_proto::{
     word,
 };
 
-use super::{dim, paint, short, table, time};
+use super::{dim, one_line, paint, table, time};
 
-/// Prints the members of a team.
+/// Prints a table of members.
 pub fn members(members: &[v1::Member]) {
     let rows = members.iter().map(|member| {
         let role = if member.role() == v1::Role::Lead { "lead" } else { "teammate" };
@@ -25,10 +25,10 @@ pub fn members(members: &[v1::Member]) {
     table(&["member", "role", "state", "since", "inbox", "life", "note"], rows.collect());
 }
 
-/// Says how a process ended.
+/// Describes how a process ended: its exit code or signal, and how long it ran.
 pub fn exit_text(exit: &v1::ExitReport) -> String {
     let mut text = match (exit.code, exit.signal) {
-        (_, signal) if signal > 0 => format!("ended by signal {signal}"),
+        (_, signal) if signal > 0 => format!("killed by signal {signal}"),
         (Some(code), _) => format!("exit code {code}"),
         (None, _) => "exit not reported".to_owned(),
     };
@@ -57,12 +57,12 @@ fn note(member: &v1::Member) -> String {
         notes.push(format!("asked to shut down ({})", member.pending_shutdown));
     }
     if !member.pending_plan.is_empty() {
-        notes.push(format!("plan awaits an answer ({})", member.pending_plan));
+        notes.push(format!("plan awaits approval ({})", member.pending_plan));
     } else if member.plan_required {
-        notes.push("must have a plan approved".to_owned());
+        notes.push("needs an approved plan".to_owned());
     }
     if !member.last_summary.is_empty() && member.exit.is_none() {
-        notes.push(short(&member.last_summary, 60));
+        notes.push(one_line(&member.last_summary));
     }
     notes.join("; ")
 }

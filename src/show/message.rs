@@ -13,17 +13,17 @@ use super::{
     time,
 };
 
-/// Prints a message of the inbox.
+/// Prints a message as it lies in an inbox.
 pub fn delivery(delivery: &v1::Delivery) {
     let Some(message) = &delivery.message else { return };
     let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
-    let again = match delivery.delivery_count {
+    let redelivery = match delivery.delivery_count {
         0 | 1 => String::new(),
         n => paint(AnsiColor::Yellow.on_default(), format!(" (delivery {n})")),
     };
-    let (summary, content) = says(message);
+    let (summary, content) = summary_and_content(message);
     anstream::println!(
-        "{} {} {} {}{again}",
+        "{} {} {} {}{redelivery}",
         paint(dim(), time(message.sent_at.as_ref())),
         paint(bold(), from),
         paint(AnsiColor::Cyan.on_default(), kind(message)),
@@ -35,10 +35,10 @@ pub fn delivery(delivery: &v1::Delivery) {
     anstream::println!("    {}", paint(dim(), &message.id));
 }
 
-/// Prints a message, and what became of it at each recipient.
-pub fn message_life(message: &v1::Message, receipts: &[v1::Receipt]) {
+/// Prints a message and its receipt for each recipient.
+pub fn message(message: &v1::Message, receipts: &[v1::Receipt]) {
     let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
-    let (summary, content) = says(message);
+    let (summary, content) = summary_and_content(message);
     anstream::println!(
         "{} {} {} {}",
         date_and_time(message.sent_at.as_ref()),
@@ -52,14 +52,13 @@ pub fn message_life(message: &v1::Message, receipts: &[v1::Receipt]) {
     if !message.in_reply_to.is_empty() {
         anstream::println!("    {}", paint(dim(), format!("in reply to {}", message.in_reply_to)));
     }
-    let instant = |at: Option<&prost_types::Timestamp>| at.map_or_else(|| "-".to_owned(), precise);
     let rows = receipts.iter().map(|receipt| {
         vec![
             receipt.recipient.clone(),
             receipt_state(receipt),
-            instant(receipt.queued_at.as_ref()),
-            instant(receipt.delivered_at.as_ref()),
-            instant(receipt.finished_at.as_ref()),
+            precise(receipt.queued_at.as_ref()),
+            precise(receipt.delivered_at.as_ref()),
+            precise(receipt.finished_at.as_ref()),
             receipt.delivery_count.to_string(),
         ]
     });
@@ -67,7 +66,7 @@ pub fn message_life(message: &v1::Message, receipts: &[v1::Receipt]) {
     table(&["recipient", "state", "queued", "last delivered", "finished", "deliveries"], rows.collect());
 }
 
-/// Returns a delivery as JSON, with its message in the form of SendMessage.
+/// Converts a delivery to JSON, with its message in the SendMessage dialect.
 pub fn delivery_json(delivery: &v1::Delivery) -> Value {
     serde_json::json!({
         "sequence": delivery.sequence,
@@ -76,8 +75,8 @@ pub fn delivery_json(delivery: &v1::Delivery) -> Value {
     })
 }
 
-/// What a message says: its summary, and its text below.
-pub fn says(message: &v1::Message) -> (String, String) {
+/// Returns a message's summary and its content, both without control characters.
+pub fn summary_and_content(message: &v1::Message) -> (String, String) {
     let answer = |approve: Option<bool>, reason: &str| {
         let word = if approve == Some(true) { "approved" } else { "rejected" };
         let colon = if reason.is_empty() { "" } else { ": " };
@@ -100,7 +99,6 @@ pub fn says(message: &v1::Message) -> (String, String) {
     }
 }
 
-/// What kind of message it is, for a reader.
 pub(super) fn kind(message: &v1::Message) -> &'static str {
     match &message.body {
         Some(Body::Message(_)) => "message",
@@ -121,7 +119,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::MemberExited => "member exited",
         NoticeKind::MemberLost => "member lost",
         NoticeKind::MemberNotExited => "member not exited",
-        NoticeKind::SessionSuperseded => "taken over",
+        NoticeKind::SessionSuperseded => "session superseded",
         NoticeKind::RequestExpired => "request expired",
         NoticeKind::RequestCancelled => "request cancelled",
         NoticeKind::DeadLetter => "dead letter",

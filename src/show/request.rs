@@ -1,13 +1,13 @@
-//! Requests.
+//! Shutdown requests and plans.
 
 use teamwire_proto::v1::{self, RequestKind, RequestState};
 
 use super::plain;
 
-/// Returns the last line about a request: where it stands and why.
+/// Describes the state of a request: who decided it, and why.
 pub fn request_text(request: &v1::Request) -> String {
-    let who = request.decided_by.as_ref().map_or_else(String::new, |by| format!(" by {}", by.name));
-    let mut text = format!("{}{who}", request_state(request.state()));
+    let by = request.decided_by.as_ref().map_or_else(String::new, |by| format!(" by {}", by.name));
+    let mut text = format!("{}{by}", request_state(request.state()));
     if !request.reason.is_empty() {
         text.push_str(": ");
         text.push_str(&plain(&request.reason));
@@ -23,7 +23,6 @@ pub fn request_text(request: &v1::Request) -> String {
     text
 }
 
-/// Returns the name of a request's kind.
 pub fn request_kind(kind: RequestKind) -> &'static str {
     match kind {
         RequestKind::Unspecified => "unknown",
@@ -32,7 +31,6 @@ pub fn request_kind(kind: RequestKind) -> &'static str {
     }
 }
 
-/// Returns the name of a request's state.
 fn request_state(state: RequestState) -> &'static str {
     match state {
         RequestState::Unspecified => "unknown",

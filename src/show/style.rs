@@ -1,23 +1,23 @@
-//! Colours.
+//! Colors and text styles.
 
 use anstyle::{AnsiColor, Style};
 
-/// Returns a word in a colour, where the terminal has any.
+/// Wraps text in a style; `anstream` removes it where the output is not a terminal.
 pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Bold.
+/// Returns the style for names.
 pub fn bold() -> Style {
     Style::new().bold()
 }
 
-/// In the background.
+/// Returns the style for secondary details, such as ids and times.
 pub fn dim() -> Style {
     Style::new().dimmed()
 }
 
-/// For what needs attention.
+/// Returns the style for problems.
 pub fn warning() -> Style {
     AnsiColor::Yellow.on_default().bold()
 }

@@ -3,9 +3,9 @@
 use anstyle::{AnsiColor, Style};
 use teamwire_proto::v1::{self, TaskStatus};
 
-use super::{bold, dim, paint, plain, short, table, time};
+use super::{bold, dim, one_line, paint, plain, shorten, table, time};
 
-/// Prints tasks.
+/// Prints a table of tasks.
 pub fn tasks(tasks: &[v1::Task]) {
     let rows = tasks.iter().map(|task| {
         vec![
@@ -14,16 +14,19 @@ pub fn tasks(tasks: &[v1::Task]) {
             task.owner.clone(),
             ids(&task.waiting_for),
             time(task.updated_at.as_ref()),
-            short(&task.subject, 80),
+            one_line(&task.subject),
         ]
     });
-    table(&["task", "status", "owner", "waits for", "changed", "subject"], rows.collect());
+    table(&["task", "status", "owner", "waits for", "updated", "subject"], rows.collect());
 }
 
-/// Prints a task on one line.
+/// Prints a task on one line, as `task list --follow` shows changes.
 pub fn task_line(task: &v1::Task) {
-    let owner = if task.owner.is_empty() { String::new() } else { format!(" by {}", task.owner) };
-    let owner = if task.status() == TaskStatus::Pending { owner.replace(" by ", " for ") } else { owner };
+    let owner = match (task.owner.as_str(), task.status()) {
+        ("", _) => String::new(),
+        (owner, TaskStatus::Pending) => format!(" for {owner}"),
+        (owner, _) => format!(" by {owner}"),
+    };
     let waits =
         if task.waiting_for.is_empty() { String::new() } else { format!(", waits for {}", ids(&task.waiting_for)) };
     anstream::println!(
@@ -31,16 +34,16 @@ pub fn task_line(task: &v1::Task) {
         paint(dim(), time(task.updated_at.as_ref())),
         paint(bold(), task.id),
         paint(task_style(task), task_status(task.status())),
-        short(&task.subject, 100)
+        shorten(&task.subject, 100)
     );
 }
 
-/// Prints all of a task.
+/// Prints a task in full.
 pub fn task(task: &v1::Task) {
     task_line(task);
     let mut facts = Vec::new();
     let by = task.created_by.as_ref().map_or("?", |sender| sender.name.as_str());
-    facts.push(format!("added by {by} {}", time(task.created_at.as_ref())));
+    facts.push(format!("created by {by} {}", time(task.created_at.as_ref())));
     if task.attempts > 0 {
         facts.push(format!("claimed {} times", task.attempts));
     }
@@ -51,7 +54,7 @@ pub fn task(task: &v1::Task) {
         facts.push(format!("blocks {}", ids(&task.blocks)));
     }
     if !task.released_because.is_empty() {
-        facts.push(format!("came back: {}", plain(&task.released_because)));
+        facts.push(format!("released: {}", plain(&task.released_because)));
     }
     let mut pairs: Vec<_> =
         task.metadata.iter().map(|(key, value)| format!("{}={}", plain(key), plain(value))).collect();
@@ -65,7 +68,6 @@ pub fn task(task: &v1::Task) {
     }
 }
 
-/// Returns the name of a task's status.
 fn task_status(status: TaskStatus) -> &'static str {
     match status {
         TaskStatus::Unspecified => "unknown",

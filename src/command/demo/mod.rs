@@ -1,31 +1,31 @@
-//! `teamwire demo`: a whole team at work, start to end, on this machine.
+//! `teamwire demo`: plays a team's whole life on this machine.
 //!
 //! It starts a real coordinator on the embedded store and real teammate processes, each under its own runner, plays the
-//! scenarios of a team's life as their lead, and prints what was said as the lead's record. It checks what it shows: the
-//! exit code says whether everything happened as it must.
+//! scenarios as the team's lead, and prints the team's history. It checks every step, so its exit code is a smoke test of
+//! an installation.
 
+mod processes;
 mod scenario;
-mod stage;
 pub(super) mod teammate;
 
 use std::time::Duration;
 
 use clap::Args;
 
-use self::{scenario::play, stage::Stage};
+use self::{processes::Processes, scenario::play};
 use crate::{failure::Failure, show};
 
-/// How long each step may take before the demo is taken to have failed.
+/// How long each step can take before the demo fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// See a whole team at work, start to end, on this machine
+/// Watch a whole team work, from creation to deletion, on this machine
 ///
-/// Starts a coordinator and three teammates as processes of their own, and plays what teams do: a request for data, news
-/// to everybody, a plan rejected and then approved, a shutdown refused and then approved, a deletion refused and then
-/// done. Prints the lead's record, checks it, and leaves nothing behind.
+/// Starts a coordinator and three teammates as separate processes and plays typical scenarios: a request for data, a
+/// broadcast, a plan rejected and then approved, a shutdown rejected and then approved, a deletion refused and then done.
+/// Prints the lead's view of the history, checks every step, and leaves nothing behind.
 #[derive(Args, Debug)]
 pub struct Demo {
-    /// Keep the demo's files and say where they are
+    /// Keep the demo's files and print their directory
     #[arg(long)]
     keep: bool,
 }
@@ -34,17 +34,14 @@ impl Demo {
     pub async fn run(&self) -> Result<(), Failure> {
         let mut directory = tempfile::Builder::new().prefix("teamwire-demo-").tempdir()?;
         directory.disable_cleanup(self.keep);
-        let stage = Stage::set_up(directory.path()).await?;
-        let played = Box::pin(play(&stage)).await;
-        stage.tear_down().await;
+        let processes = Processes::start(directory.path()).await?;
+        let played = Box::pin(play(&processes)).await;
+        processes.stop().await;
         if self.keep {
             anstream::eprintln!("The demo's files are in {}.", directory.path().display());
         }
         played?;
-        anstream::println!(
-            "\n{}",
-            show::paint(anstyle::AnsiColor::Green.on_default().bold(), "Everything happened as it must.")
-        );
+        anstream::println!("\n{}", show::paint(anstyle::AnsiColor::Green.on_default().bold(), "Every step succeeded."));
         Ok(())
     }
 }
@@ -54,11 +51,11 @@ fn heading(text: &str) {
 }
 
 fn failed(what: String) -> Failure {
-    Failure::with_code(1, format!("The demo went wrong: {what}."))
+    Failure::with_code(1, format!("The demo failed: {what}."))
 }
 
 async fn in_time<T>(what: &str, step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::time::timeout(PATIENCE, step)
         .await
-        .map_err(|_| failed(format!("{what} did not come within {} s", PATIENCE.as_secs())))?
+        .map_err(|_| failed(format!("{what} did not happen within {} s", PATIENCE.as_secs())))?
 }

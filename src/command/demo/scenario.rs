@@ -1,4 +1,4 @@
-//! What happens in the demo.
+//! The demo's scenarios, each a function that acts as the lead and checks what the history shows.
 
 use std::process::ExitStatus;
 
@@ -8,13 +8,13 @@ use teamwire_proto::{
     v1::{CancelCause, MemberState, RequestState, history_entry::Event as Entry, message::Body},
 };
 
-use super::{PATIENCE, failed, heading, in_time, stage::Stage};
+use super::{PATIENCE, failed, heading, in_time, processes::Processes};
 use crate::{failure::Failure, show};
 
-/// The team of the demo.
+/// The team's name.
 const TEAM: &str = "demo";
 
-/// The teammates of the demo.
+/// The teammates' names, which are also the parts that `demo-teammate` plays.
 const TEAMMATES: [&str; 3] = ["task-manager", "knowledge-manager", "file-manager"];
 
 /// The lead of the demo.
@@ -24,7 +24,7 @@ struct Lead {
 }
 
 impl Lead {
-    /// Reads the record on, printing it, until something has happened.
+    /// Prints history entries until `happened` recognizes one. `what` names the awaited event in the error.
     async fn until<T>(
         &mut self,
         what: &str,
@@ -56,16 +56,16 @@ impl Lead {
     }
 }
 
-pub(super) async fn play(stage: &Stage) -> Result<(), Failure> {
+pub(super) async fn play(processes: &Processes) -> Result<(), Failure> {
     let create = v1::CreateTeamRequest {
         name: TEAM.to_owned(),
         description: "teamwire demo".to_owned(),
         lead_name: "ceo".to_owned(),
         ..v1::CreateTeamRequest::default()
     };
-    let created = stage.operator.create_team(create).await?;
-    let client = Client::connect(&stage.address)?.with_credential(&created.credential)?;
-    let inbox = tokio::spawn(empty_inbox(client.clone()));
+    let created = processes.operator.create_team(create).await?;
+    let client = Client::connect(&processes.address)?.with_credential(&created.credential)?;
+    let inbox = tokio::spawn(drain_inbox(client.clone()));
     let history = client.follow_history(v1::FollowHistoryRequest::default());
     let mut lead = Lead { client, history };
 
@@ -78,7 +78,7 @@ pub(super) async fn play(stage: &Stage) -> Result<(), Failure> {
             ..v1::InviteRequest::default()
         };
         let token = lead.client.invite(invite).await?.join_token;
-        teammates.push((name, stage.teammate(name, &token)?));
+        teammates.push((name, processes.spawn_teammate(name, &token)?));
         lead.until("a teammate joins", |entry| match &entry.event {
             Some(Entry::Member(event)) if event.member == name && event.state() == MemberState::Joined => Some(()),
             _ => None,
@@ -87,19 +87,19 @@ pub(super) async fn play(stage: &Stage) -> Result<(), Failure> {
     }
 
     ask_for_data(&mut lead).await?;
-    tell_everybody(&mut lead).await?;
+    broadcast_news(&mut lead).await?;
     approve_a_plan(&mut lead).await?;
     refuse_to_delete(&lead, TEAMMATES.len()).await?;
-    refuse_and_approve_shutdown(&mut lead).await?;
+    reject_and_approve_shutdown(&mut lead).await?;
     for (name, mut runner) in teammates {
         if name != "task-manager" {
             shut_down(&mut lead, name, "团队准备解散，请完成清理工作后退出").await?;
         }
         let status = in_time("the end of a teammate's process", async { Ok(runner.wait().await?) }).await?;
-        expect(status.success(), || format!("{name}'s runner ended with {}", text_of(status)))?;
+        expect(status.success(), || format!("{name}'s runner ended with {}", status_text(status)))?;
     }
     check_receipts(&lead).await?;
-    delete(stage, &lead).await?;
+    delete(processes, &lead).await?;
     inbox.abort();
     Ok(())
 }
@@ -109,15 +109,15 @@ async fn ask_for_data(lead: &mut Lead) -> Result<(), Failure> {
     lead.client.send(message::direct("knowledge-manager", "整理今日任务", "请整理今日任务")).await?;
     let question = lead.until_message("the question", |m| is_from(m, "knowledge-manager")).await?;
     let answer = lead.until_message("the answer", |m| is_from(m, "task-manager")).await?;
-    expect(answer.in_reply_to == question.id, || "the answer names another question".to_owned())?;
-    expect(answer.recipients == ["knowledge-manager"], || "the answer went elsewhere".to_owned())
+    expect(answer.in_reply_to == question.id, || "the answer replies to another question".to_owned())?;
+    expect(answer.recipients == ["knowledge-manager"], || "the answer went to another recipient".to_owned())
 }
 
-async fn tell_everybody(lead: &mut Lead) -> Result<(), Failure> {
-    heading("News to everybody (场景 2：完成通知)");
+async fn broadcast_news(lead: &mut Lead) -> Result<(), Failure> {
+    heading("A broadcast (场景 2：完成通知)");
     lead.client.send(message::direct("task-manager", "请完成 TASK-001", "请完成任务 TASK-001 并通知大家")).await?;
-    let news = lead.until_message("the broadcast", |m| matches!(m.body, Some(Body::Broadcast(_)))).await?;
-    let mut to = news.recipients.clone();
+    let broadcast = lead.until_message("the broadcast", |m| matches!(m.body, Some(Body::Broadcast(_)))).await?;
+    let mut to = broadcast.recipients.clone();
     to.sort();
     expect(to == ["ceo", "file-manager", "knowledge-manager"], || format!("the broadcast went to {to:?}"))
 }
@@ -140,18 +140,18 @@ async fn approve_a_plan(lead: &mut Lead) -> Result<(), Failure> {
 }
 
 async fn refuse_to_delete(lead: &Lead, blocking: usize) -> Result<(), Failure> {
-    heading("The team cannot be deleted while its members are at work");
+    heading("Deleting the team is refused while its members are live");
     let deleted = lead.client.delete_team(v1::DeleteTeamRequest { team: TEAM.to_owned() }).await;
     let Err(Error::Refused(refusal)) = &deleted else {
-        return Err(failed("the team was deleted under its members".to_owned()));
+        return Err(failed("the team was deleted while its members were live".to_owned()));
     };
     anstream::println!("refused: {refusal}");
     expect(refusal.metadata.len() == blocking, || format!("it names {:?}", refusal.metadata))?;
     expect_refusal(deleted.map(drop), Reason::TeamHasActiveMembers)
 }
 
-async fn refuse_and_approve_shutdown(lead: &mut Lead) -> Result<(), Failure> {
-    heading("A shutdown, refused with a reason and then approved (场景 3：团队关闭)");
+async fn reject_and_approve_shutdown(lead: &mut Lead) -> Result<(), Failure> {
+    heading("A shutdown, rejected with a reason and then approved (场景 3：团队关闭)");
     let request_id = lead.client.request_shutdown("task-manager", "所有任务已完成，准备解散团队").await?;
     let refused = lead.client.wait_decision(&request_id, PATIENCE).await?;
     expect(refused.state() == RequestState::Rejected && !refused.reason.is_empty(), || {
@@ -164,7 +164,7 @@ async fn shut_down(lead: &mut Lead, name: &str, reason: &str) -> Result<(), Fail
     let request_id = lead.client.request_shutdown(name, reason).await?;
     let decided = lead.client.wait_decision(&request_id, PATIENCE).await?;
     expect(decided.state() == RequestState::Approved, || format!("{name}: {}", show::request_text(&decided)))?;
-    expect(decided.cancel_cause() == CancelCause::Unspecified, || "it has a cause to be cancelled".to_owned())?;
+    expect(decided.cancel_cause() == CancelCause::Unspecified, || "the request has a cancel cause".to_owned())?;
     lead.until("the exit of the process", |entry| match &entry.event {
         Some(Entry::Member(event)) if event.member == name && event.state() == MemberState::Exited => Some(()),
         _ => None,
@@ -172,7 +172,7 @@ async fn shut_down(lead: &mut Lead, name: &str, reason: &str) -> Result<(), Fail
     .await
 }
 
-/// Every message to a teammate must have been processed by it.
+/// Checks that the teammates processed every message sent to them.
 async fn check_receipts(lead: &Lead) -> Result<(), Failure> {
     let filter = v1::HistoryFilter { messages_only: true, include_receipts: true, ..v1::HistoryFilter::default() };
     let request = v1::ListHistoryRequest { filter: Some(filter), limit: 1_000, ..v1::ListHistoryRequest::default() };
@@ -180,7 +180,7 @@ async fn check_receipts(lead: &Lead) -> Result<(), Failure> {
     let to_teammates = entries.iter().flat_map(|entry| &entry.receipts).filter(|receipt| receipt.recipient != "ceo");
     let mut processed = 0;
     for receipt in to_teammates {
-        // The answer that ends a process ends it before it can acknowledge what it answered.
+        // Approving a shutdown ends the process before it can acknowledge the request.
         let is_last = entries.iter().any(|entry| {
             matches!(&entry.event, Some(Entry::Message(message))
                 if matches!(message.body, Some(Body::ShutdownRequest(_))) && entry.receipts.contains(receipt))
@@ -192,19 +192,19 @@ async fn check_receipts(lead: &Lead) -> Result<(), Failure> {
     expect(processed >= 8, || format!("only {processed} messages were processed"))
 }
 
-async fn delete(stage: &Stage, lead: &Lead) -> Result<(), Failure> {
+async fn delete(processes: &Processes, lead: &Lead) -> Result<(), Failure> {
     heading("The team is deleted");
     lead.client.delete_team(v1::DeleteTeamRequest { team: TEAM.to_owned() }).await?;
-    let left = stage.operator.list_teams(v1::ListTeamsRequest::default()).await?.teams;
-    expect(left.is_empty(), || "a team is left".to_owned())?;
+    let left = processes.operator.list_teams(v1::ListTeamsRequest::default()).await?.teams;
+    expect(left.is_empty(), || "a team still exists".to_owned())?;
     let gone = lead.client.get_team(v1::GetTeamRequest::default()).await;
     expect_refusal(gone.map(drop), Reason::CredentialInvalid)?;
-    anstream::println!("nothing is left of it");
+    anstream::println!("no data of the team is left");
     Ok(())
 }
 
-/// Takes what comes to the lead, so that its inbox does not fill.
-async fn empty_inbox(client: Client) {
+/// Acknowledges the lead's messages, so that its inbox does not fill up.
+async fn drain_inbox(client: Client) {
     let mut inbox = client.subscribe(SubscribeOptions::default());
     while let Some(event) = inbox.next().await {
         if let Ok(Event::Delivery(delivery)) = event {
@@ -224,7 +224,7 @@ fn print(entry: &v1::HistoryEntry) {
     }
 }
 
-fn text_of(status: ExitStatus) -> String {
+fn status_text(status: ExitStatus) -> String {
     status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"))
 }
 
@@ -235,7 +235,7 @@ fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure
 fn expect_refusal(outcome: Result<(), Error>, reason: Reason) -> Result<(), Failure> {
     match outcome {
         Err(Error::Refused(refusal)) if refusal.reason == reason => Ok(()),
-        Err(error) => Err(failed(format!("not {reason}, but: {error}"))),
-        Ok(()) => Err(failed(format!("what should be refused with {reason} was done"))),
+        Err(error) => Err(failed(format!("expected {reason}, got: {error}"))),
+        Ok(()) => Err(failed(format!("expected {reason}, but the call succeeded"))),
     }
 }

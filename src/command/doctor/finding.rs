@@ -1,16 +1,17 @@
-//! What is found.
+//! Findings.
 
-/// What was found.
+/// A finding of the doctor.
 pub(super) struct Finding {
-    /// One of the classes that the help names.
+    /// The class, as in `--help`: `not_queued`, `not_injected`, `not_consumed`, `not_gone_offline`, `plan_unanswered`,
+    /// `lost`; for notes `delete_blocked` and `more`.
     pub(super) class: &'static str,
-    /// A note is no problem.
+    /// False for a note, which does not change the exit code.
     pub(super) is_problem: bool,
     pub(super) member: String,
     pub(super) message_id: String,
-    /// What is wrong, and why.
+    /// What is wrong and why.
     pub(super) text: String,
-    /// What to do.
+    /// What to do next.
     pub(super) next: String,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a member.
+//! Findings about a member.
 
 use teamwire_client::{Reason, v1};
 use teamwire_proto::{
@@ -8,16 +8,16 @@ use teamwire_proto::{
 
 use super::{
     Doctor,
-    age::{age, text},
+    age::{age, duration_text},
     finding::Finding,
 };
 use crate::{context::Caller, failure::Failure, show};
 
-/// How many waiting messages of a member are looked at one by one.
-const LOOKED_AT: usize = 20;
+/// The maximum number of messages examined in each inbox.
+const EXAMINED_MAX: usize = 20;
 
 impl Doctor {
-    /// Messages to it would be refused.
+    /// Reports why the coordinator refuses messages to a member.
     pub(super) fn not_queued(&self, member: &v1::Member, findings: &mut Vec<Finding>) {
         let name = &member.name;
         let is_named = self.member.is_some();
@@ -25,51 +25,53 @@ impl Doctor {
             MemberState::Exited if is_named => findings.push(Finding::problem(
                 "not_queued",
                 name,
-                format!("{name} has exited ({}): messages to it are refused.", exit(member)),
-                format!("Start it again with `teamwire run {name} -- COMMAND`, or send to somebody else."),
+                format!("{name} has exited ({}), so messages to it are refused.", exit(member)),
+                format!("Restart it with `teamwire run {name} -- COMMAND`, or send to another member."),
             )),
             MemberState::Stopping if is_named => findings.push(Finding::problem(
                 "not_queued",
                 name,
-                format!("{name} is stopping: messages to it are refused."),
-                "Wait until it has exited and start it again, or send to somebody else.".to_owned(),
+                format!("{name} is stopping, so messages to it are refused."),
+                "Wait until it has exited and restart it, or send to another member.".to_owned(),
             )),
             _ if member.inbox_full => findings.push(Finding::problem(
                 "not_queued",
                 name,
-                format!("The inbox of {name} is full with {} messages: more are refused.", member.inbox_depth),
-                format!("See what it holds with `teamwire inbox --of {name}`, and why below."),
+                format!("{name}'s inbox is full ({} messages), so more messages are refused.", member.inbox_depth),
+                format!(
+                    "See its messages with `teamwire inbox --of {name}`; the findings below explain why they wait."
+                ),
             )),
             _ => {}
         }
     }
 
-    /// It was asked to end, and has not.
+    /// Reports a member that did not exit after its shutdown, or that is lost.
     pub(super) fn not_gone_offline(&self, member: &v1::Member, findings: &mut Vec<Finding>) {
         let (name, since) = (&member.name, age(member.state_since.as_ref()));
         match member.state() {
             MemberState::Stopping if since >= self.patience() => findings.push(Finding::problem(
                 "not_gone_offline",
                 name,
-                format!("{name} agreed to end, or was made to, {} ago, and its exit was not reported.", text(since)),
+                format!("{name} approved its shutdown or was stopped by force {} ago, but its exit was not reported.", duration_text(since)),
                 match host(member) {
-                    "" => format!("Look for its process and end it; `teamwire shutdown {name} --force` fences it."),
+                    "" => format!("Find its process and end it; `teamwire shutdown {name} --force` revokes its credential."),
                     host => format!(
-                        "Look for its process on {host} and end it; `teamwire shutdown {name} --force` fences it."
+                        "Find its process on {host} and end it; `teamwire shutdown {name} --force` revokes its credential."
                     ),
                 },
             )),
             MemberState::Lost => findings.push(Finding::problem(
                 "lost",
                 name,
-                format!("Nothing was heard of {name} for {}. Its messages wait in its inbox.", text(since)),
-                format!("Start it again with `teamwire run {name} -- COMMAND`; a message reaches it then."),
+                format!("{name} has been lost for {}: its lease expired. Its messages wait in its inbox.", duration_text(since)),
+                format!("Restart it with `teamwire run {name} -- COMMAND`; it then receives its messages."),
             )),
             _ => {}
         }
     }
 
-    /// Messages that it has not processed.
+    /// Reports the messages in a member's inbox that wait too long.
     pub(super) async fn waiting(
         &self,
         caller: &Caller,
@@ -79,11 +81,11 @@ impl Doctor {
         if member.inbox_depth == 0 {
             return Ok(());
         }
-        let limit = u32::try_from(LOOKED_AT).unwrap_or(u32::MAX);
+        let limit = u32::try_from(EXAMINED_MAX).unwrap_or(u32::MAX);
         let request = v1::ListInboxRequest { member: member.name.clone(), limit, ..v1::ListInboxRequest::default() };
         let listed = match caller.client.list_inbox(request).await {
             Ok(listed) => listed,
-            // A teammate sees its own only; what the roster says must do for the others.
+            // A teammate can read only its own inbox; for other members the roster must do.
             Err(error) if error.reason() == Some(Reason::LeadOnly) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
@@ -93,25 +95,26 @@ impl Doctor {
             let Some(receipt) = receipts.iter().find(|receipt| receipt.recipient == member.name) else { continue };
             findings.extend(self.why_unprocessed(member, &message, receipt));
         }
-        if listed.total > LOOKED_AT as u64 {
+        if listed.total > EXAMINED_MAX as u64 {
             findings.push(Finding::note(
                 "more",
-                format!("{} more messages wait for {}.", listed.total - LOOKED_AT as u64, member.name),
+                format!("{} more messages wait in the inbox of {}.", listed.total - EXAMINED_MAX as u64, member.name),
                 format!("See them with `teamwire inbox --of {} --limit 1000`.", member.name),
             ));
         }
         Ok(())
     }
 
+    /// Explains why a message is not processed yet. `None` if it has not waited long enough.
     fn why_unprocessed(&self, member: &v1::Member, message: &v1::Message, receipt: &v1::Receipt) -> Option<Finding> {
-        let (name, what) = (&member.name, show::short(&show::says(message).0, 50));
+        let (name, what) = (&member.name, show::shorten(&show::summary_and_content(message).0, 50));
         let queued = age(message.sent_at.as_ref());
         let delivered = age(receipt.delivered_at.as_ref());
         let found = match receipt.state() {
             ReceiptState::Queued if queued >= self.patience() && !member.connected => Finding::problem(
                 "not_injected",
                 name,
-                format!("\"{what}\" has waited for {} because nobody reads {name}'s inbox.", text(queued)),
+                format!("\"{what}\" has waited {} because no process reads {name}'s inbox.", duration_text(queued)),
                 format!(
                     "Start its runner (`teamwire run {name} -- COMMAND`), or read it (`teamwire --as {name} inbox`)."
                 ),
@@ -120,24 +123,26 @@ impl Doctor {
                 "not_injected",
                 name,
                 format!(
-                    "\"{what}\" has waited for {} although {name} is connected: it holds so many messages without having \
-                     acknowledged them that it is given no more.",
-                    text(queued)
+                    "\"{what}\" has waited {} although {name} is connected: {name} has reached its limit of unacknowledged \
+                     messages, so the coordinator delivers no more.",
+                    duration_text(queued)
                 ),
-                format!("Have it acknowledge what it has done, or start it again: `teamwire shutdown {name}`."),
+                format!("Have it acknowledge its messages, or restart it: `teamwire shutdown {name}`."),
             ),
             ReceiptState::Delivered if delivered >= self.patience() => Finding::problem(
                 "not_consumed",
                 name,
                 format!(
-                    "{name} was given \"{what}\" {} ago ({} times in all) and has not acknowledged it.",
-                    text(delivered),
+                    "\"{what}\" was delivered to {name} {} ago (delivery {}) and is not acknowledged.",
+                    duration_text(delivered),
                     receipt.delivery_count
                 ),
                 if member.connected {
-                    format!("It may still be at work. Ask it (`teamwire send {name} …`), or look at its log.")
+                    format!("It may still be working on it. Ask it (`teamwire send {name} …`), or check its log.")
                 } else {
-                    format!("Its process is gone; with a new one it comes again: `teamwire run {name} -- COMMAND`.")
+                    format!(
+                        "Its process is gone. Restart it to have the message delivered again: `teamwire run {name} -- COMMAND`."
+                    )
                 },
             ),
             _ => return None,
@@ -151,12 +156,15 @@ pub(super) fn unknown(named: &str, members: &[v1::Member]) -> Finding {
     Finding::problem(
         "not_queued",
         named,
-        format!("There is no member \"{named}\": messages to it are refused. There are: {}.", known.join(", ")),
-        format!("Mind the spelling, or let it join: `teamwire run {named} -- COMMAND`."),
+        format!(
+            "There is no member \"{named}\", so messages to it are refused. The members are: {}.",
+            known.join(", ")
+        ),
+        format!("Check the spelling, or add the member: `teamwire run {named} -- COMMAND`."),
     )
 }
 
-/// Says who keeps the team from being deleted.
+/// Notes which members block the team's deletion.
 pub(super) fn delete_blocked(caller: &Caller, members: &[v1::Member]) -> Option<Finding> {
     let is_gone = |member: &v1::Member| matches!(member.state(), MemberState::Exited | MemberState::Lost);
     let live: Vec<&v1::Member> = members.iter().filter(|member| !is_gone(member) && !caller.is(&member.name)).collect();
@@ -165,13 +173,13 @@ pub(super) fn delete_blocked(caller: &Caller, members: &[v1::Member]) -> Option<
     let first = live.first()?;
     Some(Finding::note(
         "delete_blocked",
-        format!("The team cannot be deleted while these are live: {}.", names.join(", ")),
-        format!("Ask each to end with `teamwire shutdown {} --wait`, or stop it with --force.", first.name),
+        format!("The team cannot be deleted while these members are live: {}.", names.join(", ")),
+        format!("Shut each one down with `teamwire shutdown {} --wait`, or stop it with --force.", first.name),
     ))
 }
 
 fn exit(member: &v1::Member) -> String {
-    member.exit.as_ref().map_or_else(|| "how is not known".to_owned(), show::exit_text)
+    member.exit.as_ref().map_or_else(|| "cause unknown".to_owned(), show::exit_text)
 }
 
 fn host(member: &v1::Member) -> &str {

@@ -1,4 +1,4 @@
-//! `teamwire doctor`: finds what keeps a team from working, says why, and what to do next.
+//! `teamwire doctor`: diagnoses a team and says what to do next.
 
 mod age;
 mod finding;
@@ -12,7 +12,7 @@ use teamwire_client::{Reason, v1};
 use teamwire_proto::v1::{RequestKind, RequestState, Role};
 
 use self::{
-    age::{age, text},
+    age::{age, duration_text},
     finding::Finding,
     member::{delete_blocked, unknown},
 };
@@ -23,16 +23,26 @@ use crate::{
     show,
 };
 
-/// Find what keeps the team from working, and what to do next
+/// Diagnose the team: find stuck messages, members and requests, and what to do next
 ///
-/// Looks for messages that were not queued (nobody of that name, exited, inbox full), not injected (nobody reads the
-/// inbox), not consumed (read but never acknowledged), for members that do not go offline after their shutdown or do not
-/// answer it, for plans without an answer, and says whether the team could be deleted. Exit code 1 when there is a problem.
+/// Reports these problems, with exit code 1 if there are any:
+///
+/// - not queued: messages to the member are refused (unknown name, exited, inbox full)
+///
+/// - not injected: messages wait because no process reads the inbox
+///
+/// - not consumed: messages were delivered but never acknowledged
+///
+/// - not gone offline: the member did not exit after its shutdown, or did not answer the request
+///
+/// - plan unanswered, lost: a plan awaits its answer; the member stopped renewing its lease
+///
+/// Also notes which members block the team's deletion.
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// Only this member, or one that a message could not be sent to
+    /// Only this member; also explains why a name cannot be sent to
     member: Option<String>,
-    /// How long something may take before it counts as a problem, in seconds
+    /// How long something can take before it counts as a problem, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     patience: u64,
     #[command(flatten)]
@@ -67,7 +77,7 @@ impl Doctor {
         self.print(&team, &caller, &findings)
     }
 
-    /// Requests that nobody answers.
+    /// Reports requests that have waited too long for an answer.
     async fn requests(&self, caller: &Caller, findings: &mut Vec<Finding>) -> Result<(), Failure> {
         let request = v1::ListRequestsRequest {
             state: RequestState::Pending.into(),
@@ -76,7 +86,7 @@ impl Doctor {
         };
         let pending = match caller.client.list_requests(request).await {
             Ok(reply) => reply.requests,
-            // Named, and not there: said already.
+            // An unknown member is reported already.
             Err(error) if error.reason() == Some(Reason::AgentNotFound) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
@@ -90,13 +100,13 @@ impl Doctor {
                 RequestKind::PlanApproval => Finding::problem(
                     "plan_unanswered",
                     name,
-                    format!("The plan of {name} has waited for an answer for {}.", text(waits)),
+                    format!("{name}'s plan has waited {} for an answer.", duration_text(waits)),
                     format!("The lead decides: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`."),
                 ),
                 _ => Finding::problem(
                     "not_gone_offline",
                     name,
-                    format!("{name} has not answered its shutdown request for {}.", text(waits)),
+                    format!("{name} has not answered its shutdown request in {}.", duration_text(waits)),
                     format!(
                         "Wait for it (`teamwire requests {id} --wait`), or stop it: `teamwire shutdown {name} --force`."
                     ),
@@ -124,7 +134,7 @@ impl Doctor {
                 }));
             }
         } else {
-            anstream::println!("Team {} at {}: the coordinator and its store answer.", team.name, caller.address);
+            anstream::println!("Team {} at {}: the coordinator and its store are up.", team.name, caller.address);
             for finding in findings {
                 let class = finding.class.replace('_', " ");
                 let style = if finding.is_problem { show::warning() } else { show::dim() };
@@ -135,13 +145,13 @@ impl Doctor {
                 anstream::println!("    next:    {}", finding.next);
             }
             if problems == 0 {
-                anstream::println!("\nNo problem was found.");
+                anstream::println!("\nNo problems found.");
             }
         }
         match problems {
             0 => Ok(()),
-            1 => Err(Failure::with_code(REFUSED, "1 problem was found.")),
-            n => Err(Failure::with_code(REFUSED, format!("{n} problems were found."))),
+            1 => Err(Failure::with_code(REFUSED, "Found 1 problem.")),
+            n => Err(Failure::with_code(REFUSED, format!("Found {n} problems."))),
         }
     }
 }

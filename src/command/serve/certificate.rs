@@ -1,4 +1,4 @@
-//! The coordinator's certificate, and that of its authority.
+//! The coordinator's TLS certificate and its CA's.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -11,33 +11,34 @@ use crate::{
     failure::Failure,
 };
 
-/// Reads the certificates, if there are to be any.
-pub(super) fn certificates(settings: &Settings) -> Result<Option<Arc<Tls>>, Failure> {
+/// Loads the configured certificates. `None` if TLS is off.
+pub(super) fn load(settings: &Settings) -> Result<Option<Arc<Tls>>, Failure> {
     let (Some(cert), Some(key)) = (settings.tls_cert.clone(), settings.tls_key.clone()) else { return Ok(None) };
     let files = TlsFiles { cert, key, client_ca: settings.tls_client_ca.clone() };
-    let tls = Tls::load(files).map_err(|error| Failure::usage(format!("There can be no TLS: {error}.")))?;
+    let tls = Tls::load(files).map_err(|error| Failure::usage(format!("Cannot set up TLS: {error}.")))?;
     Ok(Some(Arc::new(tls)))
 }
 
-/// Leaves the certificate of the authority, the last in the file, where clients on this machine look for whom to trust.
-/// `None`: they trust whom they trust anyway.
-pub(super) fn keep_authority(state_dir: &Path, cert: Option<&Path>) -> Result<(), Failure> {
-    let place = state_dir.join(CA_FILE);
+/// Copies the CA's certificate, the last one in `cert`, to the state directory, where clients on this machine look for it.
+///
+/// With `None`, removes a copy left by an earlier run; clients then trust the system's authorities.
+pub(super) fn publish_ca(state_dir: &Path, cert: Option<&Path>) -> Result<(), Failure> {
+    let path = state_dir.join(CA_FILE);
     let Some(cert) = cert else {
-        let _ = fs::remove_file(place);
+        let _ = fs::remove_file(path);
         return Ok(());
     };
-    let unreadable =
-        |error: &dyn std::fmt::Display| Failure::local(&format!("{} cannot be read", cert.display()), error);
+    let unreadable = |error: &dyn std::fmt::Display| Failure::local(&format!("Cannot read {}", cert.display()), error);
     let blocks = pem::parse_many(fs::read(cert).map_err(|error| unreadable(&error))?);
     let blocks = blocks.map_err(|error| unreadable(&error))?;
-    if let Some(authority) = blocks.iter().rfind(|block| block.tag() == "CERTIFICATE") {
-        write_private(&place, pem::encode(authority).as_bytes())?;
+    if let Some(ca) = blocks.iter().rfind(|block| block.tag() == "CERTIFICATE") {
+        write_private(&path, pem::encode(ca).as_bytes())?;
     }
     Ok(())
 }
 
-pub(super) fn refresh_on_hangup(tls: Arc<Tls>) -> Result<(), Failure> {
+/// Reloads the certificates on every SIGHUP.
+pub(super) fn reload_on_hangup(tls: Arc<Tls>) -> Result<(), Failure> {
     let mut hangups = tokio::signal::unix::signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {

@@ -1,4 +1,4 @@
-//! Sockets, and how many connections they may have.
+//! Listening sockets and the open-file limit.
 
 use std::{
     io,
@@ -10,16 +10,15 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::failure::Failure;
 
-/// How many connections the system keeps until they are taken; it may keep fewer. A whole team redials at once when its
-/// coordinator has come back, and whom the system keeps no place for is cut off without a word.
+/// The length of the kernel's accept queue; the kernel may lower it.
+///
+/// A whole team reconnects at once after a restart, and the kernel silently drops connections that do not fit the queue.
 const BACKLOG: u32 = 4_096;
 
-/// How many files a coordinator has open besides connections at the most: its store, its listeners, certificates as they are
-/// read.
+/// The maximum number of open files besides connections: the store, the listeners, certificates during a reload.
 const OTHER_FILES: u64 = 128;
 
-/// Has the system let this process have as many connections open as it may take. Many systems let a program open 1,024
-/// files until it asks for more.
+/// Raises the open-file limit to fit `max` connections. Many systems default to a soft limit of 1,024 files.
 pub(super) fn allow_connections(max: usize) {
     let wanted = max as u64 + OTHER_FILES;
     let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
@@ -31,31 +30,31 @@ pub(super) fn allow_connections(max: usize) {
         Ok(allowed) => tracing::warn!(
             allowed,
             wanted,
-            "the system lets this process open fewer files than network.connections_max connections take: raise its hard limit \
-             (ulimit -Hn, LimitNOFILE=) or lower that"
+            "the open-file limit is too low for network.connections_max: raise its hard limit (ulimit -Hn, LimitNOFILE=) or lower \
+             network.connections_max"
         ),
-        Err(error) => tracing::warn!(%error, "it is not known how many files this process may open"),
+        Err(error) => tracing::warn!(%error, "cannot determine the open-file limit"),
     }
 }
 
-/// Listens where members call.
+/// Binds the listener of the protocol.
 pub(super) fn listen_at(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As `TcpListener::bind` does, so that a coordinator can come back at once.
+    // Like `TcpListener::bind`, so that a restarted coordinator can bind its port immediately.
     socket.set_reuseaddr(true)?;
     socket.bind(at)?;
     socket.listen(BACKLOG)
 }
 
-/// Listens at an address, if there is to be one.
+/// Binds an auxiliary listener, if an address is configured. `what` names its purpose in the error.
 pub(super) async fn bind(at: Option<SocketAddr>, what: &str) -> Result<Option<TcpListener>, Failure> {
     let Some(at) = at else { return Ok(None) };
     let listener = TcpListener::bind(at).await;
-    listener.map(Some).map_err(|error| Failure::local(&format!("{at} cannot be listened on for {what}"), error))
+    listener.map(Some).map_err(|error| Failure::local(&format!("Cannot listen on {at} for {what}"), error))
 }
 
-/// Returns where clients on this machine reach a listener: one that listens everywhere also does so on the loopback.
-pub(super) fn reachable(listener: SocketAddr) -> SocketAddr {
+/// Returns the address at which clients on this machine reach a listener: the loopback address for a wildcard one.
+pub(super) fn local_address(listener: SocketAddr) -> SocketAddr {
     match listener {
         SocketAddr::V4(address) if address.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
         SocketAddr::V6(address) if address.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
@@ -68,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coordinator_that_listens_everywhere_is_reached_on_the_loopback() {
+    fn local_clients_reach_a_wildcard_listener_on_the_loopback() {
         for (listens, reached) in [
             ("0.0.0.0:7420", "127.0.0.1:7420"),
             ("[::]:7420", "[::1]:7420"),
             ("192.0.2.7:1", "192.0.2.7:1"),
             ("127.0.0.1:7420", "127.0.0.1:7420"),
         ] {
-            assert_eq!(reachable(listens.parse().expect(listens)).to_string(), reached);
+            assert_eq!(local_address(listens.parse().expect(listens)).to_string(), reached);
         }
     }
 }

@@ -21,11 +21,7 @@ use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use self::{
-    certificate::{certificates, keep_authority, refresh_on_hangup},
-    listen::{allow_connections, bind, listen_at, reachable},
-    operator::operator_secret,
-};
+use self::listen::{allow_connections, bind, listen_at, local_address};
 use crate::{
     config::{Config, Settings},
     context::{ADDRESS_FILE, ContextArgs, make_private_directory, write_private},
@@ -34,67 +30,70 @@ use crate::{
     trace::Traces,
 };
 
-/// The file of the embedded store in the state directory.
+/// The embedded store's file in the state directory.
 const STORE_FILE: &str = "teamwire.redb";
 
 /// Run a coordinator
 ///
-/// Without options it listens on this machine only and keeps everything in one file of its state directory; nothing
-/// else needs to run. The operator's credential is made on the first start and kept beside it, where the command line on
-/// this machine finds it.
+/// Without options, the coordinator listens on this machine only and stores everything in one file in its state directory.
+/// The first start creates the operator's credential in the same directory, where the other commands find it.
 #[derive(Args, Debug)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key --advertise https://HOST:7420"
+)]
 pub struct Serve {
-    /// The configuration, a TOML file; --print-config shows its keys [env: TEAMWIRE_CONFIG]
+    /// The configuration file, in TOML; --print-config shows every key [env: TEAMWIRE_CONFIG]
     ///
-    /// Every key can also be set in the environment: listen as TEAMWIRE_LISTEN, limits.members_max as
-    /// TEAMWIRE_LIMITS_MEMBERS_MAX. The environment overrides the file, and flags override both.
+    /// The environment can set every key: listen as TEAMWIRE_LISTEN, limits.members_max as TEAMWIRE_LIMITS_MEMBERS_MAX.
+    /// Precedence, lowest to highest: defaults, file, environment, flags.
     #[arg(long, env = "TEAMWIRE_CONFIG", value_name = "FILE", hide_env = true)]
     config: Option<PathBuf>,
-    /// Print the configuration that holds, with every key explained, and end
+    /// Print the effective configuration, with every key documented, and exit
     #[arg(long)]
     print_config: bool,
-    /// Where to listen; port 0 takes a free one [default: 127.0.0.1:7420]
+    /// The address to listen on; port 0 selects a free port [default: 127.0.0.1:7420]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB],
     /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state directory]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Serve with TLS: the coordinator's certificate, and those that lead to its CA, in PEM
+    /// The coordinator's TLS certificate chain, in PEM
     ///
-    /// Certificates are read again when their files change, and on SIGHUP.
+    /// The coordinator reloads certificates when their files change and on SIGHUP.
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<String>,
-    /// The private key of the certificate, in PEM
+    /// The certificate's private key, in PEM
     #[arg(long, value_name = "FILE")]
     tls_key: Option<String>,
-    /// Let only those connect who have a certificate of one of these CAs, in PEM
+    /// Require client certificates issued by one of these CAs, in PEM
     #[arg(long, value_name = "FILE")]
     client_ca: Option<String>,
-    /// Where other machines reach this coordinator, as https://HOST:PORT
+    /// The URLs at which other machines reach this coordinator, as https://HOST:PORT
     #[arg(long, value_name = "URL[,URL]")]
     advertise: Option<String>,
-    /// Listen beyond this machine without TLS: whoever can see the network can read everything and act as anybody
+    /// Allow other machines to connect without TLS; anyone on the network can then read everything and steal credentials
     #[arg(long)]
     insecure_no_tls: bool,
-    /// Answer health checks here as well, without TLS, and nothing else; for Kubernetes and others who probe
+    /// Also answer health checks at this address, without TLS; for Kubernetes and other probes
     #[arg(long, value_name = "HOST:PORT")]
     health: Option<String>,
-    /// Serve numbers for Prometheus at http://HOST:PORT/metrics; they hold no contents, names or credentials, so other
-    /// machines may be let see them
+    /// Serve Prometheus metrics at http://HOST:PORT/metrics
+    ///
+    /// Metrics contain no message contents, names or credentials, so it is safe to expose them to other machines.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// How to log: text or json [default: text]
+    /// The log format: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// What to log: error, warn, info, debug or trace [default: info]
+    /// The log level: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
 }
 
 impl Serve {
     pub async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
-        // What is not UTF-8 is none of ours.
+        // Our variables are UTF-8; ignore those that are not.
         let environment =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let file = self.config.as_deref().filter(|file| !file.as_os_str().is_empty());
@@ -107,21 +106,21 @@ impl Serve {
         let listen = settings.listen()?;
         if !listen.ip().is_loopback() && settings.tls_cert.is_none() && !settings.insecure_no_tls {
             return Err(Failure::usage(format!(
-                "{listen} can be reached from other machines, and there would be no TLS. Give a certificate with --tls-cert \
-                 and --tls-key, listen on 127.0.0.1, or say --insecure-no-tls on a network that you trust.",
+                "Other machines can reach {listen}, but TLS is off. Give a certificate with --tls-cert and --tls-key, listen on \
+                 127.0.0.1, or, on a network that you trust, use --insecure-no-tls.",
             )));
         }
         start_log(&settings, traces)?;
-        let tls = certificates(&settings)?;
+        let tls = certificate::load(&settings)?;
         allow_connections(settings.edge.connections_max);
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
-        let secret = operator_secret(&state_dir, settings.operator_credential.as_deref())?;
-        // Bound first, so that a taken port is found before the store is touched.
+        let secret = operator::secret(&state_dir, settings.operator_credential.as_deref())?;
+        // Bind before opening the store, so that a taken port leaves the store untouched.
         let listener = listen_at(listen).map_err(|error| {
-            Failure::local(&format!("{listen} cannot be listened on; is another coordinator running?"), error)
+            Failure::local(&format!("Cannot listen on {listen}; is another coordinator running?"), error)
         })?;
-        let address = reachable(listener.local_addr()?);
+        let address = local_address(listener.local_addr()?);
         let numbers = bind(settings.metrics()?, "metrics").await?;
         let health = bind(settings.health()?, "health checks").await?;
         let url = match settings.store.as_str() {
@@ -133,12 +132,12 @@ impl Serve {
         })?;
         let shutdown = stop_on_signal()?;
         if let Some(tls) = &tls {
-            refresh_on_hangup(Arc::clone(tls))?;
+            certificate::reload_on_hangup(Arc::clone(tls))?;
         }
         let address = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
         write_private(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes())?;
         let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
-        keep_authority(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
+        certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
         let advertised = Advertised { addresses: settings.advertise.clone(), ca_fingerprint };
         let config = server::Config {
             limits: settings.limits,
@@ -159,21 +158,21 @@ impl Serve {
             tracing::info!(address = %numbers.local_addr()?, "metrics are served");
             tokio::spawn(exposition::serve(numbers, Arc::clone(&config.metrics), stop));
         }
-        tracing::info!(%address, %listen, store = kind_of(&url), "serving");
+        tracing::info!(%address, %listen, store = store_kind(&url), "serving");
         if settings.log_format == "text" && std::io::stderr().is_terminal() {
-            say_what_next(&address, &state_dir);
+            print_next_steps(&address, &state_dir);
         }
         if let Some(health) = &health {
             tracing::info!(address = %health.local_addr()?, "health checks are answered");
         }
         let listeners = Listeners { protocol: listener, health };
         let served = server::run(config, store, listeners, shutdown).await;
-        served.map_err(|error| Failure::local("the coordinator ended", error))?;
+        served.map_err(|error| Failure::local("The coordinator failed", error))?;
         tracing::info!("ended");
         Ok(())
     }
 
-    /// Returns the flags that were given, by the keys that they set.
+    /// Returns the flags given, as configuration keys and values.
     fn flags(&self) -> Vec<(&'static str, String)> {
         let given = [
             ("listen", &self.listen),
@@ -193,19 +192,23 @@ impl Serve {
 }
 
 fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&settings.log)
-        .map_err(|error| Failure::usage(format!("log is \"{}\", which is not understood: {error}.", settings.log)))?;
+    let filter = EnvFilter::try_new(&settings.log).map_err(|error| {
+        Failure::usage(format!(
+            "log is \"{}\", which is not a valid filter: {error}. Use error, warn, info, debug or trace.",
+            settings.log
+        ))
+    })?;
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let log = match settings.log_format.as_str() {
         "json" => log.json().boxed(),
         _ => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed(),
     };
     let started = tracing_subscriber::registry().with(log.with_filter(filter)).with(traces.layer()).try_init();
-    started.map_err(|error| Failure::local("the log cannot be started", error))
+    started.map_err(|error| Failure::local("Cannot start the log", error))
 }
 
-/// Says which kind of store it is, without what may be secret in its URL.
-fn kind_of(url: &str) -> &str {
+/// Returns the kind of a store for the log, without the rest of its URL, which may hold a password.
+fn store_kind(url: &str) -> &str {
     match url.split_once([':', '+']) {
         Some(("redis" | "rediss" | "valkey" | "valkeys", _)) => "redis",
         Some((kind, _)) => kind,
@@ -223,7 +226,7 @@ fn stop_on_signal() -> Result<CancellationToken, Failure> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("draining; a second signal ends at once");
+        tracing::info!("draining; send a second signal to exit immediately");
         stop.cancel();
         tokio::select! {
             _ = terminate.recv() => {}
@@ -234,14 +237,14 @@ fn stop_on_signal() -> Result<CancellationToken, Failure> {
     Ok(shutdown)
 }
 
-fn say_what_next(address: &str, state_dir: &Path) {
-    // As it was started, so that what is shown can be typed where there is no `teamwire` in PATH.
+fn print_next_steps(address: &str, state_dir: &Path) {
+    // Use the name this process was started with, so that the commands work even if `teamwire` is not in PATH.
     let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());
     anstream::eprintln!(
         "\n{}\n\n  {me} team create acme\n  {me} run backend -- cat        {}\n  {me} send backend \"Hello!\" -s \"a first \
          message\"\n  {me} status\n\n{}\n",
-        paint(bold(), format!("The coordinator listens on {address}. In another terminal, type:")),
-        paint(dim(), "# in a third one: any program that reads lines"),
-        paint(dim(), format!("Everything is kept in {}.", state_dir.display()))
+        paint(bold(), format!("The coordinator is listening on {address}. In another terminal, type:")),
+        paint(dim(), "# in a third terminal; any program that reads lines"),
+        paint(dim(), format!("All data is stored in {}.", state_dir.display()))
     );
 }

@@ -9,9 +9,9 @@ use crate::{
     failure::Failure,
 };
 
-/// Returns the operator's secret: that of the file that was given, which is left in the state directory as well, or that of
-/// the state directory; makes it on the first start.
-pub(super) fn operator_secret(state_dir: &Path, given: Option<&Path>) -> Result<String, Failure> {
+/// Returns the operator's secret: from the configured file, which is copied to the state directory, or from the state
+/// directory, where the first start creates it.
+pub(super) fn secret(state_dir: &Path, given: Option<&Path>) -> Result<String, Failure> {
     let path = state_dir.join(OPERATOR_FILE);
     let secret_in = |text: &str| match Credential::parse(text.trim()) {
         Ok(Credential::Operator { secret }) => Some(secret),
@@ -19,11 +19,11 @@ pub(super) fn operator_secret(state_dir: &Path, given: Option<&Path>) -> Result<
     };
     if let Some(given) = given {
         let text = fs::read_to_string(given).map_err(|error| {
-            Failure::usage(format!("The operator's credential {} cannot be read: {error}.", given.display()))
+            Failure::usage(format!("Cannot read the operator's credential {}: {error}.", given.display()))
         })?;
         let secret = secret_in(&text).ok_or_else(|| {
             Failure::usage(format!(
-                "{} holds no operator's credential, which is \"two:\" and 16 to 128 letters and digits.",
+                "{} does not hold an operator's credential, which is \"two:\" followed by 16 to 128 letters and digits.",
                 given.display()
             ))
         })?;
@@ -33,13 +33,13 @@ pub(super) fn operator_secret(state_dir: &Path, given: Option<&Path>) -> Result<
     if let Ok(text) = fs::read_to_string(&path) {
         return secret_in(&text).ok_or_else(|| {
             Failure::usage(format!(
-                "{} holds no operator's credential. Mend it, or move it away to have a new one made.",
+                "{} does not hold an operator's credential. Fix it, or move it away and the coordinator creates a new one.",
                 path.display()
             ))
         });
     }
     let random: [u8; 20] = rand::random();
-    let secret: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let secret = hex::encode(random);
     let credential = Credential::Operator { secret: secret.clone() }.reveal();
     write_private(&path, format!("{credential}\n").as_bytes())?;
     Ok(secret)

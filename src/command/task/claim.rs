@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, get, optional_text, said, unblocked};
+use super::{Output, get, optional_text, report, report_unblocked};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_IN_TIME},
@@ -22,7 +22,7 @@ pub struct Claim {
 
 #[derive(Args, Debug)]
 pub struct Next {
-    /// Wait for a task, this many seconds; exit code 5 when none came
+    /// How long to wait for a task, in seconds; exit code 5 if there was none
     #[arg(long, short, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
     wait: u64,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct Next {
 pub struct Complete {
     #[command(flatten)]
     claim: ClaimArgs,
-    /// What came of it; - reads it from standard input
+    /// The result of the task; - reads it from standard input
     #[arg(long, short)]
     result: Option<String>,
     #[command(flatten)]
@@ -44,21 +44,22 @@ pub struct Complete {
 pub struct Release {
     #[command(flatten)]
     claim: ClaimArgs,
-    /// Why, for whoever takes it next
+    /// The reason, for the next member to claim the task
     #[arg(long, short, default_value = "", hide_default_value = true)]
     reason: String,
     #[command(flatten)]
     pub(super) output: Output,
 }
 
-/// Which claim is meant.
+/// The claim to complete or release.
 #[derive(Args, Debug)]
 pub struct ClaimArgs {
     /// The task's number
     id: u64,
-    /// The token of the claim [default: that of the claim that you hold]
+    /// The claim token [default: the token of your current claim]
     ///
-    /// A program that works on a task gives it, so that it is refused when the task has gone to somebody else meanwhile.
+    /// A program that works on a task should pass its token: the coordinator then refuses the call if another member has
+    /// claimed the task in the meantime.
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
 }
@@ -67,7 +68,7 @@ impl Claim {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let claim = caller.client.claim_task(self.id).await?.claim.ok_or_else(show::incomplete)?;
-        claimed(self.output, &claim);
+        report_claim(self.output, &claim);
         Ok(())
     }
 }
@@ -77,12 +78,12 @@ impl Next {
         let caller = context.caller()?;
         match caller.client.claim_next_task(Duration::from_secs(self.wait)).await? {
             Some(claim) => {
-                claimed(self.output, &claim);
+                report_claim(self.output, &claim);
                 Ok(())
             }
             None => Err(Failure::with_code(
                 NOT_IN_TIME,
-                "There is no task to take just now. See `teamwire task list`, or wait for one with --wait SECONDS.",
+                "No task is ready. See `teamwire task list`, or wait for one with --wait SECONDS.",
             )),
         }
     }
@@ -102,8 +103,8 @@ impl Complete {
             show::line(&show::json("CompleteTaskResponse", &reply));
             return Ok(());
         }
-        said(self.output, &reply.task.ok_or_else(show::incomplete)?, "Completed");
-        unblocked(&reply.unblocked);
+        report(self.output, &reply.task.ok_or_else(show::incomplete)?, "Completed");
+        report_unblocked(&reply.unblocked);
         Ok(())
     }
 }
@@ -118,13 +119,13 @@ impl Release {
             ..v1::ReleaseTaskRequest::default()
         };
         let task = caller.client.release_task(request).await?.task.ok_or_else(show::incomplete)?;
-        said(self.output, &task, "Gave back");
+        report(self.output, &task, "Released");
         Ok(())
     }
 }
 
 impl ClaimArgs {
-    /// Returns the token that was given, or that of the caller's claim. Empty: it has none.
+    /// Returns the given token or else the token of the caller's claim; empty if the caller has not claimed the task.
     async fn token(&self, caller: &Caller) -> Result<String, Failure> {
         match &self.token {
             Some(token) => Ok(token.clone()),
@@ -133,7 +134,7 @@ impl ClaimArgs {
     }
 }
 
-fn claimed(output: Output, claim: &v1::Claim) {
+fn report_claim(output: Output, claim: &v1::Claim) {
     if output.json {
         show::line(&show::json("Claim", claim));
         return;
@@ -141,7 +142,7 @@ fn claimed(output: Output, claim: &v1::Claim) {
     if let Some(task) = &claim.task {
         show::task(task);
         anstream::println!(
-            "It is yours. When it is done: teamwire task complete {0}; to give it back: teamwire task release {0}",
+            "You claimed it. When it is done: teamwire task complete {0}. To give it back: teamwire task release {0}",
             task.id
         );
     }

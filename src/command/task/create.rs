@@ -5,26 +5,26 @@ use std::collections::BTreeMap;
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, optional_text, pair, said};
+use super::{Output, optional_text, pair, report};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
 pub struct Create {
-    /// What is to be done, on one line
+    /// What to do, on one line
     subject: String,
-    /// All that a member needs to know; - reads it from standard input
+    /// Everything a member needs to know to do the task; - reads it from standard input
     #[arg(long, short)]
     description: Option<String>,
-    /// What it is called while somebody does it, such as "Running the tests"
+    /// The name of the task while it is in progress, such as "Running the tests"
     #[arg(long, value_name = "TEXT")]
     active_form: Option<String>,
-    /// Assign it to this member, who is told
+    /// Assign the task to this member, who gets a notice
     #[arg(long, short, value_name = "MEMBER")]
     owner: Option<String>,
-    /// A task that must be completed first; may be given again
+    /// A task that must be completed first; may be repeated
     #[arg(long, short, value_name = "ID", value_delimiter = ',')]
     blocked_by: Vec<u64>,
-    /// A pair to keep with it; may be given again
+    /// Metadata to store with the task; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ impl Create {
             ..v1::CreateTaskRequest::default()
         };
         let task = caller.client.create_task(request).await?.task.ok_or_else(show::incomplete)?;
-        said(self.output, &task, "Added");
+        report(self.output, &task, "Created");
         Ok(())
     }
 }

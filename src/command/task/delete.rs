@@ -3,7 +3,7 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, unblocked};
+use super::{Output, report_unblocked};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
@@ -24,7 +24,7 @@ impl Delete {
             return Ok(());
         }
         anstream::println!("Deleted task {}.", self.id);
-        unblocked(&reply.unblocked);
+        report_unblocked(&reply.unblocked);
         Ok(())
     }
 }

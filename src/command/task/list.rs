@@ -16,16 +16,16 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub struct List {
-    /// Only tasks that stand so; without it, all but deleted ones
+    /// Only tasks with this status [default: all except deleted]
     #[arg(long, value_enum)]
     status: Option<Status>,
-    /// Only tasks of this member
+    /// Only tasks owned by this member
     #[arg(long, short, value_name = "MEMBER")]
     owner: Option<String>,
-    /// Only tasks that could be taken now
+    /// Only tasks that can be claimed now
     #[arg(long, conflicts_with = "status")]
     ready: bool,
-    /// Go on with every change, until interrupted
+    /// Print every change until interrupted
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
@@ -76,7 +76,7 @@ impl List {
         if self.output.json {
             tasks.iter().for_each(|task| show::line(&show::json("Task", task)));
         } else if tasks.is_empty() {
-            anstream::println!("There is no such task. Add one with `teamwire task create SUBJECT`.");
+            anstream::println!("No matching tasks. Create one with `teamwire task create SUBJECT`.");
         } else {
             show::tasks(&tasks);
         }
@@ -106,7 +106,7 @@ impl List {
         }
     }
 
-    /// Returns the owner as tasks name it. Refused, as a list is, where there is no such member.
+    /// Returns the name of the owner to filter by. Listing one task first makes the coordinator refuse an unknown member.
     async fn owner_named(&self, caller: &Caller) -> Result<Option<Name>, Failure> {
         let Some(owner) = &self.owner else { return Ok(None) };
         let one = v1::ListTasksRequest { owner: owner.clone(), limit: 1, ..v1::ListTasksRequest::default() };

@@ -1,4 +1,4 @@
-//! `teamwire task`: the task board.
+//! `teamwire task`: creates, claims, completes and lists tasks of the team's board.
 
 mod claim;
 mod create;
@@ -23,28 +23,32 @@ use super::Output;
 use crate::{
     context::{Caller, ContextArgs},
     failure::Failure,
-    show as print,
+    show::{bold, json, line, paint, plain},
 };
 
+/// Share work on the team's task board: create, claim, complete and follow tasks
 #[derive(Debug, Subcommand)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire task create \"Write the migration\" --owner backend\n    teamwire task next --wait 600\n    teamwire task complete 7 --result \"done in 3f2c1a\""
+)]
 pub enum Task {
     /// Add a task to the board
     Create(Create),
-    /// List the tasks, or follow the board
+    /// List tasks, or follow the board
     List(List),
-    /// See all of one task
+    /// Show one task in full
     Show(Show),
-    /// Change a task, assign it, or say what it waits for
+    /// Change, assign or block a task
     Update(Update),
-    /// Take one task
+    /// Claim a task
     Claim(Claim),
-    /// Take the next task that is ready: the oldest assigned to you, or else the oldest assigned to nobody
+    /// Claim the next ready task: the oldest one assigned to you, or else the oldest unassigned one
     Next(Next),
-    /// Complete a task that you have taken
+    /// Complete a task that you claimed
     Complete(Complete),
-    /// Give a task that you have taken back to the board
+    /// Release a task that you claimed back to the board
     Release(Release),
-    /// Take a task off the board
+    /// Delete a task from the board
     Delete(Delete),
 }
 
@@ -68,26 +72,22 @@ async fn get(caller: &Caller, id: u64) -> Result<v1::GetTaskResponse, Failure> {
     Ok(caller.client.get_task(v1::GetTaskRequest { task_id: id, ..v1::GetTaskRequest::default() }).await?)
 }
 
-fn said(output: Output, task: &v1::Task, what: &str) {
+fn report(output: Output, task: &v1::Task, action: &str) {
     if output.json {
-        print::line(&print::json("Task", task));
+        line(&json("Task", task));
         return;
     }
     let assigned = match (task.status(), task.owner.as_str()) {
         (TaskStatus::Pending, owner) if !owner.is_empty() => format!(", for {owner}"),
         _ => String::new(),
     };
-    anstream::println!(
-        "{what} task {}: {}{assigned}",
-        print::paint(print::bold(), task.id),
-        print::plain(&task.subject)
-    );
+    anstream::println!("{action} task {}: {}{assigned}", paint(bold(), task.id), plain(&task.subject));
 }
 
-fn unblocked(ids: &[u64]) {
+fn report_unblocked(ids: &[u64]) {
     if !ids.is_empty() {
         let list: Vec<String> = ids.iter().map(u64::to_string).collect();
-        anstream::println!("Nothing is in the way any more of: {}", list.join(", "));
+        anstream::println!("Unblocked tasks: {}", list.join(", "));
     }
 }
 

@@ -3,41 +3,41 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, optional_text, pair, said};
+use super::{Output, optional_text, pair, report};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
 pub struct Update {
     /// The task's number
     id: u64,
-    /// What is to be done, on one line
+    /// What to do, on one line
     #[arg(long, short)]
     subject: Option<String>,
-    /// All that a member needs to know; - reads it from standard input
+    /// Everything a member needs to know to do the task; - reads it from standard input
     #[arg(long, short)]
     description: Option<String>,
-    /// What it is called while somebody does it
+    /// The name of the task while it is in progress
     #[arg(long, value_name = "TEXT")]
     active_form: Option<String>,
-    /// Assign it to this member, who is told
+    /// Assign the task to this member, who gets a notice
     #[arg(long, short, value_name = "MEMBER")]
     owner: Option<String>,
-    /// Assign it to nobody
+    /// Remove the owner
     #[arg(long, conflicts_with = "owner")]
     no_owner: bool,
-    /// A task that must be completed first; may be given again
+    /// Add a task that must be completed first; may be repeated
     #[arg(long, short, value_name = "ID", value_delimiter = ',')]
     blocked_by: Vec<u64>,
-    /// A task that need not be completed first any more; may be given again
+    /// Remove a task from those that must be completed first; may be repeated
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     not_blocked_by: Vec<u64>,
-    /// A pair to keep with it; may be given again
+    /// Metadata to set; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
-    /// A key whose pair to drop; may be given again
+    /// A metadata key to remove; may be repeated
     #[arg(long, value_name = "KEY")]
     no_meta: Vec<String>,
-    /// Only if it still has this version (see `task show --json`)
+    /// Update only if the task still has this version (see `task show --json`)
     #[arg(long, value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
     if_version: u64,
     #[command(flatten)]
@@ -60,12 +60,15 @@ impl Update {
             remove_metadata: self.no_meta.clone(),
             ..v1::UpdateTaskRequest::default()
         };
-        let bare = v1::UpdateTaskRequest { task_id: self.id, expected_version: self.if_version, ..Default::default() };
-        if request == bare {
-            return Err(Failure::usage("Say what to change: see `teamwire task update --help`."));
+        let unchanged =
+            v1::UpdateTaskRequest { task_id: self.id, expected_version: self.if_version, ..Default::default() };
+        if request == unchanged {
+            return Err(Failure::usage(
+                "Nothing to change. Give at least one option; see `teamwire task update --help`.",
+            ));
         }
         let task = caller.client.update_task(request).await?.task.ok_or_else(show::incomplete)?;
-        said(self.output, &task, "Changed");
+        report(self.output, &task, "Updated");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The processes of the demo.
+//! The demo's coordinator and teammate processes.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,8 +19,8 @@ use crate::{
     failure::Failure,
 };
 
-/// The coordinator of the demo, and what starts teammates.
-pub(super) struct Stage {
+/// The running coordinator, and what is needed to start teammates.
+pub(super) struct Processes {
     program: PathBuf,
     directory: PathBuf,
     pub(super) address: String,
@@ -28,13 +28,14 @@ pub(super) struct Stage {
     coordinator: Child,
 }
 
-impl Stage {
-    pub(super) async fn set_up(directory: &Path) -> Result<Self, Failure> {
+impl Processes {
+    /// Starts a coordinator with its data in `directory` and waits until it has written its address there.
+    pub(super) async fn start(directory: &Path) -> Result<Self, Failure> {
         let program = std::env::current_exe()?;
         let mut coordinator = Self::command(&program, directory)
             .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
             .spawn()
-            .map_err(|error| Failure::local("the coordinator cannot be started", error))?;
+            .map_err(|error| Failure::local("Cannot start the coordinator", error))?;
         let address_file = directory.join("state").join(ADDRESS_FILE);
         let address = async {
             loop {
@@ -42,7 +43,7 @@ impl Stage {
                     return Ok(address.trim().to_owned());
                 }
                 if let Some(status) = coordinator.try_wait()? {
-                    return Err(failed(format!("the coordinator ended at once: {status}")));
+                    return Err(failed(format!("the coordinator exited immediately: {status}")));
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -53,7 +54,7 @@ impl Stage {
         Ok(Self { program, directory: directory.to_owned(), address, operator, coordinator })
     }
 
-    /// A process of this program that knows nothing of the user's own teams.
+    /// Returns a command that runs this program isolated from the user's own teams and settings.
     fn command(program: &Path, directory: &Path) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TEAMWIRE_")) {
@@ -67,7 +68,8 @@ impl Stage {
         command
     }
 
-    pub(super) fn teammate(&self, name: &str, join_token: &str) -> Result<Child, Failure> {
+    /// Starts a teammate under `teamwire run`, with the program's own scripted agent as its program.
+    pub(super) fn spawn_teammate(&self, name: &str, join_token: &str) -> Result<Child, Failure> {
         Self::command(&self.program, &self.directory)
             .args(["--address", &self.address, "run", name, "--quiet"])
             .env("TEAMWIRE_JOIN", join_token)
@@ -75,10 +77,11 @@ impl Stage {
             .arg(&self.program)
             .args(["demo-teammate", name])
             .spawn()
-            .map_err(|error| Failure::local("a teammate cannot be started", error))
+            .map_err(|error| Failure::local("Cannot start a teammate", error))
     }
 
-    pub(super) async fn tear_down(mut self) {
+    /// Stops the coordinator and waits up to 10 s for it to exit.
+    pub(super) async fn stop(mut self) {
         if let Some(id) = self.coordinator.id().and_then(|id| i32::try_from(id).ok()) {
             let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
         }
