@@ -16,8 +16,11 @@ mod inbox;
 mod invite;
 mod join;
 mod leave;
+mod man;
 mod message;
 mod plan;
+#[cfg(test)]
+mod reference;
 mod requests;
 mod run;
 mod send;
@@ -98,6 +101,7 @@ enum Command {
     Whoami(identity::Whoami),
     Use(identity::Use),
     Completions(completions::Completions),
+    Man(man::Man),
     #[command(hide = true)]
     DemoTeammate(demo::teammate::DemoTeammate),
 }
@@ -143,6 +147,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Whoami(command) => (command.run(&context), command.output.json),
         Command::Use(command) => (command.run(&context), false),
         Command::Completions(command) => (command.run(), false),
+        Command::Man(command) => (command.run(), false),
         Command::DemoTeammate(command) => (command.run(), false),
     };
     match outcome {

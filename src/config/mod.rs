@@ -9,6 +9,7 @@
 
 mod document;
 mod key;
+pub mod schema;
 mod settings;
 mod value;
 

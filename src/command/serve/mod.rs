@@ -23,7 +23,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util:
 
 use self::listen::{allow_connections, bind, listen_at, local_address};
 use crate::{
-    config::{Config, Settings},
+    config::{Config, Settings, schema::schema},
     context::{ADDRESS_FILE, ContextArgs, make_private_directory, write_private},
     failure::Failure,
     show::{bold, dim, paint},
@@ -51,6 +51,9 @@ pub struct Serve {
     /// Print the effective configuration, with every key documented, and exit
     #[arg(long)]
     print_config: bool,
+    /// Print the JSON Schema of the configuration file and exit
+    #[arg(long)]
+    print_config_schema: bool,
     /// The address to listen on; port 0 selects a free port [default: 127.0.0.1:7420]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
@@ -93,6 +96,10 @@ pub struct Serve {
 
 impl Serve {
     pub async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
+        if self.print_config_schema {
+            anstream::println!("{:#}", schema());
+            return Ok(());
+        }
         // Our variables are UTF-8; ignore those that are not.
         let environment =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
