@@ -15,6 +15,10 @@ use crate::config::schema::schema;
 fn the_command_reference_is_current() {
     let options = MarkdownOptions::new().title("Command reference".to_owned()).show_footer(false);
     let markdown = clap_markdown::help_markdown_command_custom(&complete(Cli::command()), &options);
+    let markdown = markdown.replace(
+        "This document contains the help content for the `teamwire` command-line program.",
+        "The text of `--help`. Every command also takes the options of [`teamwire`](#teamwire) itself.",
+    );
     let lines: Vec<_> = markdown.lines().map(str::trim_end).collect();
     let note = "<!-- Generated from src/command/ by `cargo xtask generate`. Do not edit. -->";
     check("cli.md", &format!("{note}\n\n{}\n", lines.join("\n").replace("\n\n\n", "\n").trim_end()));

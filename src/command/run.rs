@@ -58,7 +58,7 @@ pub struct Run {
     /// to the board.
     #[arg(long)]
     claim: bool,
-    /// How to answer a shutdown request: ask the program, or approve it without asking
+    /// How the runner answers a shutdown request
     #[arg(long, value_enum, default_value = "ask")]
     on_shutdown: Answer,
     /// Whether to restart the program after a failure, each time in a new incarnation of the member
@@ -82,7 +82,9 @@ pub struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Via {
+    /// Write each message as a line of JSON to the program's standard input
     Stdin,
+    /// Start the program for each batch of messages
     Exec,
 }
 
@@ -96,7 +98,9 @@ enum Ack {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Answer {
+    /// Ask the program
     Ask,
+    /// Approve without asking the program
     Approve,
 }
 

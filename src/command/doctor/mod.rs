@@ -35,7 +35,9 @@ use crate::{
 ///
 /// - not gone offline: the member did not exit after its shutdown, or did not answer the request
 ///
-/// - plan unanswered, lost: a plan awaits its answer; the member stopped renewing its lease
+/// - plan unanswered: a plan awaits the lead's answer
+///
+/// - lost: the member's lease expired
 ///
 /// Also notes which members block the team's deletion.
 #[derive(Args, Debug)]

@@ -19,7 +19,7 @@ const BACKLOG: u32 = 4_096;
 const OTHER_FILES: u64 = 128;
 
 /// Raises the open-file limit to fit `max` connections. Many systems default to a soft limit of 1,024 files.
-pub(super) fn allow_connections(max: usize) {
+pub(super) fn raise_open_file_limit(max: usize) {
     let wanted = max as u64 + OTHER_FILES;
     let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
         let raised = now.max(wanted.min(most));
@@ -38,16 +38,21 @@ pub(super) fn allow_connections(max: usize) {
 }
 
 /// Binds the listener of the protocol.
-pub(super) fn listen_at(at: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Like `TcpListener::bind`, so that a restarted coordinator can bind its port immediately.
-    socket.set_reuseaddr(true)?;
-    socket.bind(at)?;
-    socket.listen(BACKLOG)
+pub(super) fn bind_protocol(at: SocketAddr) -> Result<TcpListener, Failure> {
+    let bind = || {
+        let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Like `TcpListener::bind`, so that a restarted coordinator can bind its port immediately.
+        socket.set_reuseaddr(true)?;
+        socket.bind(at)?;
+        socket.listen(BACKLOG)
+    };
+    bind().map_err(|error: io::Error| {
+        Failure::local(&format!("Cannot listen on {at}; is another coordinator running?"), error)
+    })
 }
 
 /// Binds an auxiliary listener, if an address is configured. `what` names its purpose in the error.
-pub(super) async fn bind(at: Option<SocketAddr>, what: &str) -> Result<Option<TcpListener>, Failure> {
+pub(super) async fn bind_auxiliary(at: Option<SocketAddr>, what: &str) -> Result<Option<TcpListener>, Failure> {
     let Some(at) = at else { return Ok(None) };
     let listener = TcpListener::bind(at).await;
     listener.map(Some).map_err(|error| Failure::local(&format!("Cannot listen on {at} for {what}"), error))

@@ -6,6 +6,7 @@ mod operator;
 
 use std::{
     io::IsTerminal as _,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,7 +22,7 @@ use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use self::listen::{allow_connections, bind, listen_at, local_address};
+use self::listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit};
 use crate::{
     config::{Config, Settings, schema::schema},
     context::{ADDRESS_FILE, ContextArgs, make_private_directory, write_private},
@@ -100,52 +101,41 @@ impl Serve {
             anstream::println!("{:#}", schema());
             return Ok(());
         }
-        // Our variables are UTF-8; ignore those that are not.
-        let environment =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let file = self.config.as_deref().filter(|file| !file.as_os_str().is_empty());
-        let config = Config::load(file, environment, &self.flags())?;
+        let config = self.load_config()?;
         if self.print_config {
             anstream::print!("{}", config.print());
             return Ok(());
         }
         let settings = config.settings;
         let listen = settings.listen()?;
-        if !listen.ip().is_loopback() && settings.tls_cert.is_none() && !settings.insecure_no_tls {
-            return Err(Failure::usage(format!(
-                "Other machines can reach {listen}, but TLS is off. Give a certificate with --tls-cert and --tls-key, listen on \
-                 127.0.0.1, or, on a network that you trust, use --insecure-no-tls.",
-            )));
-        }
+        require_tls_beyond_loopback(listen, &settings)?;
         start_log(&settings, traces)?;
         let tls = certificate::load(&settings)?;
-        allow_connections(settings.edge.connections_max);
+        raise_open_file_limit(settings.edge.connections_max);
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
         let secret = operator::secret(&state_dir, settings.operator_credential.as_deref())?;
+
         // Bind before opening the store, so that a taken port leaves the store untouched.
-        let listener = listen_at(listen).map_err(|error| {
-            Failure::local(&format!("Cannot listen on {listen}; is another coordinator running?"), error)
-        })?;
-        let address = local_address(listener.local_addr()?);
-        let numbers = bind(settings.metrics()?, "metrics").await?;
-        let health = bind(settings.health()?, "health checks").await?;
-        let url = match settings.store.as_str() {
-            "" => format!("embedded:{}", state_dir.join(STORE_FILE).display()),
-            url => url.to_owned(),
-        };
-        let store = store::open(&url).await.map_err(|error| {
+        let listener = bind_protocol(listen)?;
+        let metrics_listener = bind_auxiliary(settings.metrics()?, "metrics").await?;
+        let health_listener = bind_auxiliary(settings.health()?, "health checks").await?;
+        let store_url = store_url(&settings, &state_dir);
+        let store = store::open(&store_url).await.map_err(|error| {
             Failure::with_code(crate::failure::UNREACHABLE, format!("The store cannot be opened: {error}."))
         })?;
+
         let shutdown = stop_on_signal()?;
         if let Some(tls) = &tls {
             certificate::reload_on_hangup(Arc::clone(tls))?;
         }
-        let address = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let address = format!("{scheme}://{}", local_address(listener.local_addr()?));
         write_private(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes())?;
         let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
         certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
-        let advertised = Advertised { addresses: settings.advertise.clone(), ca_fingerprint };
+
+        let is_interactive = settings.log_format == "text" && std::io::stderr().is_terminal();
         let config = server::Config {
             limits: settings.limits,
             pace: settings.pace,
@@ -153,30 +143,38 @@ impl Serve {
             edge: settings.edge,
             tls,
             tls_reload_interval: settings.tls_reload_interval,
-            advertised,
+            advertised: Advertised { addresses: settings.advertise, ca_fingerprint },
             web_origins: settings.web_origins,
             drain_grace: settings.drain_grace,
             hard_stop: settings.hard_stop,
             ..server::Config::new(&secret)
         };
-        let stop = CancellationToken::new();
-        let _stopped_at_the_end = stop.clone().drop_guard();
-        if let Some(numbers) = numbers {
-            tracing::info!(address = %numbers.local_addr()?, "metrics are served");
-            tokio::spawn(exposition::serve(numbers, Arc::clone(&config.metrics), stop));
+        let stop_metrics = CancellationToken::new();
+        let _stop_metrics_on_return = stop_metrics.clone().drop_guard();
+        if let Some(listener) = metrics_listener {
+            tracing::info!(address = %listener.local_addr()?, "metrics are served");
+            tokio::spawn(exposition::serve(listener, Arc::clone(&config.metrics), stop_metrics));
         }
-        tracing::info!(%address, %listen, store = store_kind(&url), "serving");
-        if settings.log_format == "text" && std::io::stderr().is_terminal() {
+        tracing::info!(%address, %listen, store = store_kind(&store_url), "serving");
+        if is_interactive {
             print_next_steps(&address, &state_dir);
         }
-        if let Some(health) = &health {
-            tracing::info!(address = %health.local_addr()?, "health checks are answered");
+        if let Some(listener) = &health_listener {
+            tracing::info!(address = %listener.local_addr()?, "health checks are answered");
         }
-        let listeners = Listeners { protocol: listener, health };
+        let listeners = Listeners { protocol: listener, health: health_listener };
         let served = server::run(config, store, listeners, shutdown).await;
         served.map_err(|error| Failure::local("The coordinator failed", error))?;
         tracing::info!("ended");
         Ok(())
+    }
+
+    fn load_config(&self) -> Result<Config, Failure> {
+        // Our variables are UTF-8; ignore those that are not.
+        let environment =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let file = self.config.as_deref().filter(|file| !file.as_os_str().is_empty());
+        Config::load(file, environment, &self.flags())
     }
 
     /// Returns the flags given, as configuration keys and values.
@@ -198,6 +196,16 @@ impl Serve {
     }
 }
 
+fn require_tls_beyond_loopback(listen: SocketAddr, settings: &Settings) -> Result<(), Failure> {
+    if listen.ip().is_loopback() || settings.tls_cert.is_some() || settings.insecure_no_tls {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "Other machines can reach {listen}, but TLS is off. Give a certificate with --tls-cert and --tls-key, listen on \
+         127.0.0.1, or, on a network that you trust, use --insecure-no-tls.",
+    )))
+}
+
 fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&settings.log).map_err(|error| {
         Failure::usage(format!(
@@ -214,6 +222,14 @@ fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
     started.map_err(|error| Failure::local("Cannot start the log", error))
 }
 
+/// Returns the configured store's URL, or that of the embedded store in the state directory.
+fn store_url(settings: &Settings, state_dir: &Path) -> String {
+    match settings.store.as_str() {
+        "" => format!("embedded:{}", state_dir.join(STORE_FILE).display()),
+        url => url.to_owned(),
+    }
+}
+
 /// Returns the kind of a store for the log, without the rest of its URL, which may hold a password.
 fn store_kind(url: &str) -> &str {
     match url.split_once([':', '+']) {
@@ -223,6 +239,7 @@ fn store_kind(url: &str) -> &str {
     }
 }
 
+/// Returns a token that the first SIGTERM or SIGINT cancels. A second signal exits with 130, without draining.
 fn stop_on_signal() -> Result<CancellationToken, Failure> {
     let shutdown = CancellationToken::new();
     let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())?;
@@ -244,6 +261,7 @@ fn stop_on_signal() -> Result<CancellationToken, Failure> {
     Ok(shutdown)
 }
 
+/// Prints commands to try next, for a person who started the coordinator in a terminal.
 fn print_next_steps(address: &str, state_dir: &Path) {
     // Use the name this process was started with, so that the commands work even if `teamwire` is not in PATH.
     let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());
