@@ -1,4 +1,4 @@
-"""What the scenarios of tests/clients tell to do, done with this client. Test code."""
+"""What the scenarios of tests/conformance tell to do, done with this client. Test code."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ pub async fn run<L: Listen>(
     let signs = Arc::new(SignsOfLife::default());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
-    tasks.spawn(hints(Arc::clone(&coordinator), stop.clone()));
+    tasks.spawn(notifications(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(Arc::clone(&signs).run(Arc::clone(&coordinator), stop.clone()));
     tasks.spawn(sweep::run(Arc::clone(&coordinator), Arc::clone(&signs), stop.clone()));
     tasks.spawn(losses::run(Arc::clone(&coordinator), stop.clone()));
@@ -181,17 +181,17 @@ pub async fn run<L: Listen>(
     result
 }
 
-/// Passes the store's hints on to the sessions.
-async fn hints(coordinator: Arc<Coordinator>, stop: CancellationToken) {
+/// Passes the store's notifications on to the sessions.
+async fn notifications(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     use tokio::sync::broadcast::error::RecvError;
 
-    use crate::store::Hint;
+    use crate::store::Notification;
 
-    let mut hints = coordinator.store().hints();
-    while let Some(hint) = stop.run_until_cancelled(hints.recv()).await {
-        match hint {
-            Ok(hint) => coordinator.hub().hint(&hint),
-            Err(RecvError::Lagged(_)) => coordinator.hub().hint(&Hint::All),
+    let mut notifications = coordinator.store().notifications();
+    while let Some(notification) = stop.run_until_cancelled(notifications.recv()).await {
+        match notification {
+            Ok(notification) => coordinator.hub().notification(&notification),
+            Err(RecvError::Lagged(_)) => coordinator.hub().notification(&Notification::All),
             Err(RecvError::Closed) => return,
         }
     }

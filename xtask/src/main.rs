@@ -103,14 +103,14 @@ fn faults(options: &[&str]) -> Result<(), Failure> {
     let redis = redis::SERVERS[0].find()?;
     let sets_clocks = options.iter().any(|option| *option == "all" || option.contains("clock-"));
     let faketime = if sets_clocks { Some(faketime::find()?) } else { None };
-    let both = ["--locked", "--package", "teamwire", "--package", "teamwire-proof"];
+    let both = ["--locked", "--package", "teamwire", "--package", "teamwire-chaos"];
     // Whatever builds teamwire next builds it without the places to die at.
     Step::cargo(&[&["build"], &both[..], &["--bins", "--features", "teamwire/failpoints"]].concat()).run()?;
-    let run = ["run", "--quiet", "--locked", "--package", "teamwire-proof", "--", "run"];
+    let run = ["run", "--quiet", "--locked", "--package", "teamwire-chaos", "--", "run"];
     let step = Step::cargo(&[&run[..], options].concat());
     let step = faketime.into_iter().fold(step, |step, library| step.env(faketime::VARIABLE, library));
     step.env(redis::SERVERS[0].variable, redis)
-        .advice("repeat it with the --seed that it names; `teamwire-proof check DIR` looks at what it has kept")
+        .advice("repeat it with the --seed that it names; `teamwire-chaos check DIR` looks at what it has kept")
         .run()
 }
 
@@ -156,7 +156,7 @@ fn clients() -> Result<(), Failure> {
     generate::check()?;
     let ready = clients::prepare(true)?;
     Step::cargo(&["build", "--locked", "--package", "teamwire-actor"]).run()?;
-    Step::cargo(&["test", "--locked", "--test", "end_to_end", "--", "clients::"]).env(clients::READY, ready).run()
+    Step::cargo(&["test", "--locked", "--test", "e2e", "--", "clients::"]).env(clients::READY, ready).run()
 }
 
 /// Checks all that a program can check about how things are written, the quickest first.

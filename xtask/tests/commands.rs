@@ -223,8 +223,8 @@ fn faults_are_played_with_a_coordinator_that_has_places_to_die_at() {
     assert_eq!(
         machine.calls(),
         [
-            "cargo build --locked --package teamwire --package teamwire-proof --bins --features teamwire/failpoints",
-            "cargo run --quiet --locked --package teamwire-proof -- run --seconds 5"
+            "cargo build --locked --package teamwire --package teamwire-chaos --bins --features teamwire/failpoints",
+            "cargo run --quiet --locked --package teamwire-chaos -- run --seconds 5"
         ]
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("bin/redis-server"), "{output:?}");

@@ -1,4 +1,4 @@
-/** Does with the client what it is told: a JSON object a line in, one out. The protocol is that of tests/clients. */
+/** Does with the client what it is told: a JSON object a line in, one out. The protocol is that of tests/conformance. */
 
 import { createInterface } from "node:readline";
 import type { MessageInitShape } from "@bufbuild/protobuf";

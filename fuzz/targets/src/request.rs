@@ -23,7 +23,7 @@ use teamwire_server::{
     },
     domain::{Limits, identity::Presented, secret::SecretHash},
     store::{
-        Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
+        Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
         embedded::EmbeddedStore,
     },
 };
@@ -50,49 +50,49 @@ struct Counting {
 
 #[async_trait]
 impl Store for Counting {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.store.read(space, keys).await
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.store.read(namespace, keys).await
     }
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.store.scan(space, kind, after, limit).await
+        self.store.scan(namespace, kind, after, limit).await
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.store.range(space, stream, range).await
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        self.store.range(namespace, stream, range).await
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.store.extents(space, streams).await
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+        self.store.extents(namespace, streams).await
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
-        self.store.leases(space).await
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
+        self.store.leases(namespace).await
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {
         self.store.now_ms().await
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
-        let outcome = self.store.commit(space, txn).await;
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
+        let outcome = self.store.commit(namespace, txn).await;
         // The ledger is asked with a commit that writes nothing. And a team is listed before it is there; the list is put
         // right by whoever reads it.
-        let changes = !txn.writes.is_empty() && *space != Space::directory();
+        let changes = !txn.writes.is_empty() && *namespace != Namespace::directory();
         if changes && matches!(outcome, Ok(Outcome::Committed(_))) {
             self.commits.fetch_add(1, Ordering::Relaxed);
         }
         outcome
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.store.hints()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.store.notifications()
     }
 }
 
@@ -261,12 +261,12 @@ impl World {
                 Ok(request) => c.send(who, &request).await.map(drop),
                 Err(refusal) => Err(refusal),
             },
-            _ => c.renew(&self.space(), &[]).await,
+            _ => c.renew(&self.namespace(), &[]).await,
         })
     }
 
-    fn space(&self) -> Space {
-        Space::team(&teamwire_proto::name::Name::parse("alpha", "team").expect("a name"))
+    fn namespace(&self) -> Namespace {
+        Namespace::team(&teamwire_proto::name::Name::parse("alpha", "team").expect("a name"))
     }
 
     /// Reads everything that there is, in every form in which it is shown.

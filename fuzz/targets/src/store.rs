@@ -10,7 +10,7 @@ use std::{
 
 use teamwire_proto::name::Name;
 use teamwire_server::store::{
-    Durability, Key, Outcome, Range, Space, Store, StoreError, Txn, Write, embedded::EmbeddedStore,
+    Durability, Key, Namespace, Outcome, Range, Store, StoreError, Txn, Write, embedded::EmbeddedStore,
 };
 
 /// How many commits the file has.
@@ -177,25 +177,25 @@ fn look(path: &Path, is_checked: bool, is_whole: bool) {
 
 /// Returns the number in the record, and the places of the entries, each with what it must hold.
 async fn read(store: &dyn Store) -> Result<(u64, Vec<u64>), StoreError> {
-    let space = space();
-    let record = store.read(&space, &[Key::new(KIND, "last")]).await?.remove(0);
-    store.scan(&space, KIND, "", 100).await?;
-    store.leases(&space).await?;
-    store.extents(&space, &["s".to_owned()]).await?;
-    let few = store.range(&space, "s", Range::after(0, 10)).await?;
-    let all = store.range(&space, "s", Range::after(0, 1_000)).await?;
+    let namespace = namespace();
+    let record = store.read(&namespace, &[Key::new(KIND, "last")]).await?.remove(0);
+    store.scan(&namespace, KIND, "", 100).await?;
+    store.leases(&namespace).await?;
+    store.extents(&namespace, &["s".to_owned()]).await?;
+    let few = store.range(&namespace, "s", Range::after(0, 10)).await?;
+    let all = store.range(&namespace, "s", Range::after(0, 1_000)).await?;
     assert!(few.len() <= 10 && all.len() <= 1_000);
     let number = record.and_then(|record| std::str::from_utf8(&record.data).ok()?.parse().ok()).unwrap_or(0);
     let sound = all.iter().filter(|found| found.data == entry(found.sequence));
     Ok((number, sound.map(|found| found.sequence).collect()))
 }
 
-fn space() -> Space {
-    Space::team(&Name::parse("alpha", "name").expect("a name"))
+fn namespace() -> Namespace {
+    Namespace::team(&Name::parse("alpha", "name").expect("a name"))
 }
 
 async fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<Durability, StoreError> {
-    match store.commit(&space(), &Txn { checks: Vec::new(), writes }).await? {
+    match store.commit(&namespace(), &Txn { checks: Vec::new(), writes }).await? {
         Outcome::Committed(commit) => Ok(commit.durability),
         Outcome::Refused(failed) => panic!("nothing was checked, and yet: {failed:?}"),
     }

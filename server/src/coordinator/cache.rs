@@ -13,7 +13,7 @@ use crate::{
         task::board::BoardRecord,
         tx::{Loaded, View},
     },
-    store::{Key, Record, Space, Txn, Write},
+    store::{Key, Namespace, Record, Txn, Write},
 };
 
 /// How many records are kept; the least recently used one goes first.
@@ -22,7 +22,7 @@ const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
 /// Keeps the records that nearly every call reads: rosters and sessions; and boards, whose changes are mostly made by
 /// whoever changed them last.
 pub(super) struct Cache {
-    records: Mutex<LruCache<(Space, Key), Arc<Loaded>>>,
+    records: Mutex<LruCache<(Namespace, Key), Arc<Loaded>>>,
 }
 
 impl Cache {
@@ -30,16 +30,16 @@ impl Cache {
         Self { records: Mutex::new(LruCache::new(RECORDS_MAX)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<(Space, Key), Arc<Loaded>>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<(Namespace, Key), Arc<Loaded>>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds to the view what is here of the keys. Returns whether anything was.
-    pub(super) fn fill(&self, space: &Space, keys: &[Key], view: &mut View) -> bool {
+    pub(super) fn fill(&self, namespace: &Namespace, keys: &[Key], view: &mut View) -> bool {
         let mut records = self.lock();
         let mut any = false;
         for key in keys.iter().filter(|key| is_kept(key)) {
-            if let Some(loaded) = records.get(&(space.clone(), key.clone())) {
+            if let Some(loaded) = records.get(&(namespace.clone(), key.clone())) {
                 view.records.insert(key.clone(), Arc::clone(loaded));
                 any = true;
             }
@@ -48,11 +48,11 @@ impl Cache {
     }
 
     /// Keeps a record as it was read. That there is none is not kept, or every guess at a name would fill the cache.
-    pub(super) fn put(&self, space: &Space, key: &Key, loaded: &Arc<Loaded>) {
+    pub(super) fn put(&self, namespace: &Namespace, key: &Key, loaded: &Arc<Loaded>) {
         if !is_kept(key) {
             return;
         }
-        let place = (space.clone(), key.clone());
+        let place = (namespace.clone(), key.clone());
         match loaded.version() {
             Some(_) => drop(self.lock().put(place, Arc::clone(loaded))),
             None => drop(self.lock().pop(&place)),
@@ -60,18 +60,18 @@ impl Cache {
     }
 
     /// Keeps what a transaction has put.
-    pub(super) fn apply(&self, space: &Space, txn: &Txn, version: u64) {
+    pub(super) fn apply(&self, namespace: &Namespace, txn: &Txn, version: u64) {
         for write in &txn.writes {
             match write {
                 Write::Put { key, data } => {
                     let record = Record { version, data: data.clone() };
-                    self.put(space, key, &Loaded::new(Some(record)));
+                    self.put(namespace, key, &Loaded::new(Some(record)));
                 }
-                Write::Delete { key } => self.put(space, key, &Loaded::new(None)),
-                Write::DropSpace => {
+                Write::Delete { key } => self.put(namespace, key, &Loaded::new(None)),
+                Write::DropNamespace => {
                     let mut records = self.lock();
                     let gone: Vec<_> =
-                        records.iter().map(|(place, _)| place).filter(|place| place.0 == *space).cloned().collect();
+                        records.iter().map(|(place, _)| place).filter(|place| place.0 == *namespace).cloned().collect();
                     for place in gone {
                         records.pop(&place);
                     }

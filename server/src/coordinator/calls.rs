@@ -20,18 +20,18 @@ use crate::{
         session::{self, GiveUp, Leaving, Opened},
         team,
     },
-    store::{Check, Key, Leases, Loss, Space, Txn, Write},
+    store::{Check, Key, Leases, Loss, Namespace, Txn, Write},
 };
 
 /// How many ids one Ack may carry.
 const ACK_IDS_MAX: usize = 1_000;
 
-/// Returns the space of the team that a call is about: the caller's own, or the one that the operator names.
-pub fn space_of(who: &Presented, named: &str) -> Result<Space, Refusal> {
+/// Returns the namespace of the team that a call is about: the caller's own, or the one that the operator names.
+pub fn namespace_of(who: &Presented, named: &str) -> Result<Namespace, Refusal> {
     match who.credential.team() {
-        Some(team) => Ok(Space::team(team)),
+        Some(team) => Ok(Namespace::team(team)),
         None if named.is_empty() => Err(team_not_found("")),
-        None => Ok(Space::team(&Name::parse(named, "team")?)),
+        None => Ok(Namespace::team(&Name::parse(named, "team")?)),
     }
 }
 
@@ -45,8 +45,8 @@ impl Coordinator {
     }
 
     async fn send_uncounted(&self, who: &Presented, request: &v1::SendRequest) -> Result<v1::SendResponse, Refusal> {
-        let space = space_of(who, &request.team)?;
-        let done = self.decide(&space, &self.usual(who), |tx| send::send(tx, who, request)).await?;
+        let namespace = namespace_of(who, &request.team)?;
+        let done = self.decide(&namespace, &self.usual(who), |tx| send::send(tx, who, request)).await?;
         Ok(v1::SendResponse { durability: durability(&done).into(), ..done.value })
     }
 
@@ -71,18 +71,19 @@ impl Coordinator {
                 "Only a member has an inbox. Use a member's credential; to read along, follow the history.",
             ));
         };
-        let space = space_of(who, "")?;
+        let namespace = namespace_of(who, "")?;
         let preload = [team_key(), member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
-        let extent = self.extent(&space, &inbox(member)).await?;
-        let done =
-            self.decide(&space, &preload, |tx| session::open(tx, who, request, extent.next.saturating_sub(1))).await?;
+        let extent = self.extent(&namespace, &inbox(member)).await?;
+        let done = self
+            .decide(&namespace, &preload, |tx| session::open(tx, who, request, extent.next.saturating_sub(1)))
+            .await?;
         let options = SessionOptions::new(request, self.limits());
         Ok(match done.value {
             Opened::Session { member, team, record, reserved } => {
-                Session::open(Arc::clone(self), space, member, team, record, reserved, extent.entries, options)
+                Session::open(Arc::clone(self), namespace, member, team, record, reserved, extent.entries, options)
             }
             Opened::Stopping { member, team, incarnation, request_id } => {
-                Session::stopping(Arc::clone(self), space, member, team, incarnation, request_id)
+                Session::stopping(Arc::clone(self), namespace, member, team, incarnation, request_id)
             }
         })
     }
@@ -105,8 +106,8 @@ impl Coordinator {
         let Credential::Member { member, .. } = &who.credential else {
             return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox to acknowledge from."));
         };
-        let space = space_of(who, "")?;
-        let local = self.hub.session(&space, member, who.session_id.as_deref());
+        let namespace = namespace_of(who, "")?;
+        let local = self.hub.session(&namespace, member, who.session_id.as_deref());
         let mut leaving: Vec<Leaving> = Vec::with_capacity(ids.len());
         let mut elsewhere: Vec<String> = Vec::new();
         for id in ids {
@@ -116,12 +117,12 @@ impl Coordinator {
             }
         }
         if !elsewhere.is_empty() {
-            leaving.extend(self.find_in_inbox(&space, member, &elsewhere).await?);
+            leaving.extend(self.find_in_inbox(&namespace, member, &elsewhere).await?);
         }
         leaving.sort_by_key(|message| message.sequence);
         leaving.dedup_by_key(|message| message.sequence);
         let leave = local.as_ref().map(|session| session.leave(&leaving));
-        self.decide(&space, &self.usual(who), |tx| session::acknowledge(tx, who, &leaving)).await?;
+        self.decide(&namespace, &self.usual(who), |tx| session::acknowledge(tx, who, &leaving)).await?;
         if let Some(leave) = leave {
             leave.done();
         }
@@ -130,10 +131,15 @@ impl Coordinator {
     }
 
     /// Finds messages that no session of this coordinator has delivered. What is not there was acknowledged before.
-    async fn find_in_inbox(&self, space: &Space, member: &Name, ids: &[String]) -> Result<Vec<Leaving>, Refusal> {
-        let entries = self.inbox_entries(space, member, WHOLE_INBOX).await?;
+    async fn find_in_inbox(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        ids: &[String],
+    ) -> Result<Vec<Leaving>, Refusal> {
+        let entries = self.inbox_entries(namespace, member, WHOLE_INBOX).await?;
         let places: HashMap<&str, u64> = entries.iter().map(|(sequence, id)| (id.as_str(), *sequence)).collect();
-        let facts = self.session_facts(space, member).await?;
+        let facts = self.session_facts(namespace, member).await?;
         Ok(ids
             .iter()
             .filter_map(|id| {
@@ -146,33 +152,33 @@ impl Coordinator {
     /// Records how far a session has come.
     pub async fn advance(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         member: &Name,
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
         let preload = [member_key::<SessionRecord>(member)];
-        self.decide(space, &preload, |tx| session::advance(tx, member, session_id, cursor)).await?;
+        self.decide(namespace, &preload, |tx| session::advance(tx, member, session_id, cursor)).await?;
         Ok(())
     }
 
     /// Closes a session whose stream has ended.
     pub async fn close_session(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         member: &Name,
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
         let preload = [member_key::<SessionRecord>(member)];
-        self.decide(space, &preload, |tx| session::close(tx, member, session_id, cursor)).await?;
+        self.decide(namespace, &preload, |tx| session::close(tx, member, session_id, cursor)).await?;
         Ok(())
     }
 
     /// Gives a message up.
     pub async fn bury(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         member: &Name,
         session_id: &str,
         leaving: &Leaving,
@@ -180,7 +186,7 @@ impl Coordinator {
         why: GiveUp,
     ) -> Result<(), Refusal> {
         let preload = [team_key(), member_key::<SessionRecord>(member)];
-        self.decide(space, &preload, |tx| session::bury(tx, member, session_id, leaving, message, why)).await?;
+        self.decide(namespace, &preload, |tx| session::bury(tx, member, session_id, leaving, message, why)).await?;
         self.metrics.gave_up(why.as_str());
         Ok(())
     }
@@ -193,13 +199,13 @@ impl Coordinator {
     ) -> Result<v1::CreateTeamResponse, Refusal> {
         let Ok(name) = Name::parse(&request.name, "name") else {
             // Who may not create a team learns that, and not that the name is bad.
-            let done = self.decide(&Space::directory(), &[], |tx| team::create(tx, who, request)).await?;
+            let done = self.decide(&Namespace::directory(), &[], |tx| team::create(tx, who, request)).await?;
             return Ok(done.value);
         };
-        let space = Space::team(&name);
+        let namespace = Namespace::team(&name);
         // Listed first, so that no team can exist that is not listed.
         let done = self
-            .decide(&space, &[team_key()], |tx| {
+            .decide(&namespace, &[team_key()], |tx| {
                 identity::operator(tx, who)?;
                 tx.peek::<TeamRecord>("")
             })
@@ -207,7 +213,7 @@ impl Coordinator {
         if done.value.is_none() {
             self.list_team(&name).await?;
         }
-        let reply = self.decide(&space, &[team_key()], |tx| team::create(tx, who, request)).await?.value;
+        let reply = self.decide(&namespace, &[team_key()], |tx| team::create(tx, who, request)).await?.value;
         // And again, in case that somebody has just taken an earlier team of this name off the list.
         self.list_team(&name).await?;
         Ok(reply)
@@ -219,30 +225,30 @@ impl Coordinator {
             data: ListedTeam { name: name.clone() }.encode(),
         };
         let txn = Txn { checks: Vec::new(), writes: vec![put] };
-        self.store.commit(&Space::directory(), &txn).await.map_err(|error| unavailable(&error))?;
+        self.store.commit(&Namespace::directory(), &txn).await.map_err(|error| unavailable(&error))?;
         Ok(())
     }
 
     /// Takes a team that is gone off the list, unless it has come again in between.
     pub(super) async fn unlist_team(&self, name: &Name) -> Result<(), Refusal> {
         let key = Key::new(ListedTeam::KIND, name.folded());
-        let read = self.store.read(&Space::directory(), std::slice::from_ref(&key)).await;
+        let read = self.store.read(&Namespace::directory(), std::slice::from_ref(&key)).await;
         let listed = read.map_err(|error| unavailable(&error))?;
         let Some(Some(listed)) = listed.into_iter().next() else { return Ok(()) };
-        let team = self.store.read(&Space::team(name), &[team_key()]).await.map_err(|error| unavailable(&error))?;
+        let team = self.store.read(&Namespace::team(name), &[team_key()]).await.map_err(|error| unavailable(&error))?;
         if matches!(team.first(), Some(Some(_))) {
             return Ok(());
         }
         let check = Check::Version { key: key.clone(), version: Some(listed.version) };
         let txn = Txn { checks: vec![check], writes: vec![Write::Delete { key }] };
-        self.store.commit(&Space::directory(), &txn).await.map_err(|error| unavailable(&error))?;
+        self.store.commit(&Namespace::directory(), &txn).await.map_err(|error| unavailable(&error))?;
         Ok(())
     }
 
     /// See `TeamService.DeleteTeam`.
     pub async fn delete_team(&self, who: &Presented, named: &str) -> Result<(), Refusal> {
-        let space = space_of(who, named)?;
-        let name = self.decide(&space, &[team_key()], |tx| team::delete(tx, who, named)).await?.value;
+        let namespace = namespace_of(who, named)?;
+        let name = self.decide(&namespace, &[team_key()], |tx| team::delete(tx, who, named)).await?.value;
         // The team is gone. A list that still names it is put right by whoever reads it next.
         if let Err(refusal) = self.unlist_team(&name).await {
             tracing::debug!(%name, %refusal, "the team could not be taken off the list");
@@ -252,8 +258,8 @@ impl Coordinator {
 
     /// See `TeamService.Invite`.
     pub async fn invite(&self, who: &Presented, request: &v1::InviteRequest) -> Result<v1::InviteResponse, Refusal> {
-        let space = space_of(who, &request.team)?;
-        Ok(self.decide(&space, &self.usual(who), |tx| membership::invite(tx, who, request)).await?.value)
+        let namespace = namespace_of(who, &request.team)?;
+        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::invite(tx, who, request)).await?.value)
     }
 
     /// See `TeamService.CreateObserver`.
@@ -262,26 +268,26 @@ impl Coordinator {
         who: &Presented,
         request: &v1::CreateObserverRequest,
     ) -> Result<v1::CreateObserverResponse, Refusal> {
-        let space = space_of(who, &request.team)?;
-        Ok(self.decide(&space, &self.usual(who), |tx| membership::create_observer(tx, who, request)).await?.value)
+        let namespace = namespace_of(who, &request.team)?;
+        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::create_observer(tx, who, request)).await?.value)
     }
 
     /// See `TeamService.Join`.
     pub async fn join(&self, who: &Presented, request: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
-        let space = match who.credential.team() {
-            Some(team) => Space::team(team),
-            None => Space::directory(),
+        let namespace = match who.credential.team() {
+            Some(team) => Namespace::team(team),
+            None => Namespace::directory(),
         };
         // A life that begins, or ends, gives claims back: it waits for its turn, and does not run after the board.
-        let _turn = self.turns.take(&space).await;
-        Ok(self.decide(&space, &[team_key()], |tx| membership::join(tx, who, request)).await?.value)
+        let _turn = self.turns.take(&namespace).await;
+        Ok(self.decide(&namespace, &[team_key()], |tx| membership::join(tx, who, request)).await?.value)
     }
 
     /// See `TeamService.Leave`.
     pub async fn leave(&self, who: &Presented, request: &v1::LeaveRequest) -> Result<(), Refusal> {
-        let space = space_of(who, "").map_err(|_| not_a_member())?;
-        let _turn = self.turns.take(&space).await;
-        self.decide(&space, &[team_key()], |tx| membership::leave(tx, who, request)).await?;
+        let namespace = namespace_of(who, "").map_err(|_| not_a_member())?;
+        let _turn = self.turns.take(&namespace).await;
+        self.decide(&namespace, &[team_key()], |tx| membership::leave(tx, who, request)).await?;
         Ok(())
     }
 
@@ -291,40 +297,45 @@ impl Coordinator {
         who: &Presented,
         request: &v1::HeartbeatRequest,
     ) -> Result<v1::HeartbeatResponse, Refusal> {
-        let space = space_of(who, "").map_err(|_| not_a_member())?;
-        Ok(self.decide(&space, &self.usual(who), |tx| membership::heartbeat(tx, who, request)).await?.value)
+        let namespace = namespace_of(who, "").map_err(|_| not_a_member())?;
+        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::heartbeat(tx, who, request)).await?.value)
     }
 
     /// See `TeamService.ForceStop`.
     pub async fn force_stop(&self, who: &Presented, request: &v1::ForceStopRequest) -> Result<v1::Member, Refusal> {
-        let space = space_of(who, &request.team)?;
-        let _turn = self.turns.take(&space).await;
-        Ok(self.decide(&space, &self.usual(who), |tx| membership::force_stop(tx, who, request)).await?.value)
+        let namespace = namespace_of(who, &request.team)?;
+        let _turn = self.turns.take(&namespace).await;
+        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::force_stop(tx, who, request)).await?.value)
     }
 
     /// See `TeamService.SetLead`.
     pub async fn set_lead(&self, who: &Presented, request: &v1::SetLeadRequest) -> Result<v1::Team, Refusal> {
-        let space = space_of(who, &request.team)?;
-        Ok(self.decide(&space, &self.usual(who), |tx| membership::set_lead(tx, who, request)).await?.value)
+        let namespace = namespace_of(who, &request.team)?;
+        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::set_lead(tx, who, request)).await?.value)
     }
 
     /// Renews the leases of members that gave a sign of life.
-    pub async fn renew(&self, space: &Space, names: &[Name]) -> Result<(), Refusal> {
-        self.decide(space, &[team_key()], |tx| membership::renew(tx, names)).await?;
+    pub async fn renew(&self, namespace: &Namespace, names: &[Name]) -> Result<(), Refusal> {
+        self.decide(namespace, &[team_key()], |tx| membership::renew(tx, names)).await?;
         Ok(())
     }
 
     /// Tells a team that the store has lost a part of what it had answered. Once, however many coordinators find out.
     pub async fn report_loss(&self, loss: &Loss) -> Result<(), Refusal> {
         let generation = loss.generation;
-        self.decide(&loss.space, &[team_key()], |tx| team::writes_lost(tx, generation)).await?;
+        self.decide(&loss.namespace, &[team_key()], |tx| team::writes_lost(tx, generation)).await?;
         Ok(())
     }
 
     /// Carries out what is due in a team. Returns how long nothing will be if nothing changes; `None`: for ever.
-    pub async fn sweep(&self, space: &Space, leases: &Leases, may_lose: bool) -> Result<Option<Duration>, Refusal> {
-        let _turn = self.turns.take(space).await;
-        let done = self.decide(space, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
+    pub async fn sweep(
+        &self,
+        namespace: &Namespace,
+        leases: &Leases,
+        may_lose: bool,
+    ) -> Result<Option<Duration>, Refusal> {
+        let _turn = self.turns.take(namespace).await;
+        let done = self.decide(namespace, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
 }

@@ -37,7 +37,7 @@ use crate::{
         tx::{Loaded, Stop, Tx, View},
     },
     failpoint,
-    store::{Check, Commit, Durability, Failed, Key, Outcome, Space, Store, StoreError, Txn, Write},
+    store::{Check, Commit, Durability, Failed, Key, Namespace, Outcome, Store, StoreError, Txn, Write},
     telemetry::{Metrics, step},
 };
 use cache::Cache;
@@ -135,22 +135,22 @@ impl Coordinator {
     /// Runs a rule until it is carried out or refused. `preload`: records that it will want, to be read at once.
     pub async fn decide<T>(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         preload: &[Key],
         rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
     ) -> Result<Done<T>, Refusal> {
-        self.run(space, preload, rule).instrument(step!("decide")).await
+        self.run(namespace, preload, rule).instrument(step!("decide")).await
     }
 
     async fn run<T>(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         preload: &[Key],
         rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
     ) -> Result<Done<T>, Refusal> {
         let ctx = self.context();
         let mut view = View::default();
-        let mut from_cache = self.cache.fill(space, preload, &mut view);
+        let mut from_cache = self.cache.fill(namespace, preload, &mut view);
         let mut cache_allowed = true;
         let mut attempts = 0;
         // Between two attempts a rule runs once for each record that it misses; there are only so many.
@@ -158,62 +158,62 @@ impl Coordinator {
             let mut tx = Tx::new(&ctx, &view);
             match rule(&mut tx) {
                 Err(Stop::Missing(mut wanted)) => {
-                    if cache_allowed && self.cache.fill(space, &wanted, &mut view) {
+                    if cache_allowed && self.cache.fill(namespace, &wanted, &mut view) {
                         from_cache = true;
                         continue;
                     }
                     self.metrics.rerun("missing");
                     let rest = preload.iter().filter(|key| !view.records.contains_key(key) && !wanted.contains(key));
                     wanted.extend(rest.cloned().collect::<Vec<_>>());
-                    self.load(space, wanted, &mut view).await?;
+                    self.load(namespace, wanted, &mut view).await?;
                 }
-                Err(Stop::Corrupt(what)) => return Err(corrupt(space, &what)),
+                Err(Stop::Corrupt(what)) => return Err(corrupt(namespace, &what)),
                 Err(Stop::Refused(refusal)) => {
-                    let unasked = tx.unasked_ledger_keys();
+                    let unasked = tx.unchecked_idempotency_keys();
                     if !unasked.is_empty() {
-                        self.look_up(space, unasked, &mut view).await?;
+                        self.look_up(namespace, unasked, &mut view).await?;
                     } else if from_cache {
                         (from_cache, cache_allowed) = (false, false);
-                        self.reload(space, &mut view).await?;
+                        self.reload(namespace, &mut view).await?;
                     } else {
                         return Err(refusal);
                     }
                 }
                 Ok(value) if tx.is_read_only() => {
                     // Without a commit nothing else would find out that the key was used.
-                    let unasked = tx.unasked_ledger_keys();
+                    let unasked = tx.unchecked_idempotency_keys();
                     if !unasked.is_empty() {
-                        self.look_up(space, unasked, &mut view).await?;
+                        self.look_up(namespace, unasked, &mut view).await?;
                     } else if from_cache {
                         (from_cache, cache_allowed) = (false, false);
-                        self.reload(space, &mut view).await?;
+                        self.reload(namespace, &mut view).await?;
                     } else {
                         return Ok(Done { value, durability: self.last_durability() });
                     }
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();
-                    let mut under_way = self.hub.under_way(space, &txn);
+                    let mut under_way = self.hub.under_way(namespace, &txn);
                     failpoint::reach("before-commit");
-                    let committed = self.store.commit(space, &txn).instrument(step!("commit")).await;
+                    let committed = self.store.commit(namespace, &txn).instrument(step!("commit")).await;
                     failpoint::reach("after-commit");
                     if committed.is_ok() {
                         under_way.is_known();
                     }
                     match committed.map_err(|error| unavailable(&error))? {
                         Outcome::Committed(commit) => {
-                            self.committed(space, &txn, &commit);
+                            self.committed(namespace, &txn, &commit);
                             return Ok(Done { value, durability: commit.durability });
                         }
                         Outcome::Refused(failed) => {
                             self.metrics.conflict(&failed);
-                            self.learn(space, &txn, failed, &mut view)?;
+                            self.learn(namespace, &txn, failed, &mut view)?;
                         }
                     }
                     self.metrics.rerun("conflict");
                     if back_off(attempts).await {
                         // What the conflict has taught is old by now; deciding on it would only find the next one.
-                        self.reload(space, &mut view).await?;
+                        self.reload(namespace, &mut view).await?;
                     }
                     attempts += 1;
                 }
@@ -225,29 +225,29 @@ impl Coordinator {
         ))
     }
 
-    async fn load(&self, space: &Space, keys: Vec<Key>, view: &mut View) -> Result<(), Refusal> {
-        let records = self.store.read(space, &keys).await.map_err(|error| unavailable(&error))?;
+    async fn load(&self, namespace: &Namespace, keys: Vec<Key>, view: &mut View) -> Result<(), Refusal> {
+        let records = self.store.read(namespace, &keys).await.map_err(|error| unavailable(&error))?;
         for (key, record) in keys.into_iter().zip(records) {
             let loaded = Loaded::new(record);
-            self.cache.put(space, &key, &loaded);
+            self.cache.put(namespace, &key, &loaded);
             view.records.insert(key, loaded);
         }
         Ok(())
     }
 
-    async fn reload(&self, space: &Space, view: &mut View) -> Result<(), Refusal> {
+    async fn reload(&self, namespace: &Namespace, view: &mut View) -> Result<(), Refusal> {
         self.metrics.rerun("stale");
         let keys = view.records.keys().cloned().collect();
-        self.load(space, keys, view).await
+        self.load(namespace, keys, view).await
     }
 
     /// Asks the ledger, by a transaction that checks and writes nothing.
-    async fn look_up(&self, space: &Space, keys: Vec<String>, view: &mut View) -> Result<(), Refusal> {
+    async fn look_up(&self, namespace: &Namespace, keys: Vec<String>, view: &mut View) -> Result<(), Refusal> {
         for key in keys {
-            let txn = Txn { checks: vec![Check::Unseen { key: key.clone() }], writes: Vec::new() };
-            let outcome = self.store.commit(space, &txn).await.map_err(|error| unavailable(&error))?;
+            let txn = Txn { checks: vec![Check::KeyUnused { key: key.clone() }], writes: Vec::new() };
+            let outcome = self.store.commit(namespace, &txn).await.map_err(|error| unavailable(&error))?;
             let known = match outcome {
-                Outcome::Refused(Failed::Seen { data }) => Some(data),
+                Outcome::Refused(Failed::KeyUsed { data }) => Some(data),
                 _ => None,
             };
             view.ledger.insert(key, known);
@@ -256,17 +256,17 @@ impl Coordinator {
     }
 
     /// Takes over what a failed transaction has taught, or says why it is final.
-    fn learn(&self, space: &Space, txn: &Txn, failed: Failed, view: &mut View) -> Result<(), Refusal> {
+    fn learn(&self, namespace: &Namespace, txn: &Txn, failed: Failed, view: &mut View) -> Result<(), Refusal> {
         match failed {
             Failed::Version { key, current } => {
                 let loaded = Loaded::new(current);
-                self.cache.put(space, &key, &loaded);
+                self.cache.put(namespace, &key, &loaded);
                 view.records.insert(key, loaded);
                 Ok(())
             }
-            Failed::Seen { data } => {
+            Failed::KeyUsed { data } => {
                 let key = txn.checks.iter().find_map(|check| match check {
-                    Check::Unseen { key } => Some(key.clone()),
+                    Check::KeyUnused { key } => Some(key.clone()),
                     _ => None,
                 });
                 view.ledger.extend(key.map(|key| (key, Some(data))));
@@ -294,14 +294,14 @@ impl Coordinator {
         }
     }
 
-    fn committed(&self, space: &Space, txn: &Txn, commit: &Commit) {
+    fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
         self.clock.observe(commit.at_ms);
         // Others promise less: a store need not make them as durable as it could.
-        if txn.writes.iter().any(|write| matches!(write, Write::Remember { .. })) {
+        if txn.writes.iter().any(|write| matches!(write, Write::RememberReply { .. })) {
             self.durability.store(commit.durability as u8, Ordering::Relaxed);
         }
-        self.cache.apply(space, txn, commit.version);
-        self.hub.committed(space, txn, commit);
+        self.cache.apply(namespace, txn, commit.version);
+        self.hub.committed(namespace, txn, commit);
     }
 
     fn last_durability(&self) -> Durability {
@@ -358,8 +358,8 @@ pub fn unavailable(error: &StoreError) -> Refusal {
     }
 }
 
-fn corrupt(space: &Space, what: &str) -> Refusal {
-    tracing::error!(?space, what, "a record cannot be read");
+fn corrupt(namespace: &Namespace, what: &str) -> Refusal {
+    tracing::error!(?namespace, what, "a record cannot be read");
     Refusal::new(
         Reason::Internal,
         "A record of this team cannot be read. Ask whoever runs the coordinator to look at its log.",

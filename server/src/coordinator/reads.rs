@@ -11,7 +11,7 @@ use teamwire_proto::{
     v1::{self, RequestKind, RequestState, history_entry::Event},
 };
 
-use super::{Coordinator, calls::space_of, member_key, team_key, unavailable};
+use super::{Coordinator, calls::namespace_of, member_key, team_key, unavailable};
 use crate::{
     domain::{
         identity::{self, Admit, Caller, Presented},
@@ -25,7 +25,7 @@ use crate::{
         team,
         tx::{Loaded, Stop},
     },
-    store::{Entry, Extent, Key, Range, Space},
+    store::{Entry, Extent, Key, Namespace, Range},
     telemetry::census::Count,
 };
 
@@ -39,7 +39,7 @@ const LIMIT_MAX: u32 = 1_000;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// How often a waiting call looks by itself, in case a hint was lost.
+/// How often a waiting call looks by itself, in case a notification was lost.
 const POLL: Duration = Duration::from_secs(1);
 
 /// Every entry of an inbox. Not every store can count up to `usize::MAX`.
@@ -104,104 +104,117 @@ impl SessionFacts {
 
 impl Coordinator {
     /// Finds out who calls, on records read for this call.
-    async fn caller(&self, who: &Presented, named: &str) -> Result<(Space, Arc<TeamRecord>, Caller), Refusal> {
-        let space = space_of(who, named)?;
-        let done = self.decide(&space, &[team_key()], |tx| identity::call(tx, who, named, Admit::Stopping)).await?;
+    async fn caller(&self, who: &Presented, named: &str) -> Result<(Namespace, Arc<TeamRecord>, Caller), Refusal> {
+        let namespace = namespace_of(who, named)?;
+        let done = self.decide(&namespace, &[team_key()], |tx| identity::call(tx, who, named, Admit::Stopping)).await?;
         let (team, caller) = done.value;
-        Ok((space, team, caller))
+        Ok((namespace, team, caller))
     }
 
     /// Finds out whether a credential holds; see [`identity::holds`].
     pub async fn holds(&self, who: &Presented) -> Result<bool, Refusal> {
-        let (space, keys) = match who.credential.team() {
-            Some(team) => (Space::team(team), vec![team_key()]),
-            None => (Space::directory(), Vec::new()),
+        let (namespace, keys) = match who.credential.team() {
+            Some(team) => (Namespace::team(team), vec![team_key()]),
+            None => (Namespace::directory(), Vec::new()),
         };
-        Ok(self.decide(&space, &keys, |tx| identity::holds(tx, who)).await?.value)
+        Ok(self.decide(&namespace, &keys, |tx| identity::holds(tx, who)).await?.value)
     }
 
     pub(super) async fn fetch<T: Stored>(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         ids: Vec<String>,
     ) -> Result<Vec<Option<Arc<T>>>, Refusal> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let keys: Vec<Key> = ids.into_iter().map(|id| Key::new(T::KIND, id)).collect();
-        let records = self.store.read(space, &keys).await.map_err(|error| unavailable(&error))?;
+        let records = self.store.read(namespace, &keys).await.map_err(|error| unavailable(&error))?;
         records
             .into_iter()
             .map(|record| {
                 Loaded::new(record).get::<T>().map_err(|stop| match stop {
                     Stop::Refused(refusal) => refusal,
-                    Stop::Missing(_) => super::corrupt(space, T::KIND),
-                    Stop::Corrupt(what) => super::corrupt(space, &what),
+                    Stop::Missing(_) => super::corrupt(namespace, T::KIND),
+                    Stop::Corrupt(what) => super::corrupt(namespace, &what),
                 })
             })
             .collect()
     }
 
-    pub(super) async fn entries(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, Refusal> {
-        self.store.range(space, stream, range).await.map_err(|error| unavailable(&error))
+    pub(super) async fn entries(
+        &self,
+        namespace: &Namespace,
+        stream: &str,
+        range: Range,
+    ) -> Result<Vec<Entry>, Refusal> {
+        self.store.range(namespace, stream, range).await.map_err(|error| unavailable(&error))
     }
 
-    pub(super) async fn extent(&self, space: &Space, stream: &str) -> Result<Extent, Refusal> {
-        let extents = self.store.extents(space, &[stream.to_owned()]).await.map_err(|error| unavailable(&error))?;
-        extents.first().copied().ok_or_else(|| super::corrupt(space, "an extent"))
+    pub(super) async fn extent(&self, namespace: &Namespace, stream: &str) -> Result<Extent, Refusal> {
+        let extents = self.store.extents(namespace, &[stream.to_owned()]).await.map_err(|error| unavailable(&error))?;
+        extents.first().copied().ok_or_else(|| super::corrupt(namespace, "an extent"))
     }
 
     /// Returns the places and ids of messages in an inbox.
     pub async fn inbox_entries(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         member: &Name,
         range: Range,
     ) -> Result<Vec<(u64, String)>, Refusal> {
-        let entries = self.entries(space, &inbox(member), range).await?;
+        let entries = self.entries(namespace, &inbox(member), range).await?;
         entries
             .into_iter()
             .map(|entry| {
-                let id = message_id_of(&entry.data).ok_or_else(|| super::corrupt(space, "an inbox entry"))?;
+                let id = message_id_of(&entry.data).ok_or_else(|| super::corrupt(namespace, "an inbox entry"))?;
                 Ok((entry.sequence, id))
             })
             .collect()
     }
 
     /// Returns messages by their ids. `None`: there is none.
-    pub async fn messages(&self, space: &Space, ids: Vec<String>) -> Result<Vec<Option<Arc<v1::Message>>>, Refusal> {
-        self.fetch(space, ids).await
+    pub async fn messages(
+        &self,
+        namespace: &Namespace,
+        ids: Vec<String>,
+    ) -> Result<Vec<Option<Arc<v1::Message>>>, Refusal> {
+        self.fetch(namespace, ids).await
     }
 
-    /// Returns whether a space has a team, as the store has it.
-    pub async fn has_team(&self, space: &Space) -> Result<bool, Refusal> {
-        Ok(self.fetch::<TeamRecord>(space, vec![String::new()]).await?.iter().any(Option::is_some))
+    /// Returns whether a namespace has a team, as the store has it.
+    pub async fn has_team(&self, namespace: &Namespace) -> Result<bool, Refusal> {
+        Ok(self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.iter().any(Option::is_some))
     }
 
     /// Returns the latest session of a member, as the store has it.
-    pub async fn session_record(&self, space: &Space, member: &Name) -> Result<Option<Arc<SessionRecord>>, Refusal> {
-        let found = self.fetch(space, vec![member.folded().to_owned()]).await?;
+    pub async fn session_record(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+    ) -> Result<Option<Arc<SessionRecord>>, Refusal> {
+        let found = self.fetch(namespace, vec![member.folded().to_owned()]).await?;
         Ok(found.into_iter().next().flatten())
     }
 
     /// Returns the next sequence of each member's inbox, and its latest session, as the store has them.
     pub async fn session_places(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         members: &[&Name],
     ) -> Result<Vec<(u64, Option<Arc<SessionRecord>>)>, Refusal> {
         let inboxes: Vec<String> = members.iter().map(|member| inbox(member)).collect();
-        let extents = self.store.extents(space, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
         let ids = members.iter().map(|member| member.folded().to_owned()).collect();
-        let records = self.fetch::<SessionRecord>(space, ids).await?;
+        let records = self.fetch::<SessionRecord>(namespace, ids).await?;
         Ok(extents.into_iter().map(|extent| extent.next).zip(records).collect())
     }
 
-    pub(super) async fn session_facts(&self, space: &Space, member: &Name) -> Result<SessionFacts, Refusal> {
+    pub(super) async fn session_facts(&self, namespace: &Namespace, member: &Name) -> Result<SessionFacts, Refusal> {
         let keys = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
-        let records = self.store.read(space, &keys).await.map_err(|error| unavailable(&error))?;
+        let records = self.store.read(namespace, &keys).await.map_err(|error| unavailable(&error))?;
         let mut records = records.into_iter().map(Loaded::new);
-        let broken = |_| super::corrupt(space, "a session");
+        let broken = |_| super::corrupt(namespace, "a session");
         let session = records.next().map_or(Ok(None), |record| record.get()).map_err(broken)?;
         let cursor = records.next().map_or(Ok(None), |record| record.get()).map_err(broken)?;
         Ok(SessionFacts { session, cursor })
@@ -209,8 +222,8 @@ impl Coordinator {
 
     /// See `TeamService.GetTeam`.
     pub async fn get_team(&self, who: &Presented, named: &str) -> Result<v1::Team, Refusal> {
-        let space = space_of(who, named)?;
-        Ok(self.decide(&space, &[team_key()], |tx| team::get(tx, who, named)).await?.value)
+        let namespace = namespace_of(who, named)?;
+        Ok(self.decide(&namespace, &[team_key()], |tx| team::get(tx, who, named)).await?.value)
     }
 
     /// See `TeamService.ListTeams`.
@@ -224,7 +237,7 @@ impl Coordinator {
             let teams = vec![self.get_team(who, "").await?];
             return Ok(v1::ListTeamsResponse { teams, next_page_token: String::new() });
         }
-        let directory = Space::directory();
+        let directory = Namespace::directory();
         self.decide(&directory, &[], |tx| identity::operator(tx, who)).await?;
         let listed = self.store.scan(&directory, ListedTeam::KIND, &request.page_token, page).await;
         let listed = listed.map_err(|error| unavailable(&error))?;
@@ -232,7 +245,7 @@ impl Coordinator {
         let mut teams = Vec::with_capacity(listed.len());
         for (id, _) in listed {
             let name = Name::parse(&id, "name")?;
-            match self.fetch::<TeamRecord>(&Space::team(&name), vec![String::new()]).await?.pop().flatten() {
+            match self.fetch::<TeamRecord>(&Namespace::team(&name), vec![String::new()]).await?.pop().flatten() {
                 Some(team) => teams.push(query::show_team(&team)),
                 None => self.unlist_team(&name).await?,
             }
@@ -241,26 +254,26 @@ impl Coordinator {
     }
 
     /// Returns every team in the directory.
-    pub async fn all_spaces(&self) -> Result<Vec<Space>, Refusal> {
-        let mut spaces: Vec<Space> = Vec::new();
+    pub async fn all_namespaces(&self) -> Result<Vec<Namespace>, Refusal> {
+        let mut namespaces: Vec<Namespace> = Vec::new();
         loop {
-            let after = spaces.last().map_or("", Space::as_str).to_owned();
-            let listed = self.store.scan(&Space::directory(), ListedTeam::KIND, &after, LIMIT_MAX as usize).await;
+            let after = namespaces.last().map_or("", Namespace::as_str).to_owned();
+            let listed = self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, LIMIT_MAX as usize).await;
             let listed = listed.map_err(|error| unavailable(&error))?;
             let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
-            spaces.extend(names.map(|name| Space::team(&name)));
+            namespaces.extend(names.map(|name| Namespace::team(&name)));
             if listed.len() < LIMIT_MAX as usize {
-                return Ok(spaces);
+                return Ok(namespaces);
             }
         }
     }
 
     /// Counts a team for those who watch. `None`: it is gone.
-    pub(crate) async fn count(&self, space: &Space) -> Result<Option<Count>, Refusal> {
-        let found = self.fetch::<TeamRecord>(space, vec![String::new()]).await?.pop().flatten();
+    pub(crate) async fn count(&self, namespace: &Namespace) -> Result<Option<Count>, Refusal> {
+        let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         let Some(team) = found else { return Ok(None) };
         let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
-        let extents = self.store.extents(space, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
         let mut count = Count::default();
         for member in &team.members {
             let state = match member.life {
@@ -279,13 +292,13 @@ impl Coordinator {
 
     /// See `TeamService.ListMembers`.
     pub async fn list_members(&self, who: &Presented, named: &str) -> Result<Vec<v1::Member>, Refusal> {
-        let (space, team, _) = self.caller(who, named).await?;
+        let (namespace, team, _) = self.caller(who, named).await?;
         let ids: Vec<String> = team.members.iter().map(|member| member.name.folded().to_owned()).collect();
         let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
-        let leases = self.store.leases(&space).await.map_err(|error| unavailable(&error))?;
-        let extents = self.store.extents(&space, &inboxes).await.map_err(|error| unavailable(&error))?;
-        let sessions = self.fetch::<SessionRecord>(&space, ids.clone()).await?;
-        let presences = self.fetch::<PresenceRecord>(&space, ids).await?;
+        let leases = self.store.leases(&namespace).await.map_err(|error| unavailable(&error))?;
+        let extents = self.store.extents(&namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
+        let presences = self.fetch::<PresenceRecord>(&namespace, ids).await?;
         let facts = sessions.into_iter().zip(presences).zip(extents).map(|((session, presence), extent)| MemberFacts {
             session,
             presence,
@@ -315,13 +328,13 @@ impl Coordinator {
         if request.member.is_empty() && !matches!(who.credential, Credential::Member { .. }) {
             return Err(query::no_own_inbox());
         }
-        let (space, team, caller) = self.caller(who, &request.team).await?;
+        let (namespace, team, caller) = self.caller(who, &request.team).await?;
         let member = &query::inbox_owner(&team, &caller, &request.member)?;
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
-        let total = self.extent(&space, &inbox(member)).await?.entries;
-        let entries = self.inbox_entries(&space, member, Range::after(request.after_sequence, limit)).await?;
-        let messages = self.messages(&space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
-        let facts = self.session_facts(&space, member).await?;
+        let total = self.extent(&namespace, &inbox(member)).await?.entries;
+        let entries = self.inbox_entries(&namespace, member, Range::after(request.after_sequence, limit)).await?;
+        let messages = self.messages(&namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
+        let facts = self.session_facts(&namespace, member).await?;
         let deliveries = entries.iter().zip(messages).filter_map(|((sequence, _), message)| {
             // The next session will give it up.
             let message = message.filter(|message| !is_for_another_life(message, incarnation))?;
@@ -341,8 +354,8 @@ impl Coordinator {
         request: &v1::GetMessageRequest,
     ) -> Result<v1::GetMessageResponse, Refusal> {
         let id = id::message_id(&request.message_id, "message_id")?.to_string();
-        let (space, _, caller) = self.caller(who, &request.team).await?;
-        let found = self.messages(&space, vec![id]).await?.pop().flatten();
+        let (namespace, _, caller) = self.caller(who, &request.team).await?;
+        let found = self.messages(&namespace, vec![id]).await?.pop().flatten();
         let message = found.filter(|message| query::may_see_message(&caller, message)).ok_or_else(|| {
             Refusal::new(
                 Reason::MessageNotFound,
@@ -351,29 +364,29 @@ impl Coordinator {
             .field("message_id")
         })?;
         let mut lookup = ReceiptLookup::default();
-        let receipts = self.receipts(&space, &message, &mut lookup).await?;
+        let receipts = self.receipts(&namespace, &message, &mut lookup).await?;
         Ok(v1::GetMessageResponse { message: Some(v1::Message::clone(&message)), receipts })
     }
 
     /// Finds out what became of a message at each recipient. `lookup` carries inboxes over from message to message.
     async fn receipts(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         message: &v1::Message,
         lookup: &mut ReceiptLookup,
     ) -> Result<Vec<v1::Receipt>, Refusal> {
         let names: Vec<Name> = message.recipients.iter().filter_map(|name| Name::parse(name, "member").ok()).collect();
         let ids = names.iter().map(|name| receipt_id(&message.id, name)).collect();
-        let finished = self.fetch::<ReceiptRecord>(space, ids).await?;
+        let finished = self.fetch::<ReceiptRecord>(namespace, ids).await?;
         let mut receipts = Vec::with_capacity(names.len());
         for (name, finished) in names.iter().zip(finished) {
             let mut facts = ReceiptFacts { finished, ..ReceiptFacts::default() };
             if facts.finished.is_none() {
                 if !lookup.inboxes.contains_key(name) {
                     // Sessions first: what they deliver meanwhile is not taken for undelivered.
-                    let entries = self.inbox_entries(space, name, WHOLE_INBOX).await?;
+                    let entries = self.inbox_entries(namespace, name, WHOLE_INBOX).await?;
                     let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
-                    let session = self.session_facts(space, name).await?;
+                    let session = self.session_facts(namespace, name).await?;
                     lookup.inboxes.insert(name.clone(), (places, session));
                 }
                 let (places, session) = &lookup.inboxes[name];
@@ -383,7 +396,7 @@ impl Coordinator {
                 if facts.queued_at.is_none() {
                     // It may have left the inbox between the two looks.
                     let id = receipt_id(&message.id, name);
-                    facts.finished = self.fetch::<ReceiptRecord>(space, vec![id]).await?.pop().flatten();
+                    facts.finished = self.fetch::<ReceiptRecord>(namespace, vec![id]).await?.pop().flatten();
                 }
             }
             receipts.push(query::show_receipt(message, name.as_str(), &facts));
@@ -391,8 +404,13 @@ impl Coordinator {
         Ok(receipts)
     }
 
-    async fn visible_request(&self, space: &Space, caller: &Caller, request_id: &str) -> Result<v1::Request, Refusal> {
-        let found = self.fetch::<v1::Request>(space, vec![request_id.to_owned()]).await?.pop().flatten();
+    async fn visible_request(
+        &self,
+        namespace: &Namespace,
+        caller: &Caller,
+        request_id: &str,
+    ) -> Result<v1::Request, Refusal> {
+        let found = self.fetch::<v1::Request>(namespace, vec![request_id.to_owned()]).await?.pop().flatten();
         let request = found.filter(|request| query::may_see_request(caller, request));
         request.map(|request| v1::Request::clone(&request)).ok_or_else(|| {
             Refusal::new(
@@ -406,8 +424,8 @@ impl Coordinator {
     /// See `RequestService.GetRequest`.
     pub async fn get_request(&self, who: &Presented, named: &str, request_id: &str) -> Result<v1::Request, Refusal> {
         id::request_id(request_id, "request_id")?;
-        let (space, _, caller) = self.caller(who, named).await?;
-        self.visible_request(&space, &caller, request_id).await
+        let (namespace, _, caller) = self.caller(who, named).await?;
+        self.visible_request(&namespace, &caller, request_id).await
     }
 
     /// See `RequestService.ListRequests`.
@@ -419,7 +437,7 @@ impl Coordinator {
         let limit = limit(request.limit, "limit")?;
         let (kind, state) =
             (known::<RequestKind>(request.kind, "kind")?, known::<RequestState>(request.state, "state")?);
-        let (space, team, caller) = self.caller(who, &request.team).await?;
+        let (namespace, team, caller) = self.caller(who, &request.team).await?;
         let member = match request.member.as_str() {
             "" => None,
             text => Some(team.resolve(text, "member")?.name.clone()),
@@ -428,10 +446,10 @@ impl Coordinator {
         let mut last = u64::MAX;
         while found.len() < limit {
             let range = Range { first: 1, last, limit: LIMIT_MAX as usize, newest_first: true };
-            let entries = self.entries(&space, REQUESTS, range).await?;
+            let entries = self.entries(&namespace, REQUESTS, range).await?;
             let Some(oldest) = entries.last().map(|entry| entry.sequence) else { break };
             let ids = entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
-            for request_found in self.fetch::<v1::Request>(&space, ids).await?.into_iter().flatten() {
+            for request_found in self.fetch::<v1::Request>(&namespace, ids).await?.into_iter().flatten() {
                 let wanted = query::may_see_request(&caller, &request_found)
                     && (kind == RequestKind::Unspecified || kind == request_found.kind())
                     && (state == RequestState::Unspecified || state == request_found.state())
@@ -459,8 +477,8 @@ impl Coordinator {
             Some(given) => wait(given, "timeout")?,
         };
         let deadline = tokio::time::Instant::now() + timeout;
-        let space = space_of(who, &request.team)?;
-        let mut watch = self.hub.watch(&space);
+        let namespace = namespace_of(who, &request.team)?;
+        let mut watch = self.hub.watch(&namespace);
         loop {
             watch.mark_unchanged();
             let found = self.get_request(who, &request.team, &request.request_id).await?;
@@ -477,7 +495,7 @@ impl Coordinator {
 
     /// Returns a page of the history: the entries that pass, how far was looked, and whether there is more.
     pub async fn history(&self, who: &Presented, named: &str, query: &HistoryQuery) -> Result<HistoryPage, Refusal> {
-        let (space, team, caller) = self.caller(who, named).await?;
+        let (namespace, team, caller) = self.caller(who, named).await?;
         let filter = query.filter.clone().unwrap_or_default();
         let member = match filter.member.as_str() {
             "" => None,
@@ -488,10 +506,10 @@ impl Coordinator {
         let mut lookup = ReceiptLookup::default();
         loop {
             let range = Range { first, last, limit: query.limit.max(64), newest_first: query.newest };
-            let raw = self.entries(&space, HISTORY, range).await?;
+            let raw = self.entries(&namespace, HISTORY, range).await?;
             let is_last = raw.len() < range.limit;
             let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
-            for entry in self.join_history(&space, raw).await? {
+            for entry in self.join_history(&namespace, raw).await? {
                 if page.entries.len() == query.limit {
                     page.more = true;
                     break;
@@ -516,7 +534,7 @@ impl Coordinator {
         if filter.include_receipts {
             for entry in &mut page.entries {
                 if let Some(Event::Message(message)) = &entry.event {
-                    entry.receipts = self.receipts(&space, message, &mut lookup).await?;
+                    entry.receipts = self.receipts(&namespace, message, &mut lookup).await?;
                 }
             }
         }
@@ -524,11 +542,11 @@ impl Coordinator {
     }
 
     /// Puts messages and requests into the entries that name them.
-    async fn join_history(&self, space: &Space, raw: Vec<Entry>) -> Result<Vec<v1::HistoryEntry>, Refusal> {
+    async fn join_history(&self, namespace: &Namespace, raw: Vec<Entry>) -> Result<Vec<v1::HistoryEntry>, Refusal> {
         let mut entries = Vec::with_capacity(raw.len());
         for entry in raw {
             let mut decoded = v1::HistoryEntry::decode(&*entry.data)
-                .map_err(|error| super::corrupt(space, &format!("history {}: {error}", entry.sequence)))?;
+                .map_err(|error| super::corrupt(namespace, &format!("history {}: {error}", entry.sequence)))?;
             decoded.sequence = entry.sequence;
             entries.push(decoded);
         }
@@ -541,9 +559,9 @@ impl Coordinator {
                 _ => {}
             }
         }
-        let messages = self.fetch::<v1::Message>(space, message_ids).await?;
+        let messages = self.fetch::<v1::Message>(namespace, message_ids).await?;
         let messages: HashMap<_, _> = messages.iter().flatten().map(|message| (&message.id, message)).collect();
-        let requests = self.fetch::<v1::Request>(space, request_ids).await?;
+        let requests = self.fetch::<v1::Request>(namespace, request_ids).await?;
         let requests: HashMap<_, _> = requests.iter().flatten().map(|request| (&request.id, request)).collect();
         for entry in &mut entries {
             match &mut entry.event {

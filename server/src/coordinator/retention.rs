@@ -22,7 +22,7 @@ use crate::{
         task::board::{BoardRecord, TaskRecord},
         tx::{Loaded, Stop, Tx},
     },
-    store::{Range, Space},
+    store::{Namespace, Range},
 };
 
 /// How many entries are looked at and removed at once.
@@ -36,33 +36,37 @@ const SCAN_MAX: usize = 1_000;
 
 impl Coordinator {
     /// Forgets what may be forgotten of a team, and tells its lead of what nobody processes.
-    pub async fn tidy(&self, space: &Space) -> Result<(), Refusal> {
-        let Some(team) = self.fetch::<TeamRecord>(space, vec![String::new()]).await?.pop().flatten() else {
+    pub async fn tidy(&self, namespace: &Namespace) -> Result<(), Refusal> {
+        let Some(team) = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten() else {
             return Ok(());
         };
-        self.alarm_unprocessed(space, &team).await?;
-        self.trim_history(space, team.id).await?;
-        self.trim_leftovers(space, team.id).await?;
-        self.trim_requests(space, team.id).await?;
-        self.trim_tasks(space, team.id).await?;
-        self.trim_credentials(space, team.id).await?;
-        self.remove_members(space, &team).await
+        self.alarm_unprocessed(namespace, &team).await?;
+        self.trim_history(namespace, team.id).await?;
+        self.trim_leftovers(namespace, team.id).await?;
+        self.trim_requests(namespace, team.id).await?;
+        self.trim_tasks(namespace, team.id).await?;
+        self.trim_credentials(namespace, team.id).await?;
+        self.remove_members(namespace, &team).await
     }
 
-    async fn change(&self, space: &Space, rule: impl Fn(&mut Tx<'_>) -> Result<(), Stop>) -> Result<(), Refusal> {
-        self.decide(space, &[team_key()], rule).await.map(drop)
+    async fn change(
+        &self,
+        namespace: &Namespace,
+        rule: impl Fn(&mut Tx<'_>) -> Result<(), Stop>,
+    ) -> Result<(), Refusal> {
+        self.decide(namespace, &[team_key()], rule).await.map(drop)
     }
 
     fn before(&self, ttl: std::time::Duration) -> u64 {
         self.now_ms().saturating_sub(ms(ttl))
     }
 
-    async fn trim_history(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+    async fn trim_history(&self, namespace: &Namespace, team_id: Uuid) -> Result<(), Refusal> {
         let before_ms = self.before(self.limits().history_ttl);
         for _ in 0..CHUNKS_MAX {
-            let entries = self.extent(space, HISTORY).await?.entries;
+            let entries = self.extent(namespace, HISTORY).await?.entries;
             let excess = usize::try_from(entries.saturating_sub(self.limits().history_entries_max)).unwrap_or(CHUNK);
-            let oldest = self.entries(space, HISTORY, Range::after(0, CHUNK)).await?;
+            let oldest = self.entries(namespace, HISTORY, Range::after(0, CHUNK)).await?;
             let mut sequences = Vec::new();
             let mut ids = Vec::new();
             for (place, entry) in oldest.iter().enumerate() {
@@ -80,8 +84,8 @@ impl Coordinator {
             if sequences.is_empty() {
                 return Ok(());
             }
-            let messages = self.forgotten(space, ids).await?;
-            self.change(space, |tx| retention::trim_history(tx, team_id, &sequences, &messages)).await?;
+            let messages = self.forgotten(namespace, ids).await?;
+            self.change(namespace, |tx| retention::trim_history(tx, team_id, &sequences, &messages)).await?;
             if sequences.len() < CHUNK {
                 return Ok(());
             }
@@ -89,18 +93,18 @@ impl Coordinator {
         Ok(())
     }
 
-    async fn trim_leftovers(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+    async fn trim_leftovers(&self, namespace: &Namespace, team_id: Uuid) -> Result<(), Refusal> {
         let mut after = 0;
         for _ in 0..CHUNKS_MAX {
-            let leftovers = self.entries(space, LEFTOVERS, Range::after(after, CHUNK)).await?;
+            let leftovers = self.entries(namespace, LEFTOVERS, Range::after(after, CHUNK)).await?;
             let Some(last) = leftovers.last().map(|entry| entry.sequence) else { return Ok(()) };
             after = last;
             let ids = leftovers.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
             let places = leftovers.iter().map(|entry| entry.sequence);
             let done: Vec<(u64, Forgotten)> =
-                places.zip(self.forgotten(space, ids).await?).filter(|(_, message)| !message.is_waiting).collect();
+                places.zip(self.forgotten(namespace, ids).await?).filter(|(_, message)| !message.is_waiting).collect();
             if !done.is_empty() {
-                self.change(space, |tx| retention::trim_leftovers(tx, team_id, &done)).await?;
+                self.change(namespace, |tx| retention::trim_leftovers(tx, team_id, &done)).await?;
             }
         }
         Ok(())
@@ -110,16 +114,16 @@ impl Coordinator {
     /// waits for nobody.
     ///
     /// Inboxes are read here, after the ids were: in an older reading, a message that has come since would be missing.
-    async fn forgotten(&self, space: &Space, ids: Vec<String>) -> Result<Vec<Forgotten>, Refusal> {
+    async fn forgotten(&self, namespace: &Namespace, ids: Vec<String>) -> Result<Vec<Forgotten>, Refusal> {
         let mut inboxes: HashMap<Name, HashSet<String>> = HashMap::new();
         let mut forgotten = Vec::with_capacity(ids.len());
-        for (id, message) in ids.iter().zip(self.messages(space, ids.clone()).await?) {
+        for (id, message) in ids.iter().zip(self.messages(namespace, ids.clone()).await?) {
             let recipients = message.iter().flat_map(|message| &message.recipients);
             let recipients: Vec<Name> = recipients.filter_map(|name| Name::parse(name, "member").ok()).collect();
             let mut is_waiting = false;
             for name in &recipients {
                 if !inboxes.contains_key(name) {
-                    let entries = self.inbox_entries(space, name, WHOLE_INBOX).await?;
+                    let entries = self.inbox_entries(namespace, name, WHOLE_INBOX).await?;
                     inboxes.insert(name.clone(), entries.into_iter().map(|(_, id)| id).collect());
                 }
                 is_waiting |= inboxes.get(name).is_some_and(|ids| ids.contains(id));
@@ -129,16 +133,16 @@ impl Coordinator {
         Ok(forgotten)
     }
 
-    async fn trim_requests(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+    async fn trim_requests(&self, namespace: &Namespace, team_id: Uuid) -> Result<(), Refusal> {
         let before_ms = self.before(self.limits().history_ttl);
         let mut after = 0;
         for _ in 0..CHUNKS_MAX {
-            let entries = self.entries(space, REQUESTS, Range::after(after, CHUNK)).await?;
+            let entries = self.entries(namespace, REQUESTS, Range::after(after, CHUNK)).await?;
             let Some(last) = entries.last().map(|entry| entry.sequence) else { return Ok(()) };
             after = last;
             let ids: Vec<String> =
                 entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
-            let found = self.fetch::<v1::Request>(space, ids.clone()).await?;
+            let found = self.fetch::<v1::Request>(namespace, ids.clone()).await?;
             let places = entries.iter().map(|entry| entry.sequence).zip(ids);
             let old: Vec<(u64, String)> = places
                 .zip(found)
@@ -149,13 +153,13 @@ impl Coordinator {
             if old.is_empty() {
                 return Ok(());
             }
-            self.change(space, |tx| retention::trim_requests(tx, team_id, &old)).await?;
+            self.change(namespace, |tx| retention::trim_requests(tx, team_id, &old)).await?;
         }
         Ok(())
     }
 
-    async fn trim_tasks(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
-        let Some(board) = self.fetch::<BoardRecord>(space, vec![String::new()]).await?.pop().flatten() else {
+    async fn trim_tasks(&self, namespace: &Namespace, team_id: Uuid) -> Result<(), Refusal> {
+        let Some(board) = self.fetch::<BoardRecord>(namespace, vec![String::new()]).await?.pop().flatten() else {
             return Ok(());
         };
         let before_ms = self.before(self.limits().deleted_task_ttl);
@@ -164,29 +168,34 @@ impl Coordinator {
         let before_ms = self.before(self.limits().completed_task_ttl);
         let completed: Vec<u64> = board.completed.iter().flat_map(Clone::clone).take(CHUNK).collect();
         let ids = completed.iter().map(u64::to_string).collect();
-        let tasks = self.fetch::<TaskRecord>(space, ids).await?;
+        let tasks = self.fetch::<TaskRecord>(namespace, ids).await?;
         let is_old = tasks.iter().map(|task| task.as_ref().is_none_or(|task| task.closed_ms < before_ms));
         old.extend(completed.iter().zip(is_old).filter(|(_, is_old)| *is_old).map(|(id, _)| *id));
         if old.is_empty() {
             return Ok(());
         }
-        let _turn = self.turns.take(space).await;
-        self.change(space, |tx| retention::trim_tasks(tx, team_id, &old)).await
+        let _turn = self.turns.take(namespace).await;
+        self.change(namespace, |tx| retention::trim_tasks(tx, team_id, &old)).await
     }
 
-    async fn trim_credentials(&self, space: &Space, team_id: Uuid) -> Result<(), Refusal> {
+    async fn trim_credentials(&self, namespace: &Namespace, team_id: Uuid) -> Result<(), Refusal> {
         let now_ms = self.now_ms();
-        let tokens = self.expired::<JoinTokenRecord>(space, |token| is_long_expired(token.expires_ms, now_ms)).await?;
+        let tokens =
+            self.expired::<JoinTokenRecord>(namespace, |token| is_long_expired(token.expires_ms, now_ms)).await?;
         let observers =
-            self.expired::<ObserverRecord>(space, |observer| is_long_expired(observer.expires_ms, now_ms)).await?;
+            self.expired::<ObserverRecord>(namespace, |observer| is_long_expired(observer.expires_ms, now_ms)).await?;
         if tokens.is_empty() && observers.is_empty() {
             return Ok(());
         }
-        self.change(space, |tx| retention::trim_credentials(tx, team_id, &tokens, &observers)).await
+        self.change(namespace, |tx| retention::trim_credentials(tx, team_id, &tokens, &observers)).await
     }
 
-    async fn expired<T: Stored>(&self, space: &Space, is_old: impl Fn(&T) -> bool) -> Result<Vec<String>, Refusal> {
-        let found = self.store().scan(space, T::KIND, "", SCAN_MAX).await.map_err(|error| unavailable(&error))?;
+    async fn expired<T: Stored>(
+        &self,
+        namespace: &Namespace,
+        is_old: impl Fn(&T) -> bool,
+    ) -> Result<Vec<String>, Refusal> {
+        let found = self.store().scan(namespace, T::KIND, "", SCAN_MAX).await.map_err(|error| unavailable(&error))?;
         let old = found.into_iter().filter(|(_, record)| {
             let record = Loaded::new(Some(record.clone())).get::<T>();
             record.ok().flatten().is_some_and(|record| is_old(&record))
@@ -194,30 +203,31 @@ impl Coordinator {
         Ok(old.map(|(id, _)| id).collect())
     }
 
-    async fn remove_members(&self, space: &Space, team: &TeamRecord) -> Result<(), Refusal> {
+    async fn remove_members(&self, namespace: &Namespace, team: &TeamRecord) -> Result<(), Refusal> {
         let ttl_ms = ms(self.limits().exited_member_ttl);
         for member in &team.members {
             if !is_long_gone(team, &member.name, self.now_ms(), ttl_ms) {
                 continue;
             }
-            let entries = self.inbox_entries(space, &member.name, WHOLE_INBOX).await?;
-            let facts = self.session_facts(space, &member.name).await?;
+            let entries = self.inbox_entries(namespace, &member.name, WHOLE_INBOX).await?;
+            let facts = self.session_facts(namespace, &member.name).await?;
             let leaving: Vec<Leaving> = entries.iter().map(|(sequence, id)| facts.leaving(*sequence, id)).collect();
-            self.change(space, |tx| retention::remove_member(tx, team.id, &member.name, &leaving)).await?;
+            self.change(namespace, |tx| retention::remove_member(tx, team.id, &member.name, &leaving)).await?;
         }
         Ok(())
     }
 
-    async fn alarm_unprocessed(&self, space: &Space, team: &TeamRecord) -> Result<(), Refusal> {
+    async fn alarm_unprocessed(&self, namespace: &Namespace, team: &TeamRecord) -> Result<(), Refusal> {
         let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
-        let extents = self.store().extents(space, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let extents = self.store().extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
         let before_ms = self.before(self.limits().unprocessed_alarm_after);
         let mut late = Vec::new();
         for (member, extent) in team.members.iter().zip(extents) {
             if extent.entries == 0 {
                 continue;
             }
-            let Some((sequence, id)) = self.inbox_entries(space, &member.name, Range::after(0, 1)).await?.pop() else {
+            let Some((sequence, id)) = self.inbox_entries(namespace, &member.name, Range::after(0, 1)).await?.pop()
+            else {
                 continue;
             };
             // The id of a message says when it was sent.
@@ -230,6 +240,6 @@ impl Coordinator {
         if late.is_empty() {
             return Ok(());
         }
-        self.change(space, |tx| retention::alarm_unprocessed(tx, team.id, &late)).await
+        self.change(namespace, |tx| retention::alarm_unprocessed(tx, team.id, &late)).await
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Coordinator,
-    calls::space_of,
+    calls::namespace_of,
     reads::{self, limit},
     team_key,
     turns::Turn,
@@ -28,10 +28,10 @@ use crate::{
         },
         tx::{Stop, Tx, View},
     },
-    store::{Key, Range, Space},
+    store::{Key, Namespace, Range},
 };
 
-/// How often a waiting call looks by itself, in case a hint was lost; half as much again or less.
+/// How often a waiting call looks by itself, in case a notification was lost; half as much again or less.
 const POLL: Duration = Duration::from_secs(2);
 
 /// How many tasks are read at once.
@@ -52,13 +52,13 @@ impl Coordinator {
     /// Changes the board by a rule, when it is this call's turn. `id`: the task that it will want.
     async fn change_board<T>(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         id: Option<u64>,
         rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
     ) -> Result<T, Refusal> {
-        let _turn = self.turns.take(space).await;
+        let _turn = self.turns.take(namespace).await;
         let keys: Vec<Key> = [team_key(), board_key()].into_iter().chain(id.map(task_key)).collect();
-        Ok(self.decide(space, &keys, rule).await?.value)
+        Ok(self.decide(namespace, &keys, rule).await?.value)
     }
 
     /// See `TaskService.CreateTask`.
@@ -67,33 +67,33 @@ impl Coordinator {
         who: &Presented,
         request: &v1::CreateTaskRequest,
     ) -> Result<v1::CreateTaskResponse, Refusal> {
-        let space = space_of(who, &request.team)?;
-        self.change_board(&space, None, |tx| task::create(tx, who, request)).await
+        let namespace = namespace_of(who, &request.team)?;
+        self.change_board(&namespace, None, |tx| task::create(tx, who, request)).await
     }
 
     /// See `TaskService.GetTask`.
     pub async fn get_task(&self, who: &Presented, named: &str, id: u64) -> Result<v1::GetTaskResponse, Refusal> {
-        let space = space_of(who, named)?;
+        let namespace = namespace_of(who, named)?;
         let keys = [team_key(), board_key(), task_key(id)];
-        Ok(self.decide(&space, &keys, |tx| task::get(tx, who, named, id)).await?.value)
+        Ok(self.decide(&namespace, &keys, |tx| task::get(tx, who, named, id)).await?.value)
     }
 
     /// See `TaskService.UpdateTask`.
     pub async fn update_task(&self, who: &Presented, request: &v1::UpdateTaskRequest) -> Result<v1::Task, Refusal> {
-        let space = space_of(who, &request.team)?;
-        self.change_board(&space, Some(request.task_id), |tx| task::update(tx, who, request)).await
+        let namespace = namespace_of(who, &request.team)?;
+        self.change_board(&namespace, Some(request.task_id), |tx| task::update(tx, who, request)).await
     }
 
     /// See `TaskService.DeleteTask`.
     pub async fn delete_task(&self, who: &Presented, named: &str, id: u64) -> Result<Vec<u64>, Refusal> {
-        let space = space_of(who, named)?;
-        self.change_board(&space, Some(id), |tx| task::delete(tx, who, named, id)).await
+        let namespace = namespace_of(who, named)?;
+        self.change_board(&namespace, Some(id), |tx| task::delete(tx, who, named, id)).await
     }
 
     /// See `TaskService.ClaimTask`.
     pub async fn claim_task(&self, who: &Presented, request: &v1::ClaimTaskRequest) -> Result<v1::Claim, Refusal> {
-        let space = space_of(who, "").map_err(|_| only_members())?;
-        self.change_board(&space, Some(request.task_id), |tx| claim::claim(tx, who, request)).await
+        let namespace = namespace_of(who, "").map_err(|_| only_members())?;
+        self.change_board(&namespace, Some(request.task_id), |tx| claim::claim(tx, who, request)).await
     }
 
     /// See `TaskService.ClaimNextTask`.
@@ -102,20 +102,20 @@ impl Coordinator {
         who: &Presented,
         request: &v1::ClaimNextTaskRequest,
     ) -> Result<Option<v1::Claim>, Refusal> {
-        let space = space_of(who, "").map_err(|_| only_members())?;
+        let namespace = namespace_of(who, "").map_err(|_| only_members())?;
         let wait = match &request.wait {
             None => Duration::ZERO,
             Some(given) => reads::wait(given, "wait")?,
         };
         let deadline = Instant::now() + wait;
-        let mut watch = self.hub.watch_tasks(&space);
-        // The first look, and each that no hint has caused, is at the store whatever others have seen.
+        let mut watch = self.hub.watch_tasks(&namespace);
+        // The first look, and each that no notification has caused, is at the store whatever others have seen.
         let mut is_woken = false;
         loop {
-            let mut turn = self.turns.take(&space).await;
+            let mut turn = self.turns.take(&namespace).await;
             let count = *watch.borrow_and_update();
-            let is_hopeless = is_woken && turn.nothing_at == Some(count) && !self.is_any_assigned(&space, who);
-            if !is_hopeless && let Some(claim) = self.claim_in_turn(&space, who, request, &mut turn, count).await? {
+            let is_hopeless = is_woken && turn.nothing_at == Some(count) && !self.is_any_assigned(&namespace, who);
+            if !is_hopeless && let Some(claim) = self.claim_in_turn(&namespace, who, request, &mut turn, count).await? {
                 return Ok(Some(claim));
             }
             drop(turn);
@@ -132,23 +132,23 @@ impl Coordinator {
 
     async fn claim_in_turn(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         who: &Presented,
         request: &v1::ClaimNextTaskRequest,
         turn: &mut Turn,
         count: u64,
     ) -> Result<Option<v1::Claim>, Refusal> {
         let keys = [team_key(), board_key()];
-        let claim = self.decide(space, &keys, |tx| claim::claim_next(tx, who, request)).await?.value;
+        let claim = self.decide(namespace, &keys, |tx| claim::claim_next(tx, who, request)).await?.value;
         turn.nothing_at = claim.is_none().then_some(count);
         Ok(claim)
     }
 
     /// Returns whether a task is assigned to the caller, as far as is known here.
-    fn is_any_assigned(&self, space: &Space, who: &Presented) -> bool {
+    fn is_any_assigned(&self, namespace: &Namespace, who: &Presented) -> bool {
         let teamwire_proto::credential::Credential::Member { member, .. } = &who.credential else { return false };
         let mut view = View::default();
-        self.cache.fill(space, &[board_key()], &mut view);
+        self.cache.fill(namespace, &[board_key()], &mut view);
         let board = view.records.get(&board_key()).and_then(|board| board.get::<BoardRecord>().ok().flatten());
         board.is_none_or(|board| board.assigned.contains_key(member))
     }
@@ -159,14 +159,14 @@ impl Coordinator {
         who: &Presented,
         request: &v1::CompleteTaskRequest,
     ) -> Result<v1::CompleteTaskResponse, Refusal> {
-        let space = space_of(who, &request.team)?;
-        self.change_board(&space, Some(request.task_id), |tx| claim::complete(tx, who, request)).await
+        let namespace = namespace_of(who, &request.team)?;
+        self.change_board(&namespace, Some(request.task_id), |tx| claim::complete(tx, who, request)).await
     }
 
     /// See `TaskService.ReleaseTask`.
     pub async fn release_task(&self, who: &Presented, request: &v1::ReleaseTaskRequest) -> Result<v1::Task, Refusal> {
-        let space = space_of(who, &request.team)?;
-        self.change_board(&space, Some(request.task_id), |tx| claim::release(tx, who, request)).await
+        let namespace = namespace_of(who, &request.team)?;
+        self.change_board(&namespace, Some(request.task_id), |tx| claim::release(tx, who, request)).await
     }
 
     /// See `TaskService.ListTasks`.
@@ -177,9 +177,9 @@ impl Coordinator {
     ) -> Result<v1::ListTasksResponse, Refusal> {
         let limit = limit(request.limit, "limit")?;
         let status = reads::known::<TaskStatus>(request.status, "status")?;
-        let space = space_of(who, &request.team)?;
+        let namespace = namespace_of(who, &request.team)?;
         let (board, owner) = self
-            .decide(&space, &[team_key(), board_key()], |tx| {
+            .decide(&namespace, &[team_key(), board_key()], |tx| {
                 let (team, _) = identity::call(tx, who, &request.team, Admit::Stopping)?;
                 let owner = match request.owner.as_str() {
                     "" => None,
@@ -196,7 +196,7 @@ impl Coordinator {
         let mut bytes = 0;
         while ids.peek().is_some() {
             let chunk: Vec<u64> = ids.by_ref().take(CHUNK).collect();
-            for (id, found) in chunk.iter().zip(self.tasks(&space, &chunk).await?) {
+            for (id, found) in chunk.iter().zip(self.tasks(&namespace, &chunk).await?) {
                 if list.tasks.len() == limit || bytes > LIST_BYTES_MAX {
                     list.more = true;
                     return Ok(list);
@@ -217,28 +217,29 @@ impl Coordinator {
     }
 
     /// Returns tasks as they stand.
-    pub async fn show_tasks(&self, space: &Space, ids: &[u64]) -> Result<Vec<v1::Task>, Refusal> {
+    pub async fn show_tasks(&self, namespace: &Namespace, ids: &[u64]) -> Result<Vec<v1::Task>, Refusal> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let found = self.tasks(space, ids).await?;
-        let board = self.fetch::<BoardRecord>(space, vec![String::new()]).await?.pop().flatten().unwrap_or_default();
+        let found = self.tasks(namespace, ids).await?;
+        let board =
+            self.fetch::<BoardRecord>(namespace, vec![String::new()]).await?.pop().flatten().unwrap_or_default();
         Ok(found.into_iter().flatten().map(|task| show(&task, &board)).collect())
     }
 
-    async fn tasks(&self, space: &Space, ids: &[u64]) -> Result<Vec<Option<Arc<TaskRecord>>>, Refusal> {
-        self.fetch(space, ids.iter().map(|id| record_id(*id)).collect()).await
+    async fn tasks(&self, namespace: &Namespace, ids: &[u64]) -> Result<Vec<Option<Arc<TaskRecord>>>, Refusal> {
+        self.fetch(namespace, ids.iter().map(|id| record_id(*id)).collect()).await
     }
 
     /// Returns the last entry of the history.
-    pub async fn history_end(&self, space: &Space) -> Result<u64, Refusal> {
-        Ok(self.extent(space, HISTORY).await?.next.saturating_sub(1))
+    pub async fn history_end(&self, namespace: &Namespace) -> Result<u64, Refusal> {
+        Ok(self.extent(namespace, HISTORY).await?.next.saturating_sub(1))
     }
 
     /// Returns the tasks that entries of the history are about, and how far was looked.
-    pub async fn changed_tasks(&self, space: &Space, after: u64) -> Result<(Vec<u64>, u64), Refusal> {
+    pub async fn changed_tasks(&self, namespace: &Namespace, after: u64) -> Result<(Vec<u64>, u64), Refusal> {
         let range = Range::after(after, 256);
-        let entries = self.entries(space, HISTORY, range).await?;
+        let entries = self.entries(namespace, HISTORY, range).await?;
         let looked_to = entries.last().map_or(after, |entry| entry.sequence);
         let mut ids: Vec<u64> = Vec::new();
         for entry in entries {
@@ -254,9 +255,9 @@ impl Coordinator {
     }
 
     /// Checks that the caller may still see the team's tasks.
-    pub async fn may_see_tasks(&self, who: &Presented, named: &str) -> Result<Space, Refusal> {
+    pub async fn may_see_tasks(&self, who: &Presented, named: &str) -> Result<Namespace, Refusal> {
         self.get_team(who, named).await?;
-        space_of(who, named)
+        namespace_of(who, named)
     }
 }
 

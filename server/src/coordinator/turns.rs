@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::store::Space;
+use crate::store::Namespace;
 
 /// Beyond this many teams, those that nobody waits for are cleared away.
 const TEAMS_KEPT: usize = 1_024;
@@ -17,7 +17,7 @@ const TEAMS_KEPT: usize = 1_024;
 /// Who is to have a turn, by team.
 #[derive(Default)]
 pub(super) struct Turns {
-    teams: Mutex<HashMap<Space, Weak<tokio::sync::Mutex<Seen>>>>,
+    teams: Mutex<HashMap<Namespace, Weak<tokio::sync::Mutex<Seen>>>>,
 }
 
 /// What whoever had the last turn has found out.
@@ -32,17 +32,17 @@ pub(super) type Turn = OwnedMutexGuard<Seen>;
 
 impl Turns {
     /// Waits for a turn; whoever came first is first.
-    pub(super) async fn take(&self, space: &Space) -> Turn {
+    pub(super) async fn take(&self, namespace: &Namespace) -> Turn {
         let team = {
             let mut teams = self.teams.lock().unwrap_or_else(PoisonError::into_inner);
             if teams.len() > TEAMS_KEPT {
                 teams.retain(|_, team| team.strong_count() > 0);
             }
-            match teams.get(space).and_then(Weak::upgrade) {
+            match teams.get(namespace).and_then(Weak::upgrade) {
                 Some(team) => team,
                 None => {
                     let team = Arc::default();
-                    teams.insert(space.clone(), Arc::downgrade(&team));
+                    teams.insert(namespace.clone(), Arc::downgrade(&team));
                     team
                 }
             }

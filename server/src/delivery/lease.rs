@@ -10,7 +10,7 @@ use std::{
 use teamwire_proto::name::Name;
 use tokio_util::sync::CancellationToken;
 
-use crate::{coordinator::Coordinator, store::Space};
+use crate::{coordinator::Coordinator, store::Namespace};
 
 /// How often gathered signs are written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
@@ -29,15 +29,15 @@ pub struct SignsOfLife {
 
 #[derive(Debug, Default)]
 struct Gathered {
-    pending: HashMap<Space, BTreeSet<Name>>,
-    written: HashMap<(Space, Name), Instant>,
+    pending: HashMap<Namespace, BTreeSet<Name>>,
+    written: HashMap<(Namespace, Name), Instant>,
 }
 
 impl SignsOfLife {
     /// A member has given a sign of life.
-    pub fn heard_of(&self, space: &Space, member: &Name) {
+    pub fn heard_of(&self, namespace: &Namespace, member: &Name) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (space.clone(), member.clone());
+        let place = (namespace.clone(), member.clone());
         if gathered.written.get(&place).is_some_and(|at| at.elapsed() < GOOD_FOR) {
             return;
         }
@@ -45,29 +45,29 @@ impl SignsOfLife {
             gathered.written.clear();
         }
         gathered.written.insert(place, Instant::now());
-        gathered.pending.entry(space.clone()).or_default().insert(member.clone());
+        gathered.pending.entry(namespace.clone()).or_default().insert(member.clone());
     }
 
     /// Every session that is open here is a sign of life, whenever the last one was written.
     pub fn hear_of_all(&self, coordinator: &Coordinator) {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner).written.clear();
         for session in coordinator.hub().sessions() {
-            self.heard_of(&session.space, &session.member);
+            self.heard_of(&session.namespace, &session.member);
         }
     }
 
     /// Writes what was gathered.
     pub async fn write(&self, coordinator: &Coordinator) {
         let pending = std::mem::take(&mut self.gathered.lock().unwrap_or_else(PoisonError::into_inner).pending);
-        for (space, members) in pending {
+        for (namespace, members) in pending {
             let names: Vec<Name> = members.into_iter().collect();
-            if let Err(refusal) = coordinator.renew(&space, &names).await {
-                tracing::debug!(?space, %refusal, "leases could not be renewed");
+            if let Err(refusal) = coordinator.renew(&namespace, &names).await {
+                tracing::debug!(?namespace, %refusal, "leases could not be renewed");
                 let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
                 for name in &names {
-                    gathered.written.remove(&(space.clone(), name.clone()));
+                    gathered.written.remove(&(namespace.clone(), name.clone()));
                 }
-                gathered.pending.entry(space).or_default().extend(names);
+                gathered.pending.entry(namespace).or_default().extend(names);
             }
         }
     }

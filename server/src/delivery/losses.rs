@@ -21,7 +21,7 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
         };
         coordinator.metrics().lost_writes.inc();
         // Sequences are given out again: a session that is ahead of its inbox would pass over what comes next.
-        for session in coordinator.hub().sessions().iter().filter(|session| session.space == loss.space) {
+        for session in coordinator.hub().sessions().iter().filter(|session| session.namespace == loss.namespace) {
             session.begin_again();
         }
         let (coordinator, stop) = (Arc::clone(&coordinator), stop.clone());
@@ -34,9 +34,11 @@ async fn report(coordinator: &Coordinator, loss: &crate::store::Loss) {
     for _ in 0..60 {
         match coordinator.report_loss(loss).await {
             Ok(()) => return,
-            Err(refusal) => tracing::debug!(space = ?loss.space, %refusal, "the team could not be told of a loss yet"),
+            Err(refusal) => {
+                tracing::debug!(namespace = ?loss.namespace, %refusal, "the team could not be told of a loss yet")
+            }
         }
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
-    tracing::error!(space = ?loss.space, "the team could not be told of a loss");
+    tracing::error!(namespace = ?loss.namespace, "the team could not be told of a loss");
 }

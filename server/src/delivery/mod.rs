@@ -31,7 +31,7 @@ use tokio::{runtime::Handle, sync::watch, time::sleep};
 
 use crate::{
     domain::record::{Stored, TOPIC_INBOXES, TOPIC_TASKS, TOPIC_TEAM, TeamRecord},
-    store::{Commit, Hint, Space, Txn, Write},
+    store::{Commit, Namespace, Notification, Txn, Write},
 };
 use session::Shared;
 
@@ -40,14 +40,14 @@ const LOOK_AFTER: Duration = Duration::from_millis(100);
 
 /// Knows the open sessions of this coordinator and whoever else waits for something in a team.
 pub struct Hub {
-    /// What the hints of this coordinator say who says so.
+    /// What the notifications of this coordinator say who says so.
     by: u64,
-    spaces: Mutex<HashMap<Space, Here>>,
+    namespaces: Mutex<HashMap<Namespace, Here>>,
     /// Teams whose roster this coordinator has just changed; the sweep looks at them soon.
-    changed: Mutex<Vec<Space>>,
+    changed: Mutex<Vec<Namespace>>,
 }
 
-/// Who waits in one space.
+/// Who waits in one namespace.
 struct Here {
     /// By the member's folded name. Two of one member for a moment, while one supersedes the other.
     sessions: HashMap<String, Vec<Arc<Shared>>>,
@@ -77,43 +77,43 @@ impl Default for Hub {
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("spaces", &self.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Hub").field("namespaces", &self.lock().len()).finish_non_exhaustive()
     }
 }
 
 impl Hub {
     /// Makes a hub that nobody waits at.
     pub fn new() -> Self {
-        Self { by: rand::random(), spaces: Mutex::default(), changed: Mutex::default() }
+        Self { by: rand::random(), namespaces: Mutex::default(), changed: Mutex::default() }
     }
 
-    /// Returns who says so in the hints that this hub does not need.
+    /// Returns who says so in the notifications that this hub does not need.
     pub fn by(&self) -> u64 {
         self.by
     }
 
     /// Notes that a transaction is about to be committed. If it is not known what came of it, because the caller went
     /// away or the store did not answer, those whom it may concern are told to look.
-    pub(crate) fn under_way<'t>(self: &'t Arc<Self>, space: &'t Space, txn: &'t Txn) -> UnderWay<'t> {
-        UnderWay { hub: self, space, txn, is_known: false }
+    pub(crate) fn under_way<'t>(self: &'t Arc<Self>, namespace: &'t Namespace, txn: &'t Txn) -> UnderWay<'t> {
+        UnderWay { hub: self, namespace, txn, is_known: false }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Space, Here>> {
-        self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Namespace, Here>> {
+        self.namespaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a session. It is removed when the guard is dropped.
     pub(crate) fn enter(self: &Arc<Self>, shared: Arc<Shared>) -> Entered {
-        let mut spaces = self.lock();
-        let here = spaces.entry(shared.space.clone()).or_default();
+        let mut namespaces = self.lock();
+        let here = namespaces.entry(shared.namespace.clone()).or_default();
         here.sessions.entry(shared.member.folded().to_owned()).or_default().push(Arc::clone(&shared));
         Entered { hub: Arc::clone(self), shared }
     }
 
     /// Returns the member's session with this id, or its newest one.
-    pub fn session(&self, space: &Space, member: &Name, session_id: Option<&str>) -> Option<Arc<Shared>> {
-        let spaces = self.lock();
-        let sessions = spaces.get(space)?.sessions.get(member.folded())?;
+    pub fn session(&self, namespace: &Namespace, member: &Name, session_id: Option<&str>) -> Option<Arc<Shared>> {
+        let namespaces = self.lock();
+        let sessions = namespaces.get(namespace)?.sessions.get(member.folded())?;
         let found = match session_id {
             Some(id) => sessions.iter().find(|session| session.session_id == id),
             None => sessions.last(),
@@ -121,23 +121,23 @@ impl Hub {
         found.cloned()
     }
 
-    /// Returns what changes whenever something happens in the space.
-    pub fn watch(&self, space: &Space) -> watch::Receiver<u64> {
-        self.watch_in(space, |here| &here.news)
+    /// Returns what changes whenever something happens in the namespace.
+    pub fn watch(&self, namespace: &Namespace) -> watch::Receiver<u64> {
+        self.watch_in(namespace, |here| &here.news)
     }
 
-    /// Returns what changes whenever a task of the space has changed.
-    pub fn watch_tasks(&self, space: &Space) -> watch::Receiver<u64> {
-        self.watch_in(space, |here| &here.tasks)
+    /// Returns what changes whenever a task of the namespace has changed.
+    pub fn watch_tasks(&self, namespace: &Namespace) -> watch::Receiver<u64> {
+        self.watch_in(namespace, |here| &here.tasks)
     }
 
-    fn watch_in(&self, space: &Space, which: fn(&Here) -> &watch::Sender<u64>) -> watch::Receiver<u64> {
-        let mut spaces = self.lock();
-        // Whoever watched a space that is now quiet has left its place; take the chance to clear it away.
-        if spaces.len() > 1_024 {
-            spaces.retain(|_, here| !here.is_idle());
+    fn watch_in(&self, namespace: &Namespace, which: fn(&Here) -> &watch::Sender<u64>) -> watch::Receiver<u64> {
+        let mut namespaces = self.lock();
+        // Whoever watched a namespace that is now quiet has left its place; take the chance to clear it away.
+        if namespaces.len() > 1_024 {
+            namespaces.retain(|_, here| !here.is_idle());
         }
-        which(spaces.entry(space.clone()).or_default()).subscribe()
+        which(namespaces.entry(namespace.clone()).or_default()).subscribe()
     }
 
     /// Returns every open session.
@@ -146,19 +146,19 @@ impl Hub {
     }
 
     /// Returns the teams whose roster was changed here since the last call.
-    pub(crate) fn take_changed(&self) -> Vec<Space> {
+    pub(crate) fn take_changed(&self) -> Vec<Namespace> {
         std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Passes on what this coordinator has committed: arrivals to the sessions that are here, and the hints.
-    pub(crate) fn committed(&self, space: &Space, txn: &Txn, commit: &Commit) {
+    /// Passes on what this coordinator has committed: arrivals to the sessions that are here, and the notifications.
+    pub(crate) fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
         let roster_changed =
             txn.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == TeamRecord::KIND));
         if roster_changed {
-            self.changed.lock().unwrap_or_else(PoisonError::into_inner).push(space.clone());
+            self.changed.lock().unwrap_or_else(PoisonError::into_inner).push(namespace.clone());
         }
-        let mut spaces = self.lock();
-        let Some(here) = spaces.get_mut(space) else { return };
+        let mut namespaces = self.lock();
+        let Some(here) = namespaces.get_mut(namespace) else { return };
         let message: Option<&Bytes> = txn.writes.iter().find_map(|write| match write {
             Write::Put { key, data } if key.kind == v1::Message::KIND => Some(data),
             _ => None,
@@ -181,22 +181,22 @@ impl Hub {
         }
         for write in &txn.writes {
             match write {
-                // Arrivals have done what this hint would do.
-                Write::Hint { topic, .. } if topic.starts_with("inbox") => {}
-                Write::Hint { topic, .. } => here.wake(topic),
+                // Arrivals have done what this notification would do.
+                Write::Notify { topic, .. } if topic.starts_with("inbox") => {}
+                Write::Notify { topic, .. } => here.wake(topic),
                 _ => {}
             }
         }
         here.news.send_modify(|count| *count += 1);
     }
 
-    /// Passes on a hint of the store.
-    pub fn hint(&self, hint: &Hint) {
-        match hint {
+    /// Passes on a notification of the store.
+    pub fn notification(&self, notification: &Notification) {
+        match notification {
             // `committed` has done it, or `UnderWay` will.
-            Hint::Topic { by, .. } if *by == self.by => {}
-            Hint::Topic { space, topic, .. } => self.wake(space, [topic.as_str()]),
-            Hint::All => {
+            Notification::Topic { by, .. } if *by == self.by => {}
+            Notification::Topic { namespace, topic, .. } => self.wake(namespace, [topic.as_str()]),
+            Notification::All => {
                 for here in self.lock().values_mut() {
                     here.wake(TOPIC_TEAM);
                     here.wake(TOPIC_INBOXES);
@@ -207,8 +207,8 @@ impl Hub {
         }
     }
 
-    fn wake<'t>(&self, space: &Space, topics: impl IntoIterator<Item = &'t str>) {
-        if let Some(here) = self.lock().get_mut(space) {
+    fn wake<'t>(&self, namespace: &Namespace, topics: impl IntoIterator<Item = &'t str>) {
+        if let Some(here) = self.lock().get_mut(namespace) {
             topics.into_iter().for_each(|topic| here.wake(topic));
             here.news.send_modify(|count| *count += 1);
         }
@@ -246,7 +246,7 @@ impl Here {
 /// A commit whose outcome is not known yet.
 pub(crate) struct UnderWay<'t> {
     hub: &'t Arc<Hub>,
-    space: &'t Space,
+    namespace: &'t Namespace,
     txn: &'t Txn,
     is_known: bool,
 }
@@ -264,15 +264,15 @@ impl Drop for UnderWay<'_> {
             return;
         }
         let topic = |write: &Write| match write {
-            Write::Hint { topic, .. } => Some(topic.clone()),
+            Write::Notify { topic, .. } => Some(topic.clone()),
             _ => None,
         };
         let topics: Vec<String> = self.txn.writes.iter().filter_map(topic).collect();
         let Ok(runtime) = Handle::try_current() else { return };
-        let (hub, space) = (Arc::clone(self.hub), self.space.clone());
+        let (hub, namespace) = (Arc::clone(self.hub), self.namespace.clone());
         runtime.spawn(async move {
             sleep(LOOK_AFTER).await;
-            hub.wake(&space, topics.iter().map(String::as_str));
+            hub.wake(&namespace, topics.iter().map(String::as_str));
         });
     }
 }
@@ -285,8 +285,8 @@ pub(crate) struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let mut spaces = self.hub.lock();
-        let Some(here) = spaces.get_mut(&self.shared.space) else { return };
+        let mut namespaces = self.hub.lock();
+        let Some(here) = namespaces.get_mut(&self.shared.namespace) else { return };
         if let Some(sessions) = here.sessions.get_mut(self.shared.member.folded()) {
             sessions.retain(|session| !Arc::ptr_eq(session, &self.shared));
             if sessions.is_empty() {
@@ -294,7 +294,7 @@ impl Drop for Entered {
             }
         }
         if here.is_idle() {
-            spaces.remove(&self.shared.space);
+            namespaces.remove(&self.shared.namespace);
         }
     }
 }

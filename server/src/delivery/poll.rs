@@ -1,4 +1,4 @@
-//! The net under the hints: looks now and then whether a session has missed something. One look at the store serves all
+//! The net under the notifications: looks now and then whether a session has missed something. One look at the store serves all
 //! sessions of a team, and only those that have missed something are woken.
 
 use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::session::Shared;
-use crate::{coordinator::Coordinator, store::Space};
+use crate::{coordinator::Coordinator, store::Namespace};
 
 /// How often each team with sessions is looked at; a quarter more or less.
 const EACH: Duration = Duration::from_millis(1_500);
@@ -24,9 +24,9 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
             let began = Instant::now();
             let count = u32::try_from(teams.len()).unwrap_or(u32::MAX);
             // Spread over the round, so that looking is never a burst.
-            for (place, (space, sessions)) in (0..).zip(teams) {
+            for (place, (namespace, sessions)) in (0..).zip(teams) {
                 sleep_until(began + round * place / count.max(1)).await;
-                look(&coordinator, &space, &sessions).await;
+                look(&coordinator, &namespace, &sessions).await;
             }
             sleep_until(began + round.mul_f64(rand::random_range(0.75..1.25))).await;
         }
@@ -34,24 +34,24 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     stop.run_until_cancelled(looks).await;
 }
 
-fn by_team(sessions: Vec<Arc<Shared>>) -> HashMap<Space, Vec<Arc<Shared>>> {
-    let mut teams: HashMap<Space, Vec<Arc<Shared>>> = HashMap::new();
+fn by_team(sessions: Vec<Arc<Shared>>) -> HashMap<Namespace, Vec<Arc<Shared>>> {
+    let mut teams: HashMap<Namespace, Vec<Arc<Shared>>> = HashMap::new();
     for session in sessions {
-        teams.entry(session.space.clone()).or_default().push(session);
+        teams.entry(session.namespace.clone()).or_default().push(session);
     }
     teams
 }
 
-async fn look(coordinator: &Coordinator, space: &Space, sessions: &[Arc<Shared>]) {
+async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<Shared>]) {
     let members: Vec<_> = sessions.iter().map(|session| &session.member).collect();
     // Noted first: what a session handles meanwhile must not make it look ahead of its inbox.
     let seen: Vec<u64> = sessions.iter().map(|session| session.seen_next()).collect();
-    let places = match coordinator.session_places(space, &members).await {
+    let places = match coordinator.session_places(namespace, &members).await {
         Ok(places) => places,
         // Sessions that want something from the store try by themselves; others have missed nothing that is not there
         // the next time.
         Err(refusal) => {
-            tracing::debug!(?space, %refusal, "sessions could not be looked after");
+            tracing::debug!(?namespace, %refusal, "sessions could not be looked after");
             return;
         }
     };

@@ -38,7 +38,7 @@ use crate::{
         record::{CursorRecord, SessionEnd, SessionRecord},
         session::{self, Leaving, RESERVED_AHEAD},
     },
-    store::{Range, Space},
+    store::{Namespace, Range},
 };
 
 /// The rhythm of a session.
@@ -88,7 +88,7 @@ fn say(frame: Frame) -> Said {
 #[derive(Debug)]
 pub struct Shared {
     /// Whose team.
-    pub space: Space,
+    pub namespace: Namespace,
     /// Whose inbox.
     pub member: Name,
     /// What the client presents.
@@ -305,7 +305,7 @@ impl Session {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn open(
         coordinator: Arc<Coordinator>,
-        space: Space,
+        namespace: Namespace,
         member: Name,
         team: Name,
         record: SessionRecord,
@@ -320,21 +320,21 @@ impl Session {
             backlog,
             ..announce(&member, &team)
         };
-        let shared = share(space, member, record.session_id.clone());
+        let shared = share(namespace, member, record.session_id.clone());
         Self { coordinator, shared, opened, kind: Kind::Open { record, reserved, options } }
     }
 
     /// A session of a member that has approved its shutdown.
     pub(crate) fn stopping(
         coordinator: Arc<Coordinator>,
-        space: Space,
+        namespace: Namespace,
         member: Name,
         team: Name,
         incarnation: u64,
         request_id: String,
     ) -> Self {
         let opened = v1::SessionOpened { incarnation, ..announce(&member, &team) };
-        let shared = share(space, member, String::new());
+        let shared = share(namespace, member, String::new());
         Self { coordinator, shared, opened, kind: Kind::Stopping { request_id } }
     }
 
@@ -395,9 +395,9 @@ fn announce(member: &Name, team: &Name) -> v1::SessionOpened {
     v1::SessionOpened { member: member.to_string(), team: team.to_string(), ..v1::SessionOpened::default() }
 }
 
-fn share(space: Space, member: Name, session_id: String) -> Arc<Shared> {
+fn share(namespace: Namespace, member: Name, session_id: String) -> Arc<Shared> {
     let state = Mutex::new(State { look: true, ..State::default() });
-    Arc::new(Shared { space, member, session_id, wake: Notify::new(), seen_next: AtomicU64::new(1), state })
+    Arc::new(Shared { namespace, member, session_id, wake: Notify::new(), seen_next: AtomicU64::new(1), state })
 }
 
 /// A session at work.
@@ -477,7 +477,7 @@ impl Running {
                 () = tokio::time::sleep_until(self.look_at.unwrap_or(now)), if self.look_at.is_some() => {}
                 () = tokio::time::sleep_until(record_at), if wants_recording => {}
                 _ = heartbeat.tick() => {
-                    signs.heard_of(&self.shared.space, &self.shared.member);
+                    signs.heard_of(&self.shared.namespace, &self.shared.member);
                     if self.has_taken_nothing() {
                         return End::Slow;
                     }
@@ -530,7 +530,7 @@ impl Running {
                     }
                 }
                 Arrival::InStore => self.read_ahead().await?,
-                // What lies between was committed by another coordinator, of which a hint will tell; or here, a moment ago,
+                // What lies between was committed by another coordinator, of which a notification will tell; or here, a moment ago,
                 // by a call that has not come round to say so.
                 Arrival::Later => {
                     let look_at = *self.look_at.get_or_insert_with(|| Instant::now() + OVERTAKEN_MAX);
@@ -574,15 +574,15 @@ impl Running {
     /// Reads what comes next in the store: up to as much as may be unacknowledged, or a single message, is kept at hand.
     async fn read_ahead(&mut self) -> Result<(), Trouble> {
         self.shared.lock().look = false;
-        let Shared { space, member, .. } = &*self.shared;
+        let Shared { namespace, member, .. } = &*self.shared;
         let range = Range::after(self.next - 1, AHEAD_MAX);
-        let entries = self.coordinator.inbox_entries(space, member, range).await?;
-        let messages = self.coordinator.messages(space, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
+        let entries = self.coordinator.inbox_entries(namespace, member, range).await?;
+        let messages = self.coordinator.messages(namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let mut may_be_more = entries.len() == AHEAD_MAX;
         let mut bytes = 0;
         for ((sequence, id), message) in entries.into_iter().zip(messages) {
             let Some(message) = message else {
-                tracing::error!(?space, %member, id, "an inbox names a message that is not there");
+                tracing::error!(?namespace, %member, id, "an inbox names a message that is not there");
                 if self.ahead.is_empty() {
                     self.next = sequence + 1;
                 }
@@ -610,8 +610,8 @@ impl Running {
                 delivered_ms: 0,
                 delivery_count: self.record.surely_seen(sequence),
             };
-            let Shared { space, member, session_id, .. } = &*self.shared;
-            self.coordinator.bury(space, member, session_id, &leaving, &message, why).await?;
+            let Shared { namespace, member, session_id, .. } = &*self.shared;
+            self.coordinator.bury(namespace, member, session_id, &leaving, &message, why).await?;
             self.next = sequence + 1;
             return Ok(true);
         }
@@ -646,9 +646,9 @@ impl Running {
 
     /// Finds out whether the session still holds.
     async fn check(&mut self) -> Result<(), Trouble> {
-        let Shared { space, member, session_id, .. } = &*self.shared;
-        let now = self.coordinator.session_record(space, member).await?;
-        if now.is_none() && !self.coordinator.has_team(space).await? {
+        let Shared { namespace, member, session_id, .. } = &*self.shared;
+        let now = self.coordinator.session_record(namespace, member).await?;
+        if now.is_none() && !self.coordinator.has_team(namespace).await? {
             return Err(End::closing(CloseReason::TeamDeleted, "The team was deleted.").into());
         }
         let now = match now {
@@ -684,7 +684,7 @@ impl Running {
         let cursor = CursorRecord { reserved, unacked: self.unacked(), ..self.cursor.clone() };
         let (coordinator, shared) = (Arc::clone(&self.coordinator), Arc::clone(&self.shared));
         tokio::spawn(async move {
-            coordinator.advance(&shared.space, &shared.member, &shared.session_id, &cursor).await?;
+            coordinator.advance(&shared.namespace, &shared.member, &shared.session_id, &cursor).await?;
             Ok(reserved)
         })
     }
@@ -710,8 +710,8 @@ impl Running {
             self.take_over(recorded.unwrap_or_else(|error| Err(interrupted(&error))));
         }
         let cursor = CursorRecord { reserved, unacked: self.unacked(), ..self.cursor.clone() };
-        let Shared { space, member, session_id, .. } = &*self.shared;
-        self.coordinator.advance(space, member, session_id, &cursor).await?;
+        let Shared { namespace, member, session_id, .. } = &*self.shared;
+        self.coordinator.advance(namespace, member, session_id, &cursor).await?;
         self.cursor.reserved = reserved;
         Ok(())
     }
@@ -763,11 +763,11 @@ impl Running {
             }
         }
         self.cursor.unacked = self.unacked();
-        let Shared { space, member, session_id, .. } = &*self.shared;
-        if let Err(refusal) = self.coordinator.close_session(space, member, session_id, &self.cursor).await
+        let Shared { namespace, member, session_id, .. } = &*self.shared;
+        if let Err(refusal) = self.coordinator.close_session(namespace, member, session_id, &self.cursor).await
             && refusal.reason != Reason::SessionSuperseded
         {
-            tracing::debug!(?space, %member, %refusal, "a session could not be closed in the store");
+            tracing::debug!(?namespace, %member, %refusal, "a session could not be closed in the store");
         }
     }
 }

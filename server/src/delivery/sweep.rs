@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::lease::SignsOfLife;
 use crate::{
     coordinator::Coordinator,
-    store::{Leases, Space},
+    store::{Leases, Namespace},
     telemetry::census::Census,
 };
 
@@ -36,7 +36,7 @@ const AWAY: Duration = Duration::from_secs(5);
 
 /// Sweeps until cancelled.
 pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: CancellationToken) {
-    let mut due: HashMap<Space, Instant> = HashMap::new();
+    let mut due: HashMap<Namespace, Instant> = HashMap::new();
     let mut clocks = Clocks::default();
     let mut census = Census::default();
     let mut list_at = Instant::now();
@@ -52,72 +52,77 @@ pub async fn run(coordinator: Arc<Coordinator>, signs: Arc<SignsOfLife>, stop: C
             signs.hear_of_all(&coordinator);
             lose_from = Instant::now() + patience;
         }
-        for space in coordinator.hub().take_changed() {
-            due.insert(space, Instant::now());
+        for namespace in coordinator.hub().take_changed() {
+            due.insert(namespace, Instant::now());
         }
         if list_at <= Instant::now() {
             match list(&coordinator, &mut due).await {
                 Ok(()) => {
                     list_at = Instant::now() + LIST;
-                    clocks.0.retain(|space, _| due.contains_key(space));
+                    clocks.0.retain(|namespace, _| due.contains_key(namespace));
                 }
                 Err(()) => lose_from = Instant::now() + patience,
             }
         }
         let now = Instant::now();
-        let ready: Vec<Space> = due.iter().filter(|(_, at)| **at <= now).map(|(space, _)| space.clone()).collect();
-        for space in ready {
-            let Ok(leases) = leases(&coordinator, &space).await else {
+        let ready: Vec<Namespace> =
+            due.iter().filter(|(_, at)| **at <= now).map(|(namespace, _)| namespace.clone()).collect();
+        for namespace in ready {
+            let Ok(leases) = leases(&coordinator, &namespace).await else {
                 lose_from = Instant::now() + patience;
                 break;
             };
-            if clocks.has_jumped(&space, leases.now_ms, Instant::now()) {
-                tracing::info!(?space, "the store's clock was set ahead; renewing the leases of the sessions here");
+            if clocks.has_jumped(&namespace, leases.now_ms, Instant::now()) {
+                tracing::info!(?namespace, "the store's clock was set ahead; renewing the leases of the sessions here");
                 signs.hear_of_all(&coordinator);
                 lose_from = Instant::now() + patience;
             }
             let may_lose = Instant::now() >= lose_from;
-            let rest = sweep(&coordinator, &space, &leases, may_lose).await;
-            census.visit(&coordinator, &space).await;
+            let rest = sweep(&coordinator, &namespace, &leases, may_lose).await;
+            census.visit(&coordinator, &namespace).await;
             let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
-            due.insert(space, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
+            due.insert(namespace, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
         }
-        census.publish(coordinator.metrics(), |space| due.contains_key(space));
+        census.publish(coordinator.metrics(), |namespace| due.contains_key(namespace));
         // What took long here was the store, not a pause of this coordinator.
         ticked = Instant::now();
     }
 }
 
-async fn list(coordinator: &Coordinator, due: &mut HashMap<Space, Instant>) -> Result<(), ()> {
-    let listed = coordinator.all_spaces().await.map_err(drop)?;
+async fn list(coordinator: &Coordinator, due: &mut HashMap<Namespace, Instant>) -> Result<(), ()> {
+    let listed = coordinator.all_namespaces().await.map_err(drop)?;
     let before = std::mem::take(due);
     let now = Instant::now();
-    due.extend(listed.into_iter().map(|space| {
-        let at = before.get(&space).copied().unwrap_or(now);
-        (space, at)
+    due.extend(listed.into_iter().map(|namespace| {
+        let at = before.get(&namespace).copied().unwrap_or(now);
+        (namespace, at)
     }));
     Ok(())
 }
 
-async fn leases(coordinator: &Coordinator, space: &Space) -> Result<Leases, ()> {
-    coordinator.store().leases(space).await.map_err(|error| tracing::debug!(?space, %error, "leases could not be read"))
+async fn leases(coordinator: &Coordinator, namespace: &Namespace) -> Result<Leases, ()> {
+    coordinator
+        .store()
+        .leases(namespace)
+        .await
+        .map_err(|error| tracing::debug!(?namespace, %error, "leases could not be read"))
 }
 
-async fn sweep(coordinator: &Coordinator, space: &Space, leases: &Leases, may_lose: bool) -> Option<Duration> {
-    coordinator.sweep(space, leases, may_lose).await.unwrap_or_else(|refusal| {
-        tracing::debug!(?space, %refusal, "what is due could not be done");
+async fn sweep(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases, may_lose: bool) -> Option<Duration> {
+    coordinator.sweep(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
+        tracing::debug!(?namespace, %refusal, "what is due could not be done");
         Some(EACH_MIN)
     })
 }
 
 /// What the store's clock said of each team last, and when that was. A cluster has more clocks than one.
 #[derive(Default)]
-struct Clocks(HashMap<Space, (u64, Instant)>);
+struct Clocks(HashMap<Namespace, (u64, Instant)>);
 
 impl Clocks {
     /// Notes what it says, and returns whether it has gone much further than this machine's since it was noted last.
-    fn has_jumped(&mut self, space: &Space, now_ms: u64, at: Instant) -> bool {
-        let Some((before_ms, before)) = self.0.insert(space.clone(), (now_ms, at)) else { return false };
+    fn has_jumped(&mut self, namespace: &Namespace, now_ms: u64, at: Instant) -> bool {
+        let Some((before_ms, before)) = self.0.insert(namespace.clone(), (now_ms, at)) else { return false };
         Duration::from_millis(now_ms.saturating_sub(before_ms)) > at.duration_since(before) + AWAY
     }
 }
@@ -129,8 +134,8 @@ mod tests {
     /// Found by the fault `clock-forward`: everybody was taken for lost whose lease had run out by the new time alone.
     #[test]
     fn a_clock_that_is_set_ahead_is_noticed_and_no_other() {
-        let (mut clocks, space, began) = (Clocks::default(), Space::directory(), Instant::now());
-        let mut jumped = |ms, s| clocks.has_jumped(&space, ms, began + Duration::from_secs(s));
+        let (mut clocks, namespace, began) = (Clocks::default(), Namespace::directory(), Instant::now());
+        let mut jumped = |ms, s| clocks.has_jumped(&namespace, ms, began + Duration::from_secs(s));
         assert!(!jumped(1_000_000, 0), "the first that is heard of it");
         assert!(!jumped(1_030_500, 30));
         assert!(!jumped(1_030_500, 40), "it stands still");

@@ -17,13 +17,13 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let pause = || tokio::time::sleep(interval.mul_f64(rand::random_range(0.8..1.2)));
     while stop.run_until_cancelled(pause()).await.is_some() {
         // What cannot be done now is done in the next round.
-        let Ok(spaces) = coordinator.all_spaces().await else { continue };
-        for space in spaces {
+        let Ok(namespaces) = coordinator.all_namespaces().await else { continue };
+        for namespace in namespaces {
             if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
                 return;
             }
-            if let Err(refusal) = coordinator.tidy(&space).await {
-                tracing::debug!(?space, %refusal, "what may be forgotten could not be");
+            if let Err(refusal) = coordinator.tidy(&namespace).await {
+                tracing::debug!(?namespace, %refusal, "what may be forgotten could not be");
             }
         }
     }

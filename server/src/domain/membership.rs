@@ -144,7 +144,7 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
     let mut token = check_credential(tx, &team, who)?;
 
     let key = id::idempotency_key(&request.idempotency_key)?;
-    let ledger_key = key.map(|key| match &who.credential {
+    let idempotency_key = key.map(|key| match &who.credential {
         Credential::Join { id, .. } => format!("join/token/{id}/{key}"),
         Credential::Member { member, .. } => format!("join/{}/{key}", member.folded()),
         _ => unreachable!("the others were refused above"),
@@ -156,8 +156,8 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
     let credential = |member: &Name| {
         Credential::Member { team: team.name.clone(), member: member.clone(), secret: secret.clone() }.reveal()
     };
-    if let Some(ledger_key) = &ledger_key
-        && let Some(reply) = recall::<v1::JoinResponse>(tx, ledger_key, &fingerprint)?
+    if let Some(idempotency_key) = &idempotency_key
+        && let Some(reply) = recall::<v1::JoinResponse>(tx, idempotency_key, &fingerprint)?
     {
         let name = reply.member.as_ref().map_or("", |member| member.name.as_str());
         let name = Name::parse(name, "name")?;
@@ -215,8 +215,8 @@ pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Resu
         member: Some(show_new_member(&team, &member, tx.ctx)),
         credential: String::new(),
     };
-    if let Some(ledger_key) = &ledger_key {
-        keep(tx, ledger_key, &fingerprint, &reply);
+    if let Some(idempotency_key) = &idempotency_key {
+        keep(tx, idempotency_key, &fingerprint, &reply);
     }
     Ok(v1::JoinResponse { credential: credential(&member.name), ..reply })
 }
@@ -403,7 +403,7 @@ pub(super) fn conclude_life(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name,
         };
         post::notify(tx, team, &[&Party::Member(team.lead.clone())], notice);
     }
-    tx.hint(TOPIC_TEAM);
+    tx.notification(TOPIC_TEAM);
     Ok(())
 }
 

@@ -48,6 +48,6 @@ pub struct Context {
     pub limits: std::sync::Arc<Limits>,
     /// The hash of the operator's secret.
     pub operator: SecretHash,
-    /// Which coordinator runs the rule, as its hints say.
+    /// Which coordinator runs the rule, as its notifications say.
     pub by: u64,
 }

@@ -84,8 +84,8 @@ pub fn post(tx: &mut Tx<'_>, mut message: v1::Message, to: &[&Name], urgency: Ur
     }
     match to {
         [] => {}
-        [name] => tx.hint(topic_inbox(name)),
-        _ => tx.hint(TOPIC_INBOXES),
+        [name] => tx.notification(topic_inbox(name)),
+        _ => tx.notification(TOPIC_INBOXES),
     }
     record(tx, Event::Message(v1::Message { id, ..v1::Message::default() }));
     message

@@ -1,4 +1,4 @@
-//! What is stored of a team: the records, and the names of its streams, leases and hint topics.
+//! What is stored of a team: the records, and the names of its streams, leases and notification topics.
 //!
 //! Messages and requests are stored in their protocol form; everything else as JSON, so that it can be read with the
 //! store's own tools and gain fields without a migration.
@@ -25,13 +25,13 @@ pub const REQUESTS: &str = "requests";
 /// The stream of the ids of messages that lie in an inbox although the history has forgotten them.
 pub const LEFTOVERS: &str = "leftovers";
 
-/// Hint: any member's inbox may have grown.
+/// Notification: any member's inbox may have grown.
 pub const TOPIC_INBOXES: &str = "inboxes";
 
-/// Hint: a task has changed.
+/// Notification: a task has changed.
 pub const TOPIC_TASKS: &str = "tasks";
 
-/// Hint: the team itself was changed or deleted.
+/// Notification: the team itself was changed or deleted.
 pub const TOPIC_TEAM: &str = "team";
 
 /// Returns the stream of a member's inbox. Each entry is the 16 bytes of a message's id.
@@ -39,12 +39,12 @@ pub fn inbox(member: &Name) -> String {
     format!("inbox/{}", member.folded())
 }
 
-/// Hint: this member's inbox has grown.
+/// Notification: this member's inbox has grown.
 pub fn topic_inbox(member: &Name) -> String {
     format!("inbox/{}", member.folded())
 }
 
-/// Hint: the session of this member was replaced or ended.
+/// Notification: the session of this member was replaced or ended.
 pub fn topic_session(member: &Name) -> String {
     format!("session/{}", member.folded())
 }

@@ -301,7 +301,7 @@ fn leave_pending(tx: &Tx<'_>, request: &v1::Request, state: RequestState) -> v1:
 fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
     tx.put(&request.id, request);
     post::record(tx, Event::Decision(v1::Request { id: request.id.clone(), ..v1::Request::default() }));
-    tx.hint(REQUESTS);
+    tx.notification(REQUESTS);
 }
 
 /// Returns the member that made the request. None: the operator did, who has no inbox.

@@ -28,7 +28,7 @@ pub fn send(tx: &mut Tx<'_>, who: &Presented, request: &v1::SendRequest) -> Resu
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
     let sender = caller.party()?;
     let fingerprint = fingerprint(request);
-    let key = id::idempotency_key(&request.idempotency_key)?.map(|key| ledger_key(&sender, key));
+    let key = id::idempotency_key(&request.idempotency_key)?.map(|key| idempotency_key(&sender, key));
     if let Some(key) = &key
         && let Some(reply) = replay(tx, key, &fingerprint)?
     {
@@ -394,7 +394,7 @@ fn derived_id(team: Uuid, sender: &Party, key: &str, fingerprint: &[u8; 16], now
 }
 
 /// Returns where the ledger keeps a caller's key. No member can be named `operator`.
-fn ledger_key(sender: &Party, key: &str) -> String {
+fn idempotency_key(sender: &Party, key: &str) -> String {
     match sender {
         Party::Member(name) => format!("send/{}/{key}", name.folded()),
         Party::Operator | Party::Coordinator => format!("send/operator/{key}"),

@@ -100,7 +100,7 @@ pub fn open(tx: &mut Tx<'_>, who: &Presented, request: &v1::StreamRequest, tail:
     tx.put(name.folded(), &record);
     tx.put(name.folded(), &CursorRecord { epoch, reserved, ..CursorRecord::default() });
     tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
-    tx.hint(topic_session(&name));
+    tx.notification(topic_session(&name));
     if taken_over && !team.is_lead(&name) {
         let notice = v1::Notice {
             kind: NoticeKind::SessionSuperseded.into(),
@@ -144,7 +144,7 @@ pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), Stop> 
         _ => Some(why),
     };
     tx.put(member.folded(), &SessionRecord { ended, ..SessionRecord::clone(&session) });
-    tx.hint(topic_session(member));
+    tx.notification(topic_session(member));
     Ok(())
 }
 

@@ -49,7 +49,7 @@ pub fn create(
     let told = attributes(&told)?;
 
     let key = id::idempotency_key(&request.idempotency_key)?;
-    let ledger_key = key.map(|key| format!("create/operator/{key}"));
+    let idempotency_key = key.map(|key| format!("create/operator/{key}"));
     let bare = v1::CreateTeamRequest {
         idempotency_key: String::new(),
         lead_attributes: without_labels(request.lead_attributes.as_ref()),
@@ -58,8 +58,8 @@ pub fn create(
     let fingerprint = digest(&bare, request.lead_attributes.as_ref());
     let secret = new_credential(tx, who, key);
     let credential = Credential::Member { team: name.clone(), member: lead.clone(), secret: secret.clone() }.reveal();
-    if let Some(ledger_key) = &ledger_key
-        && let Some(reply) = recall::<v1::CreateTeamResponse>(tx, ledger_key, &fingerprint)?
+    if let Some(idempotency_key) = &idempotency_key
+        && let Some(reply) = recall::<v1::CreateTeamResponse>(tx, idempotency_key, &fingerprint)?
     {
         return Ok(v1::CreateTeamResponse { credential, ..reply });
     }
@@ -95,8 +95,8 @@ pub fn create(
         lead: Some(show_new_member(&team, &member, tx.ctx)),
         credential: String::new(),
     };
-    if let Some(ledger_key) = &ledger_key {
-        keep(tx, ledger_key, &fingerprint, &reply);
+    if let Some(idempotency_key) = &idempotency_key {
+        keep(tx, idempotency_key, &fingerprint, &reply);
     }
     Ok(v1::CreateTeamResponse { credential, ..reply })
 }
@@ -141,13 +141,13 @@ pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Sto
         refusal.metadata = blocking;
         return Err(refusal.into());
     }
-    tx.drop_space();
-    tx.hint(TOPIC_TEAM);
-    tx.hint(TOPIC_INBOXES);
+    tx.drop_namespace();
+    tx.notification(TOPIC_TEAM);
+    tx.notification(TOPIC_INBOXES);
     Ok(team.name.clone())
 }
 
-/// Tells every member that the store has lost a part of what it had answered. Said once for each generation of the space.
+/// Tells every member that the store has lost a part of what it had answered. Said once for each generation of the namespace.
 pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), Stop> {
     let key = format!("loss/{generation}");
     if tx.recall(&key).is_some() {

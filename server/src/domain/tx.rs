@@ -66,7 +66,7 @@ impl fmt::Debug for Loaded {
     }
 }
 
-/// What is known of a space when a rule runs.
+/// What is known of a namespace when a rule runs.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// The records that are loaded.
@@ -142,7 +142,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns the ledger keys that the rule asked for and that nobody has looked up yet.
-    pub fn unasked_ledger_keys(&self) -> Vec<String> {
+    pub fn unchecked_idempotency_keys(&self) -> Vec<String> {
         self.ledger.iter().filter(|key| !self.view.ledger.contains_key(*key)).cloned().collect()
     }
 
@@ -182,7 +182,7 @@ impl<'a> Tx<'a> {
 
     /// Remembers a key in the ledger.
     pub fn remember(&mut self, key: &str, data: Bytes) {
-        self.writes.push(Write::Remember { key: key.to_owned(), data });
+        self.writes.push(Write::RememberReply { key: key.to_owned(), data });
     }
 
     /// Renews a lease.
@@ -201,16 +201,16 @@ impl<'a> Tx<'a> {
     }
 
     /// Wakes whoever waits for the topic.
-    pub fn hint(&mut self, topic: impl Into<String>) {
-        let hint = Write::Hint { topic: topic.into(), by: self.ctx.by };
-        if !self.writes.contains(&hint) {
-            self.writes.push(hint);
+    pub fn notification(&mut self, topic: impl Into<String>) {
+        let notification = Write::Notify { topic: topic.into(), by: self.ctx.by };
+        if !self.writes.contains(&notification) {
+            self.writes.push(notification);
         }
     }
 
     /// Removes everything of the team.
-    pub fn drop_space(&mut self) {
-        self.writes.push(Write::DropSpace);
+    pub fn drop_namespace(&mut self) {
+        self.writes.push(Write::DropNamespace);
     }
 
     /// Draws a message's id: a UUID of version 7.
@@ -246,14 +246,14 @@ impl<'a> Tx<'a> {
     /// Ends the making. The ledger is checked first, so that a repeated call is recognised as such whatever else has
     /// changed since.
     pub fn into_txn(self) -> Txn {
-        let seen = self.ledger.into_iter().map(|key| Check::Unseen { key });
+        let seen = self.ledger.into_iter().map(|key| Check::KeyUnused { key });
         let versions = self.read.into_iter().map(|(key, version)| Check::Version { key, version });
-        // Hints go last, and after the removal of a space.
-        let (hints, writes): (Vec<_>, Vec<_>) =
-            self.writes.into_iter().partition(|write| matches!(write, Write::Hint { .. }));
+        // Notifications go last, and after the removal of a namespace.
+        let (notifications, writes): (Vec<_>, Vec<_>) =
+            self.writes.into_iter().partition(|write| matches!(write, Write::Notify { .. }));
         Txn {
             checks: seen.chain(versions).chain(self.leases).collect(),
-            writes: writes.into_iter().chain(hints).collect(),
+            writes: writes.into_iter().chain(notifications).collect(),
         }
     }
 }

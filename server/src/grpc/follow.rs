@@ -13,13 +13,13 @@ use tonic::Status;
 use super::Services;
 use crate::{
     domain::identity::{Presented, team_not_found},
-    store::Space,
+    store::Namespace,
 };
 
 /// How many frames wait for a client.
 pub(super) const FRAMES_MAX: usize = 32;
 
-/// How often a follower looks by itself, in case a hint was lost.
+/// How often a follower looks by itself, in case a notification was lost.
 const POLL: Duration = Duration::from_secs(2);
 
 /// What a client reads.
@@ -35,18 +35,18 @@ pub(super) trait Followed: Send + 'static {
 }
 
 impl Services {
-    /// Follows something of a space, with a look at it whenever the watch says so.
+    /// Follows something of a namespace, with a look at it whenever the watch says so.
     pub(super) fn follow<F: Followed>(
         &self,
         who: Presented,
-        space: Space,
+        namespace: Namespace,
         watch: watch::Receiver<u64>,
         followed: F,
     ) -> Frames<F::Frame> {
         let (frames, out) = mpsc::channel(FRAMES_MAX);
         let services = self.clone();
         tokio::spawn(async move {
-            let sent = services.send_frames(&who, &space, watch, followed, &frames);
+            let sent = services.send_frames(&who, &namespace, watch, followed, &frames);
             let refusal = match services.draining.run_until_cancelled(sent).await {
                 Some(Ok(())) => return,
                 Some(Err(refusal)) => refusal,
@@ -60,7 +60,7 @@ impl Services {
     async fn send_frames<F: Followed>(
         &self,
         who: &Presented,
-        space: &Space,
+        namespace: &Namespace,
         mut watch: watch::Receiver<u64>,
         mut followed: F,
         frames: &mpsc::Sender<Result<F::Frame, Status>>,
@@ -82,7 +82,7 @@ impl Services {
                 Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
                 // The credential of a team that is gone is worth nothing; here that is known to be why.
                 Err(refusal) if refusal.reason == Reason::CredentialInvalid => {
-                    return Err(team_not_found(space.as_str()));
+                    return Err(team_not_found(namespace.as_str()));
                 }
                 Err(refusal) => return Err(refusal),
             }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     coordinator::{
         Coordinator,
-        calls::space_of,
+        calls::namespace_of,
         reads::{HistoryQuery, limit},
     },
     domain::identity::Presented,
@@ -52,11 +52,11 @@ impl HistoryService for Services {
         let (who, v1::FollowHistoryRequest { team, filter, after_sequence, .. }) = self.open(request).await?;
         // Refused at once rather than in the stream.
         self.coordinator.get_team(&who, &team).await?;
-        let space = space_of(&who, &team)?;
+        let namespace = namespace_of(&who, &team)?;
         let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, newest: false };
-        let watch = self.coordinator.hub().watch(&space);
+        let watch = self.coordinator.hub().watch(&namespace);
         let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: who.clone(), team, query };
-        Ok(Response::new(self.follow(who, space, watch, entries)))
+        Ok(Response::new(self.follow(who, namespace, watch, entries)))
     }
 }
 

@@ -37,7 +37,7 @@ use crate::{
     domain::identity::Presented,
     edge::visitor::Call,
     rate::{Meter, Rates},
-    store::Space,
+    store::Namespace,
 };
 
 /// What every service has at hand.
@@ -115,7 +115,7 @@ impl Services {
     /// Notes that a member is alive, after a call of it that succeeded.
     fn heard_of(&self, who: &Presented) {
         if let Credential::Member { team, member, .. } = &who.credential {
-            self.signs.heard_of(&Space::team(team), member);
+            self.signs.heard_of(&Namespace::team(team), member);
         }
     }
 }

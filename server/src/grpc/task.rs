@@ -51,16 +51,16 @@ impl TaskService for Services {
     ) -> Result<Response<Self::FollowTasksStream>, Status> {
         let (who, request) = self.open(request).await?;
         // Refused at once rather than in the stream.
-        let space = self.coordinator.may_see_tasks(&who, &request.team).await?;
-        let watch = self.coordinator.hub().watch_tasks(&space);
+        let namespace = self.coordinator.may_see_tasks(&who, &request.team).await?;
+        let watch = self.coordinator.hub().watch_tasks(&namespace);
         let board = Board {
             coordinator: Arc::clone(&self.coordinator),
             who: who.clone(),
-            seen: self.coordinator.history_end(&space).await?,
+            seen: self.coordinator.history_end(&namespace).await?,
             listing: Some(v1::ListTasksRequest { team: request.team.clone(), ..Default::default() }),
             team: request.team,
         };
-        Ok(Response::new(self.follow(who, space, watch, board)))
+        Ok(Response::new(self.follow(who, namespace, watch, board)))
     }
 
     async fn update_task(
@@ -170,14 +170,14 @@ impl Followed for Board {
 
 impl Board {
     async fn changes(&mut self) -> Result<Vec<v1::Task>, Refusal> {
-        let space = self.coordinator.may_see_tasks(&self.who, &self.team).await?;
-        let (ids, looked_to) = self.coordinator.changed_tasks(&space, self.seen).await?;
-        let mut tasks = self.coordinator.show_tasks(&space, &ids).await?;
+        let namespace = self.coordinator.may_see_tasks(&self.who, &self.team).await?;
+        let (ids, looked_to) = self.coordinator.changed_tasks(&namespace, self.seen).await?;
+        let mut tasks = self.coordinator.show_tasks(&namespace, &ids).await?;
         // What waited for a task that is closed looks different now.
         let closed = tasks.iter().filter(|task| task.closed_at.is_some());
         let waited: BTreeSet<u64> = closed.flat_map(|task| &task.blocks).copied().collect();
         let waited: Vec<u64> = waited.into_iter().filter(|id| !ids.contains(id)).collect();
-        tasks.extend(self.coordinator.show_tasks(&space, &waited).await?);
+        tasks.extend(self.coordinator.show_tasks(&namespace, &waited).await?);
         self.seen = looked_to;
         Ok(tasks)
     }

@@ -18,8 +18,8 @@ use proptest::{
 };
 
 use super::{
-    Bound, Check, Failed, Key, Outcome, Range, Record, Space, Store, Txn, WhenFull, Write,
-    conformance::space,
+    Bound, Check, Failed, Key, Namespace, Outcome, Range, Record, Store, Txn, WhenFull, Write,
+    conformance::namespace,
     embedded::EmbeddedStore,
     model::ModelStore,
     redis::RedisStore,
@@ -36,10 +36,10 @@ const CASES: u32 = 256;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Commit { space: usize, checks: Vec<Wanted>, writes: Vec<Write>, drop: bool },
-    Read { space: usize, keys: Vec<Key> },
-    Scan { space: usize, kind: &'static str, after: &'static str, limit: usize },
-    Range { space: usize, stream: &'static str, range: Range },
+    Commit { namespace: usize, checks: Vec<Wanted>, writes: Vec<Write>, drop: bool },
+    Read { namespace: usize, keys: Vec<Key> },
+    Scan { namespace: usize, kind: &'static str, after: &'static str, limit: usize },
+    Range { namespace: usize, stream: &'static str, range: Range },
 }
 
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ fn checks() -> impl Strategy<Value = Wanted> {
         1 => keys().prop_map(|key| Wanted::Check(Check::Version { key, version: None })),
         4 => keys().prop_map(Wanted::Current),
         1 => (keys(), any::<usize>()).prop_map(|(key, pick)| Wanted::Old(key, pick)),
-        1 => names().prop_map(|key| Wanted::Check(Check::Unseen { key })),
+        1 => names().prop_map(|key| Wanted::Check(Check::KeyUnused { key })),
         1 => (names(), any::<bool>()).prop_map(|(name, alive)| Wanted::Check(Check::Lease { name, alive })),
     ]
 }
@@ -106,10 +106,10 @@ fn writes() -> impl Strategy<Value = Write> {
             .prop_map(|(stream, data, weight, bound)| Write::Append { stream, data, weight, bound }),
         4 => (streams(), vec(prop_oneof![8 => 0..12_u64, 1 => Just(u64::MAX)], 0..6))
             .prop_map(|(stream, sequences)| Write::Remove { stream, sequences }),
-        1 => (names(), data()).prop_map(|(key, data)| Write::Remember { key, data }),
+        1 => (names(), data()).prop_map(|(key, data)| Write::RememberReply { key, data }),
         1 => names().prop_map(|name| Write::Lease { name, ttl: Duration::from_secs(3_600) }),
         1 => names().prop_map(|name| Write::EndLease { name }),
-        1 => (names(), any::<u64>()).prop_map(|(topic, by)| Write::Hint { topic, by }),
+        1 => (names(), any::<u64>()).prop_map(|(topic, by)| Write::Notify { topic, by }),
     ]
 }
 
@@ -119,15 +119,15 @@ fn ranges() -> impl Strategy<Value = Range> {
 }
 
 fn steps() -> impl Strategy<Value = Step> {
-    let spaces = 0..SPACES;
+    let namespaces = 0..SPACES;
     prop_oneof![
-        6 => (spaces.clone(), vec(checks(), 0..3), vec(writes(), 0..6), prop::bool::weighted(0.05))
-            .prop_map(|(space, checks, writes, drop)| Step::Commit { space, checks, writes, drop }),
-        1 => (spaces.clone(), vec(keys(), 0..6)).prop_map(|(space, keys)| Step::Read { space, keys }),
-        1 => (spaces.clone(), select(&KINDS[..]), select(&["", "a", "aa", "~"][..]), 0..4_usize)
-            .prop_map(|(space, kind, after, limit)| Step::Scan { space, kind, after, limit }),
-        1 => (spaces, select(&STREAMS[..]), ranges())
-            .prop_map(|(space, stream, range)| Step::Range { space, stream, range }),
+        6 => (namespaces.clone(), vec(checks(), 0..3), vec(writes(), 0..6), prop::bool::weighted(0.05))
+            .prop_map(|(namespace, checks, writes, drop)| Step::Commit { namespace, checks, writes, drop }),
+        1 => (namespaces.clone(), vec(keys(), 0..6)).prop_map(|(namespace, keys)| Step::Read { namespace, keys }),
+        1 => (namespaces.clone(), select(&KINDS[..]), select(&["", "a", "aa", "~"][..]), 0..4_usize)
+            .prop_map(|(namespace, kind, after, limit)| Step::Scan { namespace, kind, after, limit }),
+        1 => (namespaces, select(&STREAMS[..]), ranges())
+            .prop_map(|(namespace, stream, range)| Step::Range { namespace, stream, range }),
     ]
 }
 
@@ -154,11 +154,11 @@ impl Side {
         Record { version: self.ordinal(record.version), data: record.data }
     }
 
-    async fn check(&self, space: &Space, wanted: &Wanted) -> Check {
+    async fn check(&self, namespace: &Namespace, wanted: &Wanted) -> Check {
         match wanted {
             Wanted::Check(check) => check.clone(),
             Wanted::Current(key) => {
-                let read = self.store.read(space, std::slice::from_ref(key)).await.unwrap().remove(0);
+                let read = self.store.read(namespace, std::slice::from_ref(key)).await.unwrap().remove(0);
                 Check::Version { key: key.clone(), version: read.map(|record| record.version) }
             }
             Wanted::Old(key, pick) => {
@@ -168,39 +168,41 @@ impl Side {
         }
     }
 
-    async fn answer(&mut self, spaces: &[Space], step: &Step) -> Answer {
+    async fn answer(&mut self, namespaces: &[Namespace], step: &Step) -> Answer {
         match step {
-            Step::Commit { space, checks, writes, drop } => self.commit(&spaces[*space], checks, writes, *drop).await,
-            Step::Read { space, keys } => {
-                let records = self.store.read(&spaces[*space], keys).await.unwrap();
+            Step::Commit { namespace, checks, writes, drop } => {
+                self.commit(&namespaces[*namespace], checks, writes, *drop).await
+            }
+            Step::Read { namespace, keys } => {
+                let records = self.store.read(&namespaces[*namespace], keys).await.unwrap();
                 let renamed = records.into_iter().map(|record| record.map(|record| self.renamed(record)));
                 Answer::Records(renamed.collect())
             }
-            Step::Scan { space, kind, after, limit } => {
-                let scanned = self.store.scan(&spaces[*space], kind, after, *limit).await.unwrap();
+            Step::Scan { namespace, kind, after, limit } => {
+                let scanned = self.store.scan(&namespaces[*namespace], kind, after, *limit).await.unwrap();
                 Answer::Scanned(scanned.into_iter().map(|(id, record)| (id, self.renamed(record))).collect())
             }
-            Step::Range { space, stream, range } => {
-                Answer::Entries(self.store.range(&spaces[*space], stream, *range).await.unwrap())
+            Step::Range { namespace, stream, range } => {
+                Answer::Entries(self.store.range(&namespaces[*namespace], stream, *range).await.unwrap())
             }
         }
     }
 
-    async fn commit(&mut self, space: &Space, wanted: &[Wanted], writes: &[Write], drop: bool) -> Answer {
+    async fn commit(&mut self, namespace: &Namespace, wanted: &[Wanted], writes: &[Write], drop: bool) -> Answer {
         let mut txn = Txn::default();
         for wanted in wanted {
-            txn.checks.push(self.check(space, wanted).await);
+            txn.checks.push(self.check(namespace, wanted).await);
         }
         for write in writes {
-            if let Write::Remember { key, .. } = write {
-                txn.checks.push(Check::Unseen { key: key.clone() });
+            if let Write::RememberReply { key, .. } = write {
+                txn.checks.push(Check::KeyUnused { key: key.clone() });
             }
             txn.writes.push(write.clone());
         }
         if drop {
-            txn.writes.push(Write::DropSpace);
+            txn.writes.push(Write::DropNamespace);
         }
-        match self.store.commit(space, &txn).await.unwrap() {
+        match self.store.commit(namespace, &txn).await.unwrap() {
             Outcome::Committed(commit) => Answer::Committed {
                 // It is the version of something only where something was put.
                 version: writes
@@ -217,35 +219,36 @@ impl Side {
         }
     }
 
-    /// Everything that a space holds.
-    async fn everything(&mut self, spaces: &[Space], space: usize) -> Vec<Answer> {
+    /// Everything that a namespace holds.
+    async fn everything(&mut self, namespaces: &[Namespace], namespace: usize) -> Vec<Answer> {
         let mut answers = Vec::new();
         for kind in KINDS {
-            answers.push(self.answer(spaces, &Step::Scan { space, kind, after: "", limit: 100 }).await);
+            answers.push(self.answer(namespaces, &Step::Scan { namespace, kind, after: "", limit: 100 }).await);
         }
         for stream in STREAMS {
-            answers.push(self.answer(spaces, &Step::Range { space, stream, range: Range::after(0, 1_000) }).await);
+            answers
+                .push(self.answer(namespaces, &Step::Range { namespace, stream, range: Range::after(0, 1_000) }).await);
         }
-        let extents = self.store.extents(&spaces[space], &STREAMS.map(str::to_owned)).await.unwrap();
-        let leases = self.store.leases(&spaces[space]).await.unwrap().until_ms;
+        let extents = self.store.extents(&namespaces[namespace], &STREAMS.map(str::to_owned)).await.unwrap();
+        let leases = self.store.leases(&namespaces[namespace]).await.unwrap().until_ms;
         answers.push(Answer::Rest(extents, leases.into_keys().collect()));
         answers
     }
 }
 
 async fn compare(sides: &mut [Side; 2], case: usize, steps: &[Step]) -> Result<(), TestCaseError> {
-    let spaces: Vec<Space> = (0..SPACES).map(|index| space(&format!("case{case}-{index}"))).collect();
+    let namespaces: Vec<Namespace> = (0..SPACES).map(|index| namespace(&format!("case{case}-{index}"))).collect();
     let [left, right] = sides;
     for (at, step) in steps.iter().enumerate() {
-        let (answer, other) = (left.answer(&spaces, step).await, right.answer(&spaces, step).await);
+        let (answer, other) = (left.answer(&namespaces, step).await, right.answer(&namespaces, step).await);
         prop_assert_eq!(answer, other, "step {}: {:?}", at, step);
     }
     for index in 0..SPACES {
-        let (all, other) = (left.everything(&spaces, index).await, right.everything(&spaces, index).await);
-        prop_assert_eq!(all, other, "in the end, space {}", index);
+        let (all, other) = (left.everything(&namespaces, index).await, right.everything(&namespaces, index).await);
+        prop_assert_eq!(all, other, "in the end, namespace {}", index);
         // So that memory does not grow with the number of cases.
-        let drop = Step::Commit { space: index, checks: vec![], writes: vec![], drop: true };
-        prop_assert_eq!(left.answer(&spaces, &drop).await, right.answer(&spaces, &drop).await);
+        let drop = Step::Commit { namespace: index, checks: vec![], writes: vec![], drop: true };
+        prop_assert_eq!(left.answer(&namespaces, &drop).await, right.answer(&namespaces, &drop).await);
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! What the coordinator asks of a store: mini-transactions over records, and ordered streams.
 //!
-//! A store knows nothing of teams or messages. It keeps *spaces*, which share nothing, and in each space:
+//! A store knows nothing of teams or messages. It keeps *namespaces*, which share nothing, and in each namespace:
 //! - *records*: a kind and an id, bytes, and a version that no other state of that record ever had;
 //! - *streams*: entries under dense sequences from 1, each removed by itself; a sequence is never given out twice;
 //! - *leases*: a name that is alive until an instant on the store's own clock;
-//! - a *ledger*: keys seen once, with what was remembered for them, for [`LEDGER_LIFE`] or longer.
+//! - a *ledger*: keys seen once, with what was remembered for them, for [`IDEMPOTENCY_KEY_TTL`] or longer.
 //!
 //! [`Store::commit`] is the only way to change anything: when every check of a transaction holds, all of its writes
-//! happen, in order; otherwise none does. Commits to one space are linearizable, and a read sees every commit that was
+//! happen, in order; otherwise none does. Commits to one namespace are linearizable, and a read sees every commit that was
 //! answered before it began. An answered commit is as durable as the answer says.
 //!
 //! Architecture invariant: no rule of the product is in a store; no other module knows which store it runs on.
@@ -33,47 +33,47 @@ use tokio::sync::broadcast;
 pub use self::open::open;
 
 /// How long a ledger keeps a key at least.
-pub const LEDGER_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many hints a receiver of [`Store::hints`] may fall behind. What it missed then counts as [`Hint::All`].
-pub const HINTS_MAX: usize = 4096;
+/// How many notifications a receiver of [`Store::notifications`] may fall behind. What it missed then counts as [`Notification::All`].
+pub const NOTIFICATIONS_MAX: usize = 4096;
 
 /// How many losses a receiver of [`Store::losses`] may fall behind.
 pub const LOSSES_MAX: usize = 1_024;
 
 /// A part of the store that shares nothing with any other part: one team, or the directory of teams.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Space(String);
+pub struct Namespace(String);
 
-impl Space {
-    /// The space of the team with this name.
+impl Namespace {
+    /// The namespace of the team with this name.
     pub fn team(name: &Name) -> Self {
         Self(name.folded().to_owned())
     }
 
-    /// The space that lists the teams. Its name is no team's, since `~` cannot stand in a name.
+    /// The namespace that lists the teams. Its name is no team's, since `~` cannot stand in a name.
     pub fn directory() -> Self {
         Self("~directory".to_owned())
     }
 
-    /// Returns the name of the space: 1 to 63 visible ASCII characters without braces, colons or slashes.
+    /// Returns the name of the namespace: 1 to 63 visible ASCII characters without braces, colons or slashes.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Makes a space out of the name that [`Space::as_str`] gave.
+    /// Makes a namespace out of the name that [`Namespace::as_str`] gave.
     pub(crate) fn from_stored(name: &str) -> Self {
         Self(name.to_owned())
     }
 }
 
-impl fmt::Debug for Space {
+impl fmt::Debug for Namespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// Names a record within a space.
+/// Names a record within a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// What sort of record it is: a few lower-case letters.
@@ -92,7 +92,7 @@ impl Key {
 /// A record as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Differs from that of every other state that this record ever had or will have, deletion of the whole space
+    /// Differs from that of every other state that this record ever had or will have, deletion of the whole namespace
     /// between them included. Says nothing else.
     pub version: u64,
     /// What was put.
@@ -139,7 +139,7 @@ pub struct Extent {
     pub weight: u64,
 }
 
-/// The leases of a space at one instant of the store's clock.
+/// The leases of a namespace at one instant of the store's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leases {
     /// The store's clock, in milliseconds since 1970.
@@ -159,7 +159,7 @@ pub enum Check {
         version: Option<u64>,
     },
     /// The ledger does not know the key.
-    Unseen {
+    KeyUnused {
         /// Up to 200 visible ASCII characters.
         key: String,
     },
@@ -225,11 +225,11 @@ pub enum Write {
         /// The entries.
         sequences: Vec<u64>,
     },
-    /// Adds a key to the ledger. The transaction must check it with [`Check::Unseen`].
-    Remember {
+    /// Adds a key to the ledger. The transaction must check it with [`Check::KeyUnused`].
+    RememberReply {
         /// The key.
         key: String,
-        /// What [`Failed::Seen`] will return.
+        /// What [`Failed::KeyUsed`] will return.
         data: Bytes,
     },
     /// Lets a lease live for `ttl` from now on the store's clock.
@@ -244,16 +244,16 @@ pub enum Write {
         /// The lease.
         name: String,
     },
-    /// Wakes whoever listens, on every coordinator; see [`Store::hints`].
-    Hint {
+    /// Wakes whoever listens, on every coordinator; see [`Store::notifications`].
+    Notify {
         /// About what: up to 200 visible ASCII characters.
         topic: String,
-        /// Who says so: a number by which it knows its own hints, since they reach it, too.
+        /// Who says so: a number by which it knows its own notifications, since they reach it, too.
         by: u64,
     },
-    /// Removes everything in the space: records, streams with their counters, leases, ledger. The last write but for
-    /// hints.
-    DropSpace,
+    /// Removes everything in the namespace: records, streams with their counters, leases, ledger. The last write but for
+    /// notifications.
+    DropNamespace,
 }
 
 /// Checks and writes that go together.
@@ -281,7 +281,7 @@ pub enum Durability {
 pub struct Commit {
     /// The version of every record that it put.
     pub version: u64,
-    /// The store's clock, in milliseconds since 1970. Never goes backwards within a space, as far as the store can help.
+    /// The store's clock, in milliseconds since 1970. Never goes backwards within a namespace, as far as the store can help.
     pub at_ms: u64,
     /// How durable it is.
     pub durability: Durability,
@@ -302,7 +302,7 @@ pub enum Failed {
         current: Option<Record>,
     },
     /// The ledger knows the key.
-    Seen {
+    KeyUsed {
         /// What was remembered.
         data: Bytes,
     },
@@ -329,32 +329,32 @@ pub enum Outcome {
 
 /// A wake-up. May be lost, repeated or late; whoever waits for one also polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hint {
+pub enum Notification {
     /// Something happened to a topic.
     Topic {
         /// Where.
-        space: Space,
+        namespace: Namespace,
         /// To what.
         topic: String,
-        /// Who said so, as [`Write::Hint`] did.
+        /// Who said so, as [`Write::Notify`] did.
         by: u64,
     },
-    /// Hints may have been lost: everyone should look.
+    /// Notifications may have been lost: everyone should look.
     All,
 }
 
-/// Commits to a space that were answered and are not there any more, all or some of them, as after a failover to a replica
+/// Commits to a namespace that were answered and are not there any more, all or some of them, as after a failover to a replica
 /// that did not have them yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The space.
-    pub space: Space,
+    /// The namespace.
+    pub namespace: Namespace,
     /// The version of the last commit that this coordinator was answered before.
     pub acknowledged: u64,
     /// The version of the last commit that was kept; 0 where none was.
     pub found: u64,
-    /// Which loss of the space this is, from 1, as the store itself counts: the same at every coordinator that finds out.
-    /// 0 where nothing is left of the space.
+    /// Which loss of the namespace this is, from 1, as the store itself counts: the same at every coordinator that finds out.
+    /// 0 where nothing is left of the namespace.
     pub generation: u64,
 }
 
@@ -385,38 +385,38 @@ pub enum StoreError {
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the records, in the order of the keys. They are of one instant.
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError>;
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError>;
 
     /// Returns up to `limit` records of a kind, in the order of their ids, whose ids are greater than `after`. May cost
     /// as much as all records of that kind.
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError>;
 
     /// Returns entries of a stream.
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError>;
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError>;
 
     /// Returns the extents of streams, in their order.
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError>;
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError>;
 
-    /// Returns the leases of a space that were set and not ended, those that have run out included.
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError>;
+    /// Returns the leases of a namespace that were set and not ended, those that have run out included.
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError>;
 
     /// Returns the store's clock, in milliseconds since 1970. Fails when the store cannot be reached.
     async fn now_ms(&self) -> Result<u64, StoreError>;
 
     /// Carries out a transaction, or nothing of it.
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError>;
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError>;
 
-    /// Subscribes to the hints of every commit made from now on, by this coordinator or another. A receiver that falls
-    /// more than [`HINTS_MAX`] behind is told so, and should then take it for [`Hint::All`].
-    fn hints(&self) -> broadcast::Receiver<Hint>;
+    /// Subscribes to the notifications of every commit made from now on, by this coordinator or another. A receiver that falls
+    /// more than [`NOTIFICATIONS_MAX`] behind is told so, and should then take it for [`Notification::All`].
+    fn notifications(&self) -> broadcast::Receiver<Notification>;
 
-    /// Subscribes to the losses that will be found in spaces that this coordinator has written to. A receiver that falls
+    /// Subscribes to the losses that will be found in namespaces that this coordinator has written to. A receiver that falls
     /// more than [`LOSSES_MAX`] behind misses some. Of a store that cannot lose what it has answered, it is closed.
     fn losses(&self) -> broadcast::Receiver<Loss> {
         broadcast::channel(1).1

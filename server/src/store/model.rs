@@ -15,25 +15,25 @@ use bytes::Bytes;
 use tokio::sync::broadcast;
 
 use super::{
-    Check, Commit, Durability, Entry, Extent, Failed, HINTS_MAX, Hint, Key, Leases, Outcome, Range, Record, Space,
-    Store, StoreError, Txn, WhenFull, Write,
+    Check, Commit, Durability, Entry, Extent, Failed, Key, Leases, NOTIFICATIONS_MAX, Namespace, Notification, Outcome,
+    Range, Record, Store, StoreError, Txn, WhenFull, Write,
 };
 
 /// The store in maps. See the [module](self).
 #[derive(Debug)]
 pub struct ModelStore {
     state: Mutex<State>,
-    hints: broadcast::Sender<Hint>,
+    notifications: broadcast::Sender<Notification>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    spaces: BTreeMap<Space, Contents>,
+    namespaces: BTreeMap<Namespace, Contents>,
     version: u64,
     clock_ms: u64,
 }
 
-/// What is in a space.
+/// What is in a namespace.
 #[derive(Debug, Default)]
 struct Contents {
     records: BTreeMap<(&'static str, String), Record>,
@@ -58,16 +58,16 @@ enum Done<'t> {
 impl ModelStore {
     /// Makes an empty one.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), hints: broadcast::channel(HINTS_MAX).0 })
+        Arc::new(Self { state: Mutex::default(), notifications: broadcast::channel(NOTIFICATIONS_MAX).0 })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at a space, where there is something in it.
-    fn look<T: Default>(&self, space: &Space, look: impl FnOnce(&Contents) -> T) -> T {
-        self.state().spaces.get(space).map(look).unwrap_or_default()
+    /// Looks at a namespace, where there is something in it.
+    fn look<T: Default>(&self, namespace: &Namespace, look: impl FnOnce(&Contents) -> T) -> T {
+        self.state().namespaces.get(namespace).map(look).unwrap_or_default()
     }
 }
 
@@ -78,17 +78,17 @@ impl State {
         self.clock_ms
     }
 
-    fn commit(&mut self, space: &Space, txn: &Txn) -> Result<Commit, Failed> {
+    fn commit(&mut self, namespace: &Namespace, txn: &Txn) -> Result<Commit, Failed> {
         let at_ms = self.now_ms();
-        let contents = self.spaces.entry(space.clone()).or_default();
+        let contents = self.namespaces.entry(namespace.clone()).or_default();
         txn.checks.iter().try_for_each(|check| contents.check(check, at_ms))?;
         let (appended, removed) = contents.write_streams(&txn.writes)?;
         self.version += 1;
         for write in &txn.writes {
             contents.write(write, self.version, at_ms);
         }
-        if txn.writes.contains(&Write::DropSpace) {
-            self.spaces.remove(space);
+        if txn.writes.contains(&Write::DropNamespace) {
+            self.namespaces.remove(namespace);
         }
         Ok(Commit { version: self.version, at_ms, durability: Durability::Applied, appended, removed })
     }
@@ -103,9 +103,9 @@ impl Contents {
                     return Err(Failed::Version { key: key.clone(), current });
                 }
             }
-            Check::Unseen { key } => {
+            Check::KeyUnused { key } => {
                 if let Some(data) = self.ledger.get(key) {
-                    return Err(Failed::Seen { data: data.clone() });
+                    return Err(Failed::KeyUsed { data: data.clone() });
                 }
             }
             Check::Lease { name, alive } => {
@@ -181,7 +181,7 @@ impl Contents {
             Write::Delete { key } => {
                 self.records.remove(&(key.kind, key.id.clone()));
             }
-            Write::Remember { key, data } => {
+            Write::RememberReply { key, data } => {
                 self.ledger.insert(key.clone(), data.clone());
             }
             Write::Lease { name, ttl } => {
@@ -191,7 +191,7 @@ impl Contents {
             Write::EndLease { name } => {
                 self.leases.remove(name);
             }
-            Write::Append { .. } | Write::Remove { .. } | Write::Hint { .. } | Write::DropSpace => {}
+            Write::Append { .. } | Write::Remove { .. } | Write::Notify { .. } | Write::DropNamespace => {}
         }
     }
 }
@@ -231,39 +231,39 @@ impl Stream {
 
 #[async_trait]
 impl Store for ModelStore {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let state = self.state();
-        let contents = state.spaces.get(space);
+        let contents = state.namespaces.get(namespace);
         Ok(keys.iter().map(|key| contents?.record(key)).collect())
     }
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        Ok(self.look(space, |contents| {
+        Ok(self.look(namespace, |contents| {
             let all = contents.records.iter().filter(|((of, id), _)| *of == kind && id.as_str() > after);
             all.take(limit).map(|((_, id), record)| (id.clone(), record.clone())).collect()
         }))
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        Ok(self.look(space, |contents| contents.streams.get(stream).map(|it| it.range(range)).unwrap_or_default()))
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        Ok(self.look(namespace, |contents| contents.streams.get(stream).map(|it| it.range(range)).unwrap_or_default()))
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
         let state = self.state();
-        let contents = state.spaces.get(space);
+        let contents = state.namespaces.get(namespace);
         let extent =
             |name| contents.and_then(|it| it.streams.get(name)).map_or(Stream::default().extent, |it| it.extent);
         Ok(streams.iter().map(extent).collect())
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
-        let until_ms = self.look(space, |contents| contents.leases.clone());
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
+        let until_ms = self.look(namespace, |contents| contents.leases.clone());
         Ok(Leases { now_ms: self.state().now_ms(), until_ms })
     }
 
@@ -271,22 +271,26 @@ impl Store for ModelStore {
         Ok(self.state().now_ms())
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
-        let commit = match self.state().commit(space, txn) {
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
+        let commit = match self.state().commit(namespace, txn) {
             Ok(commit) => commit,
             Err(failed) => return Ok(Outcome::Refused(failed)),
         };
         for write in &txn.writes {
-            if let Write::Hint { topic, by } = write {
+            if let Write::Notify { topic, by } = write {
                 // Without a listener there is nobody to wake.
-                let _ = self.hints.send(Hint::Topic { space: space.clone(), topic: topic.clone(), by: *by });
+                let _ = self.notifications.send(Notification::Topic {
+                    namespace: namespace.clone(),
+                    topic: topic.clone(),
+                    by: *by,
+                });
             }
         }
         Ok(Outcome::Committed(commit))
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.hints.subscribe()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.notifications.subscribe()
     }
 }
 
@@ -300,8 +304,8 @@ mod tests {
     async fn open() -> Option<Bench> {
         let store = ModelStore::new();
         let raw = Arc::clone(&store);
-        let raw_keys = move |space| {
-            let keys = raw.state().spaces.get(&space).map(|contents| format!("{contents:?}"));
+        let raw_keys = move |namespace| {
+            let keys = raw.state().namespaces.get(&namespace).map(|contents| format!("{contents:?}"));
             std::future::ready(keys.into_iter().collect()).boxed()
         };
         let second = Arc::clone(&store) as Arc<dyn Store>;

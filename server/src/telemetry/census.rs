@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::Metrics;
-use crate::{coordinator::Coordinator, store::Space};
+use crate::{coordinator::Coordinator, store::Namespace};
 
 /// How often a team is counted, at the most.
 const EVERY: Duration = Duration::from_secs(5);
@@ -33,29 +33,29 @@ pub struct Count {
 /// The latest numbers of every team.
 #[derive(Debug, Default)]
 pub struct Census {
-    teams: HashMap<Space, (Instant, Count)>,
+    teams: HashMap<Namespace, (Instant, Count)>,
 }
 
 impl Census {
     /// Counts a team, if anybody watches and it was not counted lately. A store that fails is the sweep's business.
-    pub(crate) async fn visit(&mut self, coordinator: &Coordinator, space: &Space) {
-        let is_recent = self.teams.get(space).is_some_and(|(at, _)| at.elapsed() < EVERY);
+    pub(crate) async fn visit(&mut self, coordinator: &Coordinator, namespace: &Namespace) {
+        let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < EVERY);
         if is_recent || !coordinator.metrics().is_watched() {
             return;
         }
-        if let Ok(Some(count)) = coordinator.count(space).await {
-            self.teams.insert(space.clone(), (Instant::now(), count));
+        if let Ok(Some(count)) = coordinator.count(namespace).await {
+            self.teams.insert(namespace.clone(), (Instant::now(), count));
         } else {
-            self.teams.remove(space);
+            self.teams.remove(namespace);
         }
     }
 
     /// Shows the sums over the teams that there still are.
-    pub(crate) fn publish(&mut self, metrics: &Metrics, is_there: impl Fn(&Space) -> bool) {
+    pub(crate) fn publish(&mut self, metrics: &Metrics, is_there: impl Fn(&Namespace) -> bool) {
         if !metrics.is_watched() {
             return;
         }
-        self.teams.retain(|space, _| is_there(space));
+        self.teams.retain(|namespace, _| is_there(namespace));
         let counts = || self.teams.values().map(|(_, count)| count);
         metrics.teams.set(i64::try_from(self.teams.len()).unwrap_or(i64::MAX));
         for (n, state) in STATES.iter().enumerate() {

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 
 use super::Metrics;
-use crate::store::{Entry, Extent, Hint, Key, Leases, Loss, Outcome, Range, Record, Space, Store, StoreError, Txn};
+use crate::store::{
+    Entry, Extent, Key, Leases, Loss, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
+};
 
 /// What a store is asked for.
 pub(super) const OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
@@ -42,35 +44,35 @@ impl Measured {
 
 #[async_trait]
 impl Store for Measured {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let began = Instant::now();
-        self.note("read", began, self.store.read(space, keys).await)
+        self.note("read", began, self.store.read(namespace, keys).await)
     }
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
         let began = Instant::now();
-        self.note("scan", began, self.store.scan(space, kind, after, limit).await)
+        self.note("scan", began, self.store.scan(namespace, kind, after, limit).await)
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
         let began = Instant::now();
-        self.note("range", began, self.store.range(space, stream, range).await)
+        self.note("range", began, self.store.range(namespace, stream, range).await)
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
         let began = Instant::now();
-        self.note("extents", began, self.store.extents(space, streams).await)
+        self.note("extents", began, self.store.extents(namespace, streams).await)
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
         let began = Instant::now();
-        self.note("leases", began, self.store.leases(space).await)
+        self.note("leases", began, self.store.leases(namespace).await)
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {
@@ -78,13 +80,13 @@ impl Store for Measured {
         self.note("now", began, self.store.now_ms().await)
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let began = Instant::now();
-        self.note("commit", began, self.store.commit(space, txn).await)
+        self.note("commit", began, self.store.commit(namespace, txn).await)
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.store.hints()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.store.notifications()
     }
 
     fn losses(&self) -> broadcast::Receiver<Loss> {

@@ -236,7 +236,7 @@ impl Metrics {
     pub(crate) fn conflict(&self, failed: &Failed) {
         let check = match failed {
             Failed::Version { .. } => "version",
-            Failed::Seen { .. } => "seen",
+            Failed::KeyUsed { .. } => "seen",
             Failed::Lease { .. } => "lease",
             Failed::Full { .. } => "full",
         };

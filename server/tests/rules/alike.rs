@@ -28,7 +28,7 @@ use teamwire_proto::{
 use teamwire_server::{
     coordinator::{Coordinator, reads::HistoryQuery},
     domain::{Limits, identity::Presented, record::inbox, task::board::TaskRecord},
-    store::{Space, Store, embedded::EmbeddedStore, redis::RedisStore},
+    store::{Namespace, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 
 use crate::{
@@ -221,7 +221,7 @@ fn steps(on_tasks: bool) -> impl Strategy<Value = Step> {
 struct Side {
     clock: Arc<MovedClock>,
     coordinators: [Arc<Coordinator>; 2],
-    space: Space,
+    namespace: Namespace,
     team: String,
     credentials: HashMap<&'static str, Vec<String>>,
     /// The ids that have appeared, in their order: each is shown as its place.
@@ -243,7 +243,7 @@ impl Side {
         let mut side = Self {
             clock,
             coordinators,
-            space: Space::team(&Name::parse(team, "team").unwrap()),
+            namespace: Namespace::team(&Name::parse(team, "team").unwrap()),
             team: team.to_owned(),
             credentials: [("lead", vec![reply.credential])].into(),
             ids: HashMap::new(),
@@ -383,8 +383,8 @@ impl Side {
                 return Ok("deleted".to_owned());
             }
             Call::Sweep { may_lose } => {
-                let leases = self.clock.leases(&self.space).await.unwrap();
-                coordinator.sweep(&self.space, &leases, *may_lose).await?;
+                let leases = self.clock.leases(&self.namespace).await.unwrap();
+                coordinator.sweep(&self.namespace, &leases, *may_lose).await?;
                 return Ok("swept".to_owned());
             }
             Call::FinishRightly { how } => return self.finish_rightly(&coordinator, *how).await,
@@ -463,7 +463,7 @@ impl Side {
         for entry in self.check_history(&coordinator, &members).await {
             shown.push(self.shown(&entry));
         }
-        let board = check_board(&*self.clock, &self.space).await;
+        let board = check_board(&*self.clock, &self.namespace).await;
         self.last_task = board.last_id;
         for task in board.tasks.into_values() {
             let untimed = TaskRecord { created_ms: 0, updated_ms: 0, claimed_ms: 0, closed_ms: 0, ..task };
@@ -539,7 +539,7 @@ impl Side {
         assert_eq!(finished, self.acked, "what was acknowledged is processed, and nothing else");
         for member in members {
             let name = Name::parse(&member.name, "name").unwrap();
-            let extent = self.clock.extents(&self.space, &[inbox(&name)]).await.unwrap().remove(0);
+            let extent = self.clock.extents(&self.namespace, &[inbox(&name)]).await.unwrap().remove(0);
             let places = places.remove(&member.name).unwrap_or_default();
             assert!(places.iter().copied().eq(1..extent.next), "the inbox of {name} is not dense: {places:?}");
             assert_eq!(waiting.remove(&member.name).unwrap_or_default(), extent.entries, "receipts of {name}");

@@ -9,7 +9,7 @@ use teamwire_server::{
         record::{Life, Stored, TeamRecord},
         task::board::{BoardRecord, Ids, Status, TaskRecord, WaitingRecord},
     },
-    store::{Key, Space, Store},
+    store::{Key, Namespace, Store},
 };
 
 /// A board that is sound.
@@ -20,15 +20,15 @@ pub(crate) struct SoundBoard {
 
 /// Checks that each task is in exactly one place, the one that its record says; that what waits is what has an open
 /// task before it; that dependencies are known at both ends; and that only members that live hold claims.
-pub(crate) async fn check_board(store: &dyn Store, space: &Space) -> SoundBoard {
+pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> SoundBoard {
     let keys = [team_key(), Key::new(BoardRecord::KIND, ""), Key::new(WaitingRecord::KIND, "")];
-    let mut found = store.read(space, &keys).await.unwrap().into_iter();
+    let mut found = store.read(namespace, &keys).await.unwrap().into_iter();
     let Some(Some(team)) = found.next() else { return SoundBoard { last_id: 0, tasks: BTreeMap::new() } };
     let team = TeamRecord::decode(&team.data).unwrap();
     let board = found.next().unwrap().map_or_else(BoardRecord::default, |r| BoardRecord::decode(&r.data).unwrap());
     let waiting =
         found.next().unwrap().map_or_else(WaitingRecord::default, |r| WaitingRecord::decode(&r.data).unwrap());
-    let records = store.scan(space, TaskRecord::KIND, "", 100_000).await.unwrap();
+    let records = store.scan(namespace, TaskRecord::KIND, "", 100_000).await.unwrap();
     let tasks: BTreeMap<u64, TaskRecord> = records
         .into_iter()
         .map(|(id, record)| (id.parse().unwrap(), TaskRecord::decode(&record.data).unwrap()))

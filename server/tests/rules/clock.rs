@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use teamwire_server::store::{
-    Check, Commit, Entry, Extent, Failed, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
-    Write,
+    Check, Commit, Entry, Extent, Failed, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store,
+    StoreError, Txn, Write,
 };
 use tokio::sync::broadcast;
 
@@ -40,30 +40,30 @@ impl MovedClock {
 
 #[async_trait]
 impl Store for MovedClock {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.store.read(space, keys).await
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.store.read(namespace, keys).await
     }
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.store.scan(space, kind, after, limit).await
+        self.store.scan(namespace, kind, after, limit).await
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.store.range(space, stream, range).await
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+        self.store.range(namespace, stream, range).await
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.store.extents(space, streams).await
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+        self.store.extents(namespace, streams).await
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
-        let leases = self.store.leases(space).await?;
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
+        let leases = self.store.leases(namespace).await?;
         Ok(Leases { now_ms: leases.now_ms + self.ahead_ms(), ..leases })
     }
 
@@ -71,10 +71,10 @@ impl Store for MovedClock {
         Ok(self.store.now_ms().await? + self.ahead_ms())
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let mut txn = txn.clone();
         // Leases are judged by the moved clock, so they are checked here and not below.
-        let leases = self.leases(space).await?;
+        let leases = self.leases(namespace).await?;
         let (on_leases, others) = txn.checks.into_iter().partition(|check| matches!(check, Check::Lease { .. }));
         txn.checks = others;
         for check in on_leases {
@@ -88,7 +88,7 @@ impl Store for MovedClock {
                 *ttl += Duration::from_millis(self.ahead_ms());
             }
         }
-        Ok(match self.store.commit(space, &txn).await? {
+        Ok(match self.store.commit(namespace, &txn).await? {
             Outcome::Committed(commit) => {
                 Outcome::Committed(Commit { at_ms: commit.at_ms + self.ahead_ms(), ..commit })
             }
@@ -96,7 +96,7 @@ impl Store for MovedClock {
         })
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.store.hints()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.store.notifications()
     }
 }

@@ -3,7 +3,9 @@
 use std::{cell::Cell, future::Future, sync::Arc};
 
 use async_trait::async_trait;
-use teamwire_server::store::{Entry, Extent, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn};
+use teamwire_server::store::{
+    Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
+};
 use tokio::sync::broadcast;
 
 tokio::task_local! {
@@ -22,35 +24,35 @@ fn count() {
 
 #[async_trait]
 impl Store for Counting {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         count();
-        self.0.read(space, keys).await
+        self.0.read(namespace, keys).await
     }
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
         count();
-        self.0.scan(space, kind, after, limit).await
+        self.0.scan(namespace, kind, after, limit).await
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
         count();
-        self.0.range(space, stream, range).await
+        self.0.range(namespace, stream, range).await
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
         count();
-        self.0.extents(space, streams).await
+        self.0.extents(namespace, streams).await
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
         count();
-        self.0.leases(space).await
+        self.0.leases(namespace).await
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {
@@ -58,13 +60,13 @@ impl Store for Counting {
         self.0.now_ms().await
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         count();
-        self.0.commit(space, txn).await
+        self.0.commit(namespace, txn).await
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.0.hints()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.0.notifications()
     }
 }
 

@@ -22,7 +22,7 @@ use teamwire_proto::{
 use teamwire_server::{
     coordinator::{Coordinator, reads::HistoryQuery},
     domain::{Limits, identity::Presented, task::board::Status},
-    store::{Space, Store, embedded::EmbeddedStore, redis::RedisStore},
+    store::{Namespace, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -70,7 +70,7 @@ struct Crowd {
     seed: u64,
     store: Arc<dyn Store>,
     coordinators: Vec<Arc<Coordinator>>,
-    space: Space,
+    namespace: Namespace,
     /// The credential of the present life of each.
     credentials: Vec<Mutex<String>>,
     tally: Tally,
@@ -92,7 +92,7 @@ impl Crowd {
             seed,
             store,
             coordinators,
-            space: Space::team(&Name::parse("crowd", "team").unwrap()),
+            namespace: Namespace::team(&Name::parse("crowd", "team").unwrap()),
             credentials: Vec::new(),
             tally: Tally::default(),
             progress: watch::Sender::new(0),
@@ -134,10 +134,11 @@ impl Crowd {
     async fn run(self: &Arc<Self>) {
         let mut all = JoinSet::new();
         for coordinator in &self.coordinators {
-            let (coordinator, mut hints, done) = (coordinator.clone(), self.store.hints(), self.done.clone());
+            let (coordinator, mut notifications, done) =
+                (coordinator.clone(), self.store.notifications(), self.done.clone());
             all.spawn(async move {
-                while let Some(Ok(hint)) = done.run_until_cancelled(hints.recv()).await {
-                    coordinator.hub().hint(&hint);
+                while let Some(Ok(notification)) = done.run_until_cancelled(notifications.recv()).await {
+                    coordinator.hub().notification(&notification);
                 }
             });
         }
@@ -260,7 +261,7 @@ impl Crowd {
 
     /// Checks what came of it against the store and against the history.
     async fn check(&self) {
-        let board = check_board(&*self.store, &self.space).await;
+        let board = check_board(&*self.store, &self.namespace).await;
         assert_eq!(board.tasks.len() as u64, self.plan.tasks, "a task was lost");
         let completed = self.tally.completed.lock().unwrap().clone();
         for (id, task) in &board.tasks {

@@ -19,15 +19,15 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 impl Team {
     async fn tidy_after(&mut self, time: Duration) {
         self.pass(time).await;
-        self.coordinator.tidy(&self.space).await.unwrap();
+        self.coordinator.tidy(&self.namespace).await.unwrap();
     }
 
     async fn count<T: Stored>(&self) -> usize {
-        self.clock.scan(&self.space, T::KIND, "", 10_000).await.unwrap().len()
+        self.clock.scan(&self.namespace, T::KIND, "", 10_000).await.unwrap().len()
     }
 
     async fn leftovers(&self) -> u64 {
-        self.clock.extents(&self.space, &[LEFTOVERS.to_owned()]).await.unwrap()[0].entries
+        self.clock.extents(&self.namespace, &[LEFTOVERS.to_owned()]).await.unwrap()[0].entries
     }
 }
 
@@ -73,7 +73,7 @@ async fn history_that_is_long_loses_its_oldest_entries() {
         t.ack(&bob, &[&id]).await.unwrap();
         ids.push(id);
     }
-    t.coordinator.tidy(&t.space).await.unwrap();
+    t.coordinator.tidy(&t.namespace).await.unwrap();
     let history = t.history().await;
     assert_eq!(history.len(), 10);
     let last: Vec<_> = ids.iter().rev().take(10).rev().collect();
@@ -96,7 +96,7 @@ async fn decided_requests_go_and_pending_ones_stay() {
     let lead = t.lead.clone();
     t.pass_and_sweep(29 * DAY, &[&lead, &ann, &bob]).await;
     let open = t.ask(&ann, plan("build")).await;
-    t.coordinator.tidy(&t.space).await.unwrap();
+    t.coordinator.tidy(&t.namespace).await.unwrap();
     assert_eq!(t.count::<v1::Request>().await, 2, "thirty days are not over");
     t.tidy_after(DAY + Duration::from_secs(60)).await;
     assert_eq!(t.count::<v1::Request>().await, 1);
@@ -203,7 +203,8 @@ async fn the_lead_is_told_once_of_what_nobody_processes() {
 #[tokio::test]
 async fn another_team_of_the_same_name_is_not_touched() {
     let (t, []) = Team::of([]).await;
-    let before = t.clock.read(&t.space, &[teamwire_server::coordinator::team_key()]).await.unwrap().remove(0).unwrap();
+    let before =
+        t.clock.read(&t.namespace, &[teamwire_server::coordinator::team_key()]).await.unwrap().remove(0).unwrap();
     let old = TeamRecord::decode(&before.data).unwrap().id;
     t.try_delete(&t.lead).await.unwrap();
     t.coordinator.create_team(&t.operator, &create("alpha")).await.unwrap();
@@ -211,7 +212,7 @@ async fn another_team_of_the_same_name_is_not_touched() {
     let sequences = [1, 2];
     let trimmed = t
         .coordinator
-        .decide(&t.space, &[], |tx| teamwire_server::domain::retention::trim_history(tx, old, &sequences, &[]))
+        .decide(&t.namespace, &[], |tx| teamwire_server::domain::retention::trim_history(tx, old, &sequences, &[]))
         .await;
     trimmed.unwrap();
     assert_eq!(t.history().await.len(), history);

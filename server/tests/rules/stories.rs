@@ -245,10 +245,10 @@ impl Story {
         })
         .await;
         let coordinators = [team.coordinator.clone(), team.another_coordinator().await];
-        let (mut hints, told) = (team.clock.hints(), coordinators.clone());
+        let (mut notifications, told) = (team.clock.notifications(), coordinators.clone());
         let forwarder = tokio::spawn(async move {
-            while let Ok(hint) = hints.recv().await {
-                told.iter().for_each(|coordinator| coordinator.hub().hint(&hint));
+            while let Ok(notification) = notifications.recv().await {
+                told.iter().for_each(|coordinator| coordinator.hub().notification(&notification));
             }
         });
         let credentials = [("lead", vec![team.lead.who.clone()])].into();
@@ -321,7 +321,7 @@ impl Story {
     async fn depths(&self) -> BTreeMap<String, u64> {
         let names: Vec<String> = self.model.members.keys().cloned().collect();
         let streams: Vec<_> = names.iter().map(|name| inbox(&Name::parse(name, "name").unwrap())).collect();
-        let extents = self.team.clock.extents(&self.team.space, &streams).await.unwrap();
+        let extents = self.team.clock.extents(&self.team.namespace, &streams).await.unwrap();
         names.into_iter().zip(extents.iter().map(|extent| extent.entries)).collect()
     }
 
@@ -549,7 +549,7 @@ impl Story {
                     coordinator.create_observer(&operator(), &observe).await.unwrap();
                 }
                 let leases = self.team.leases().await;
-                c.sweep(&self.team.space, &leases, true).await.unwrap();
+                c.sweep(&self.team.namespace, &leases, true).await.unwrap();
                 let before: Vec<_> =
                     self.model.members.iter().map(|(name, bearer)| (name.clone(), bearer.life)).collect();
                 self.model.sweep();
@@ -878,7 +878,7 @@ impl Story {
         assert!(accepted.is_empty(), "accepted, and not in the history: {accepted:?}");
         for (name, places) in places {
             let name = Name::parse(&name, "name").unwrap();
-            let extent = self.team.clock.extents(&self.team.space, &[inbox(&name)]).await.unwrap().remove(0);
+            let extent = self.team.clock.extents(&self.team.namespace, &[inbox(&name)]).await.unwrap().remove(0);
             assert_eq!(places, (1..extent.next).collect::<Vec<_>>(), "the inbox of {name} is dense");
         }
     }

@@ -157,9 +157,9 @@ async fn a_session_that_the_store_has_lost_is_not_superseded_but_begins_again() 
             Some(record) => Write::Put { key: key.clone(), data: record.data },
             None => Write::Delete { key: key.clone() },
         };
-        t.clock.commit(&t.space, &Txn { checks: Vec::new(), writes: vec![write] }).await.unwrap();
+        t.clock.commit(&t.namespace, &Txn { checks: Vec::new(), writes: vec![write] }).await.unwrap();
     };
-    let latest = async || t.clock.read(&t.space, std::slice::from_ref(&key)).await.unwrap().remove(0);
+    let latest = async || t.clock.read(&t.namespace, std::slice::from_ref(&key)).await.unwrap().remove(0);
 
     // The first that there was, and one after another.
     for _ in 0..2 {
@@ -265,7 +265,7 @@ async fn a_message_that_was_acknowledged_meanwhile_is_not_given_up() {
     let leaving = Leaving { sequence: 1, message_id: id.clone(), delivered_ms: 0, delivery_count: 5 };
     let name = Name::parse("bob", "name").unwrap();
     let session_id = &session.opened.session_id;
-    t.coordinator.bury(&t.space, &name, session_id, &leaving, &message, GiveUp::DeliveryLimit).await.unwrap();
+    t.coordinator.bury(&t.namespace, &name, session_id, &leaving, &message, GiveUp::DeliveryLimit).await.unwrap();
     assert_eq!(t.receipts(&id).await[0].state(), ReceiptState::Processed);
     assert_eq!(t.history().await, before, "and nobody is told so");
 }

@@ -21,7 +21,7 @@ use teamwire_server::{
         secret::SecretHash,
         task::board::{BoardRecord, TaskRecord, WaitingRecord},
     },
-    store::{Extent, Leases, Record, Space, Store, embedded::EmbeddedStore},
+    store::{Extent, Leases, Namespace, Record, Store, embedded::EmbeddedStore},
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ pub(crate) struct Team {
     pub(crate) clock: Arc<MovedClock>,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) operator: Presented,
-    pub(crate) space: Space,
+    pub(crate) namespace: Namespace,
     pub(crate) lead: Member,
     limits: Limits,
 }
@@ -92,7 +92,7 @@ pub(crate) async fn coordinator(store: Arc<dyn Store>, limits: Limits) -> Arc<Co
     Arc::new(Coordinator::new(store, limits, SecretHash::of(OPERATOR)).await.unwrap())
 }
 
-/// Everything that a team's space holds.
+/// Everything that a team's namespace holds.
 #[derive(Debug, PartialEq)]
 struct State {
     records: BTreeMap<&'static str, Vec<(String, Record)>>,
@@ -118,9 +118,9 @@ impl Team {
         let clock = MovedClock::over(EmbeddedStore::in_memory().unwrap());
         let coordinator = coordinator(clock.clone(), limits.clone()).await;
         let reply = coordinator.create_team(&operator(), &create("alpha")).await.unwrap();
-        let space = Space::team(&Name::parse("alpha", "name").unwrap());
+        let namespace = Namespace::team(&Name::parse("alpha", "name").unwrap());
         let lead = Member::new("lead", &reply.credential);
-        Self { clock, coordinator, operator: operator(), space, lead, limits }
+        Self { clock, coordinator, operator: operator(), namespace, lead, limits }
     }
 
     /// Another coordinator over the same store.
@@ -137,19 +137,19 @@ impl Team {
     /// Does what is due.
     pub(crate) async fn sweep(&self) {
         let leases = self.leases().await;
-        self.coordinator.sweep(&self.space, &leases, true).await.unwrap();
+        self.coordinator.sweep(&self.namespace, &leases, true).await.unwrap();
     }
 
     /// Lets time pass and does what is due then. Those named are heard of.
     pub(crate) async fn pass_and_sweep(&mut self, time: Duration, alive: &[&Member]) {
         self.pass(time).await;
         let names: Vec<Name> = alive.iter().map(|member| Name::parse(&member.name, "name").unwrap()).collect();
-        self.coordinator.renew(&self.space, &names).await.unwrap();
+        self.coordinator.renew(&self.namespace, &names).await.unwrap();
         self.sweep().await;
     }
 
     pub(crate) async fn leases(&self) -> Leases {
-        self.clock.leases(&self.space).await.unwrap()
+        self.clock.leases(&self.namespace).await.unwrap()
     }
 
     pub(crate) async fn invite(&self, member: &str) -> String {
@@ -334,16 +334,16 @@ impl Team {
             v1::Message::KIND,
             v1::Request::KIND,
         ] {
-            records.insert(kind, self.clock.scan(&self.space, kind, "", 10_000).await.unwrap());
+            records.insert(kind, self.clock.scan(&self.namespace, kind, "", 10_000).await.unwrap());
         }
-        let team = self.clock.read(&self.space, &[team_key()]).await.unwrap().remove(0);
+        let team = self.clock.read(&self.namespace, &[team_key()]).await.unwrap().remove(0);
         let mut names = vec![HISTORY.to_owned(), REQUESTS.to_owned()];
         if let Some(record) = &team {
             let team = TeamRecord::decode(&record.data).unwrap();
             names.extend(team.members.iter().map(|member| inbox(&member.name)));
         }
         records.insert(TeamRecord::KIND, team.into_iter().map(|record| (String::new(), record)).collect());
-        let extents = self.clock.extents(&self.space, &names).await.unwrap();
+        let extents = self.clock.extents(&self.namespace, &names).await.unwrap();
         State { records, streams: names.into_iter().zip(extents).collect(), leases: self.leases().await.until_ms }
     }
 
@@ -356,7 +356,7 @@ impl Team {
     pub(crate) async fn is_gone(&self, members: &[&str]) -> bool {
         let state = self.state().await;
         let inboxes: Vec<_> = members.iter().map(|name| inbox(&Name::parse(name, "name").unwrap())).collect();
-        let extents = self.clock.extents(&self.space, &inboxes).await.unwrap();
+        let extents = self.clock.extents(&self.namespace, &inboxes).await.unwrap();
         let is_empty = |extent: &Extent| *extent == Extent { next: 1, entries: 0, weight: 0 };
         state.records.values().all(Vec::is_empty)
             && state.leases.is_empty()
@@ -407,10 +407,10 @@ impl Open {
     pub(crate) async fn close(self, team: &Team) {
         drop(self.frames);
         let name = Name::parse(&self.member.name, "name").unwrap();
-        let mut watch = team.coordinator.hub().watch(&team.space);
+        let mut watch = team.coordinator.hub().watch(&team.namespace);
         loop {
             watch.mark_unchanged();
-            let record = team.coordinator.session_record(&team.space, &name).await.unwrap().unwrap();
+            let record = team.coordinator.session_record(&team.namespace, &name).await.unwrap().unwrap();
             if record.session_id != self.opened.session_id || record.ended.is_some() {
                 return;
             }

@@ -1,18 +1,18 @@
 //! Plays teams on simulated time, from seeds.
 //!
 //! The coordinators, the client and the members at work are the real ones, in one thread of one process: [`world`] puts them
-//! onto the simulated network of turmoil and onto one store in memory ([`weather`] is the way to it), [`strike`] breaks what
-//! can break, [`office`] is what the lead does. [`nature`] decides what all of them take for chance and time. So a seed is
+//! onto the simulated network of turmoil and onto one store in memory ([`faulty_store`] is the way to it), [`chaos`] breaks what
+//! can break, [`lead`] is what the lead does. [`determinism`] decides what all of them take for chance and time. So a seed is
 //! the same play each time, to the last byte. What happened is checked as histories of real processes are
-//! (`teamwire-proof`).
+//! (`teamwire-chaos`).
 //!
 //! Each seed is played in a process of its own, since some libraries count across all that happens in one.
 
-mod nature;
+mod chaos;
+mod determinism;
+mod faulty_store;
+mod lead;
 mod net;
-mod office;
-mod strike;
-mod weather;
 mod world;
 
 use std::{
@@ -28,7 +28,7 @@ use std::{
 };
 
 use clap::{Parser, ValueEnum};
-use teamwire_proof::{check::Counts, liar::Bug};
+use teamwire_chaos::{buggy_store::Bug, check::Counts};
 
 /// A thread has panicked.
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);

@@ -9,10 +9,10 @@ use std::{
 };
 
 use rand::{RngExt as _, rngs::StdRng};
-use teamwire_proof::{
+use teamwire_chaos::{
+    buggy_store::{Bug, Liar},
     check::{self, Counts, Violation},
     history::{self, Recorder, What},
-    liar::{Bug, Liar},
     worker,
 };
 use teamwire_server::{
@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 use turmoil::Sim;
 
 use crate::{
-    nature,
+    chaos::Strikes,
+    determinism,
+    faulty_store::Way,
+    lead,
     net::{self, PORT, Port},
-    office,
-    strike::Strikes,
-    weather::Way,
 };
 
 /// The operator's secret.
@@ -155,7 +155,7 @@ pub(crate) struct Outcome {
 
 /// Plays a seed, with a bug. The histories are written to a directory.
 pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
-    nature::rule(seed);
+    determinism::rule(seed);
     let mut random: StdRng = rand::make_rng();
     let mut sim = turmoil::Builder::new()
         .rng_seed(random.random())
@@ -167,15 +167,16 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
         .tcp_capacity(256)
         .build();
     let model = ModelStore::new();
-    let liar = Liar::new(Arc::clone(&model) as _, bug);
+    let buggy_store = Liar::new(Arc::clone(&model) as _, bug);
 
-    let coordinators: Vec<_> = (1..=random.random_range(2..=3)).map(|n| coordinate(&mut sim, n, &liar)).collect();
+    let coordinators: Vec<_> =
+        (1..=random.random_range(2..=3)).map(|n| coordinate(&mut sim, n, &buggy_store)).collect();
     let addresses: Vec<_> = coordinators.iter().map(|it| format!("http://{}:{PORT}", sim.lookup(&*it.host))).collect();
     let stage =
         Stage { shared: Arc::default(), directory: directory.into(), address: addresses.join(",").into(), seed };
     sim.host("office", {
         let stage = stage.clone();
-        move || office::run(stage.clone())
+        move || lead::run(stage.clone())
     });
     let count = random.random_range(3..=4);
     stage.shared().members = (1..=count)
@@ -198,7 +199,7 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
         if let Err(error) = sim.step() {
             stage.shared().failures.push(format!("a host has failed: {error}"));
         }
-        nature::advance(sim.elapsed());
+        determinism::advance(sim.elapsed());
         supervisor.look(&mut sim, &mut strikes);
     }
     let took = sim.elapsed();

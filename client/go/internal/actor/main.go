@@ -1,4 +1,4 @@
-// The actor of tests/clients: does with the Go client what it is told, one JSON object a line.
+// The actor of tests/conformance: does with the Go client what it is told, one JSON object a line.
 package main
 
 import (

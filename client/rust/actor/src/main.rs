@@ -1,4 +1,4 @@
-//! Does with the Rust client what a scenario of the clients' tests tells it; `tests/clients/README.md` says how it is told.
+//! Does with the Rust client what a scenario of the clients' tests tells it; `tests/conformance/README.md` says how it is told.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use teamwire_proto::{
 use super::{
     Change,
     board::{Place, Status, TaskRecord, WaitingRecord, each, show},
-    claimed, find, ledger_key, read_board, record, record_id, refuse_closed, revoke, rules, write,
+    claimed, find, idempotency_key, read_board, record, record_id, refuse_closed, revoke, rules, write,
 };
 use crate::domain::{
     identity::{self, Admit, Caller, Presented},
@@ -28,7 +28,7 @@ pub fn claim(tx: &mut Tx<'_>, who: &Presented, request: &v1::ClaimTaskRequest) -
     let (team, name) = identity::member(tx, who, Admit::Live)?;
     let bare = v1::ClaimTaskRequest { idempotency_key: String::new(), ..request.clone() };
     let claimer = Claimer { team: &team, name: &name, fingerprint: digest(&bare, None) };
-    let key = ledger_key(&Party::Member(name.clone()), "claim", &request.idempotency_key)?;
+    let key = idempotency_key(&Party::Member(name.clone()), "claim", &request.idempotency_key)?;
     if let Some(claim) = claimer.recall(tx, key.as_deref())? {
         return Ok(claim);
     }
@@ -61,7 +61,7 @@ pub fn claim_next(
     let (team, name) = identity::member(tx, who, Admit::Live)?;
     let bare = v1::ClaimNextTaskRequest { idempotency_key: String::new(), wait: None };
     let claimer = Claimer { team: &team, name: &name, fingerprint: digest(&bare, None) };
-    let key = ledger_key(&Party::Member(name.clone()), "next", &request.idempotency_key)?;
+    let key = idempotency_key(&Party::Member(name.clone()), "next", &request.idempotency_key)?;
     if let Some(claim) = claimer.recall(tx, key.as_deref())? {
         return Ok(Some(claim));
     }

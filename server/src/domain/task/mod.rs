@@ -102,7 +102,7 @@ impl Change {
         if self.waiting_has_changed {
             tx.put("", &self.waiting);
         }
-        tx.hint(TOPIC_TASKS);
+        tx.notification(TOPIC_TASKS);
         self.board
     }
 }
@@ -115,7 +115,7 @@ pub fn create(
 ) -> Result<v1::CreateTaskResponse, Stop> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.party()?;
-    let key = ledger_key(&actor, "create", &request.idempotency_key)?;
+    let key = idempotency_key(&actor, "create", &request.idempotency_key)?;
     let bare = v1::CreateTaskRequest { idempotency_key: String::new(), team: String::new(), ..request.clone() };
     let fingerprint = digest(&bare, None);
     if let Some(key) = &key
@@ -467,7 +467,7 @@ fn resolve_owner(team: &TeamRecord, text: &str) -> Result<Option<Name>, Refusal>
 }
 
 /// Returns where the ledger keeps a caller's key.
-fn ledger_key(actor: &Party, what: &str, key: &str) -> Result<Option<String>, Refusal> {
+fn idempotency_key(actor: &Party, what: &str, key: &str) -> Result<Option<String>, Refusal> {
     let owner = match actor {
         Party::Member(name) => name.folded(),
         Party::Operator | Party::Coordinator => "operator",

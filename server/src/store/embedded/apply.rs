@@ -8,12 +8,12 @@ use super::{
     plan::Plan,
     tables::{self, DAY_MS, Open, Result, Tables},
 };
-use crate::store::{Space, Txn, Write};
+use crate::store::{Namespace, Txn, Write};
 
 /// Does every write of a transaction, in order.
 pub(super) fn apply(
     tables: &mut Tables<'_>,
-    space: &Space,
+    namespace: &Namespace,
     txn: &Txn,
     plan: &Plan<'_>,
     version: u64,
@@ -22,52 +22,52 @@ pub(super) fn apply(
     let mut appended = plan.appended.iter();
     let mut removed = plan.removed.iter();
     for (stream, extent) in &plan.extents {
-        tables.set_extent(space, stream, *extent);
+        tables.set_extent(namespace, stream, *extent);
     }
     for write in &txn.writes {
         match write {
             Write::Put { key, data } => {
                 let value = tables::numbered(version, data);
-                tables.records.insert(tables::record(space, key.kind, &key.id).as_slice(), value.as_slice())?;
+                tables.records.insert(tables::record(namespace, key.kind, &key.id).as_slice(), value.as_slice())?;
             }
             Write::Delete { key } => {
-                tables.records.remove(tables::record(space, key.kind, &key.id).as_slice())?;
+                tables.records.remove(tables::record(namespace, key.kind, &key.id).as_slice())?;
             }
             Write::Append { stream, data, weight, .. } => {
                 if let Some(sequence) = appended.next().copied().flatten() {
                     let value = tables::numbered(*weight, data);
-                    tables.entries.insert(tables::entry(space, stream, sequence).as_slice(), value.as_slice())?;
+                    tables.entries.insert(tables::entry(namespace, stream, sequence).as_slice(), value.as_slice())?;
                 }
             }
             Write::Remove { stream, .. } => {
                 for &sequence in removed.next().into_iter().flatten() {
-                    tables.entries.remove(tables::entry(space, stream, sequence).as_slice())?;
+                    tables.entries.remove(tables::entry(namespace, stream, sequence).as_slice())?;
                 }
             }
-            Write::Remember { key, data } => {
-                tables.ledger.insert(tables::seen(now_ms / DAY_MS, space, key).as_slice(), data.as_ref())?;
+            Write::RememberReply { key, data } => {
+                tables.ledger.insert(tables::seen(now_ms / DAY_MS, namespace, key).as_slice(), data.as_ref())?;
             }
             Write::Lease { name, ttl } => {
                 let until_ms = now_ms.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
                 let value = until_ms.to_be_bytes();
-                tables.leases.insert(tables::named(space, name).as_slice(), value.as_slice())?;
+                tables.leases.insert(tables::named(namespace, name).as_slice(), value.as_slice())?;
             }
             Write::EndLease { name } => {
-                tables.leases.remove(tables::named(space, name).as_slice())?;
+                tables.leases.remove(tables::named(namespace, name).as_slice())?;
             }
-            Write::DropSpace => drop_space(tables, space)?,
-            Write::Hint { .. } => (),
+            Write::DropNamespace => drop_namespace(tables, namespace)?,
+            Write::Notify { .. } => (),
         }
     }
     Ok(())
 }
 
-fn drop_space(tables: &mut Tables<'_>, space: &Space) -> Result<()> {
-    let prefix = tables::prefix(space);
-    tables.clear_space(&prefix)?;
+fn drop_namespace(tables: &mut Tables<'_>, namespace: &Namespace) -> Result<()> {
+    let prefix = tables::prefix(namespace);
+    tables.clear_namespace(&prefix)?;
     let mut day = 0;
     while let Some(found) = first_day_from(&tables.ledger, day)? {
-        tables::clear(&mut tables.ledger, &tables::seen(found, space, ""))?;
+        tables::clear(&mut tables.ledger, &tables::seen(found, namespace, ""))?;
         day = found + 1;
     }
     Ok(())

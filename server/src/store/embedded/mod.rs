@@ -35,7 +35,8 @@ use self::{
     writer::{Job, QUEUE_MAX, Writer},
 };
 use super::{
-    Durability, Entry, Extent, HINTS_MAX, Hint, Key, Leases, Outcome, Range, Record, Space, Store, StoreError, Txn,
+    Durability, Entry, Extent, Key, Leases, NOTIFICATIONS_MAX, Namespace, Notification, Outcome, Range, Record, Store,
+    StoreError, Txn,
 };
 
 /// Up to this many entries are read where the caller runs; more are read on a thread that may block.
@@ -50,7 +51,7 @@ const RELEASE_GRACE: Duration = Duration::from_secs(3);
 pub struct EmbeddedStore {
     vault: Arc<Vault>,
     clock: Arc<Clock>,
-    hints: broadcast::Sender<Hint>,
+    notifications: broadcast::Sender<Notification>,
     /// `None` once the store is being dropped.
     queue: Option<mpsc::Sender<Job>>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -80,19 +81,19 @@ impl EmbeddedStore {
         let vault = Arc::new(vault);
         let clock = Arc::new(Clock::starting_at_least(facts.clock_ms));
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        let (hints, _) = broadcast::channel(HINTS_MAX);
+        let (notifications, _) = broadcast::channel(NOTIFICATIONS_MAX);
         let writer = Writer {
             vault: vault.clone(),
             clock: clock.clone(),
             queue: jobs,
-            hints: hints.clone(),
+            notifications: notifications.clone(),
             durability,
             version: facts.version,
             forgotten_ms: 0,
             fault: None,
         };
         let writer = writer.start().map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
-        Ok(Arc::new(Self { vault, clock, hints, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
+        Ok(Arc::new(Self { vault, clock, notifications, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
     }
 
     fn queue(&self) -> Result<&mpsc::Sender<Job>, StoreError> {
@@ -139,10 +140,10 @@ impl Drop for EmbeddedStore {
 
 #[async_trait]
 impl Store for EmbeddedStore {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         self.read_inline(|txn| {
             let records = txn.open_table(RECORDS)?;
-            let read = |key: &Key| match records.get(tables::record(space, key.kind, &key.id).as_slice())? {
+            let read = |key: &Key| match records.get(tables::record(namespace, key.kind, &key.id).as_slice())? {
                 Some(value) => Ok(Some(record(value.value())?)),
                 None => Ok(None),
             };
@@ -152,14 +153,14 @@ impl Store for EmbeddedStore {
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        let all = tables::record(space, kind, "");
+        let all = tables::record(namespace, kind, "");
         // No id is empty and none holds a zero byte, so what follows a zero byte follows the id itself.
-        let mut first = tables::record(space, kind, after);
+        let mut first = tables::record(namespace, kind, after);
         first.push(0);
         self.read_elsewhere(move |txn| {
             let records = txn.open_table(RECORDS)?;
@@ -176,11 +177,12 @@ impl Store for EmbeddedStore {
         .await
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
         if range.first > range.last {
             return Ok(Vec::new());
         }
-        let (first, last) = (tables::entry(space, stream, range.first), tables::entry(space, stream, range.last));
+        let (first, last) =
+            (tables::entry(namespace, stream, range.first), tables::entry(namespace, stream, range.last));
         let read = move |txn: &ReadTransaction| {
             let entries = txn.open_table(ENTRIES)?;
             let found = entries.range(first.as_slice()..=last.as_slice())?;
@@ -199,15 +201,15 @@ impl Store for EmbeddedStore {
         if range.limit <= ENTRIES_INLINE_MAX { self.read_inline(read) } else { self.read_elsewhere(read).await }
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
         self.read_inline(|txn| {
             let table = txn.open_table(STREAMS)?;
-            streams.iter().map(|stream| tables::stored_extent(&table, &tables::named(space, stream))).collect()
+            streams.iter().map(|stream| tables::stored_extent(&table, &tables::named(namespace, stream))).collect()
         })
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
-        let prefix = tables::prefix(space);
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
+        let prefix = tables::prefix(namespace);
         let mut leases = self.read_inline(|txn| {
             let table = txn.open_table(LEASES)?;
             let mut leases = Leases::default();
@@ -227,15 +229,15 @@ impl Store for EmbeddedStore {
         Ok(self.clock.now_ms())
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let job = Job::Commit { space: space.clone(), txn: txn.clone(), answer };
+        let job = Job::Commit { namespace: namespace.clone(), txn: txn.clone(), answer };
         self.queue()?.send(job).await.map_err(|_| writer_gone())?;
         answered.await.unwrap_or_else(|_| Err(writer_gone()))
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.hints.subscribe()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.notifications.subscribe()
     }
 }
 

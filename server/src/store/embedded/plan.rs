@@ -9,7 +9,7 @@ use bytes::Bytes;
 use redb::ReadableTable;
 
 use super::tables::{self, DAY_MS, Result, Tables};
-use crate::store::{Bound, Check, Extent, Failed, Record, Space, Txn, WhenFull, Write};
+use crate::store::{Bound, Check, Extent, Failed, Namespace, Record, Txn, WhenFull, Write};
 
 /// What a transaction that passed its checks will do to the streams.
 #[derive(Default)]
@@ -25,22 +25,22 @@ pub(super) struct Plan<'t> {
 /// Checks a transaction against the tables as earlier transactions of the batch left them.
 pub(super) fn plan<'t>(
     tables: &Tables<'_>,
-    space: &Space,
+    namespace: &Namespace,
     txn: &'t Txn,
     now_ms: u64,
 ) -> Result<std::result::Result<Plan<'t>, Failed>> {
     for check in &txn.checks {
-        if let Some(failed) = failure(tables, space, check, now_ms)? {
+        if let Some(failed) = failure(tables, namespace, check, now_ms)? {
             return Ok(Err(failed));
         }
     }
-    Planner { tables, space, plan: Plan::default(), fresh: HashMap::new(), gone: HashSet::new() }.run(&txn.writes)
+    Planner { tables, namespace, plan: Plan::default(), fresh: HashMap::new(), gone: HashSet::new() }.run(&txn.writes)
 }
 
-fn failure(tables: &Tables<'_>, space: &Space, check: &Check, now_ms: u64) -> Result<Option<Failed>> {
+fn failure(tables: &Tables<'_>, namespace: &Namespace, check: &Check, now_ms: u64) -> Result<Option<Failed>> {
     Ok(match check {
         Check::Version { key, version } => {
-            let current = tables.records.get(tables::record(space, key.kind, &key.id).as_slice())?;
+            let current = tables.records.get(tables::record(namespace, key.kind, &key.id).as_slice())?;
             let current = match &current {
                 Some(value) => Some(tables::split_number(value.value())?),
                 None => None,
@@ -51,20 +51,20 @@ fn failure(tables: &Tables<'_>, space: &Space, check: &Check, now_ms: u64) -> Re
                 current: current.map(|(version, data)| Record { version, data: Bytes::copy_from_slice(data) }),
             })
         }
-        Check::Unseen { key } => {
+        Check::KeyUnused { key } => {
             // The clock never goes back, so no key lies under a later day.
             let today = now_ms / DAY_MS;
             let mut seen = None;
             for day in [today, today.saturating_sub(1)] {
-                if let Some(value) = tables.ledger.get(tables::seen(day, space, key).as_slice())? {
-                    seen = Some(Failed::Seen { data: Bytes::copy_from_slice(value.value()) });
+                if let Some(value) = tables.ledger.get(tables::seen(day, namespace, key).as_slice())? {
+                    seen = Some(Failed::KeyUsed { data: Bytes::copy_from_slice(value.value()) });
                     break;
                 }
             }
             seen
         }
         Check::Lease { name, alive } => {
-            let until_ms = match tables.leases.get(tables::named(space, name).as_slice())? {
+            let until_ms = match tables.leases.get(tables::named(namespace, name).as_slice())? {
                 Some(value) => tables::split_number(value.value())?.0,
                 None => 0,
             };
@@ -75,7 +75,7 @@ fn failure(tables: &Tables<'_>, space: &Space, check: &Check, now_ms: u64) -> Re
 
 struct Planner<'t, 'a, 'txn> {
     tables: &'a Tables<'txn>,
-    space: &'a Space,
+    namespace: &'a Namespace,
     plan: Plan<'t>,
     /// The weights of the entries that this transaction itself appends.
     fresh: HashMap<(&'t str, u64), u64>,
@@ -150,7 +150,7 @@ impl<'t> Planner<'t, '_, '_> {
     fn extent(&self, stream: &'t str) -> Result<Extent> {
         match self.plan.extents.get(stream) {
             Some(extent) => Ok(*extent),
-            None => self.tables.extent(self.space, stream),
+            None => self.tables.extent(self.namespace, stream),
         }
     }
 
@@ -158,7 +158,7 @@ impl<'t> Planner<'t, '_, '_> {
         if let Some(weight) = self.fresh.get(&(stream, sequence)) {
             return Ok(Some(*weight));
         }
-        match self.tables.entries.get(tables::entry(self.space, stream, sequence).as_slice())? {
+        match self.tables.entries.get(tables::entry(self.namespace, stream, sequence).as_slice())? {
             Some(value) => Ok(Some(tables::split_number(value.value())?.0)),
             None => Ok(None),
         }

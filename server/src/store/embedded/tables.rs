@@ -1,6 +1,6 @@
-//! How the spaces are laid out in the tables of the file.
+//! How the namespaces are laid out in the tables of the file.
 //!
-//! Every key begins with its space (after the day, in the ledger), every part of a key but the last ends with a zero
+//! Every key begins with its namespace (after the day, in the ledger), every part of a key but the last ends with a zero
 //! byte, and numbers are big-endian. So what belongs together lies together: the entries of a stream in their order,
 //! and the ledger's keys of one day, which end up side by side when they begin with a time.
 
@@ -8,21 +8,21 @@ use std::collections::HashMap;
 
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
-use crate::store::{Extent, Space};
+use crate::store::{Extent, Namespace};
 
 pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 pub(super) type Open<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
 pub(super) type Result<T> = std::result::Result<T, redb::Error>;
 
-/// `space 0 kind 0 id` -> version, data.
+/// `namespace 0 kind 0 id` -> version, data.
 pub(super) const RECORDS: Definition = TableDefinition::new("records");
-/// `space 0 stream` -> next, entries, weight.
+/// `namespace 0 stream` -> next, entries, weight.
 pub(super) const STREAMS: Definition = TableDefinition::new("streams");
-/// `space 0 stream 0 sequence` -> weight, data.
+/// `namespace 0 stream 0 sequence` -> weight, data.
 pub(super) const ENTRIES: Definition = TableDefinition::new("entries");
-/// `space 0 name` -> milliseconds since 1970.
+/// `namespace 0 name` -> milliseconds since 1970.
 pub(super) const LEASES: Definition = TableDefinition::new("leases");
-/// `day space 0 key` -> data.
+/// `day namespace 0 key` -> data.
 pub(super) const LEDGER: Definition = TableDefinition::new("ledger");
 /// The names below -> a number.
 pub(super) const FACTS: TableDefinition<'static, &'static str, u64> = TableDefinition::new("facts");
@@ -67,8 +67,8 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Reads the extent of a stream.
-    pub(super) fn extent(&self, space: &Space, stream: &str) -> Result<Extent> {
-        let key = named(space, stream);
+    pub(super) fn extent(&self, namespace: &Namespace, stream: &str) -> Result<Extent> {
+        let key = named(namespace, stream);
         match self.extents.get(&key) {
             Some(extent) => Ok(*extent),
             None => stored_extent(&self.streams, &key),
@@ -76,12 +76,12 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Changes the extent of a stream.
-    pub(super) fn set_extent(&mut self, space: &Space, stream: &str, extent: Extent) {
-        self.extents.insert(named(space, stream), extent);
+    pub(super) fn set_extent(&mut self, namespace: &Namespace, stream: &str, extent: Extent) {
+        self.extents.insert(named(namespace, stream), extent);
     }
 
-    /// Removes all that begins with the prefix of a space, the ledger excepted.
-    pub(super) fn clear_space(&mut self, prefix: &[u8]) -> Result<()> {
+    /// Removes all that begins with the prefix of a namespace, the ledger excepted.
+    pub(super) fn clear_namespace(&mut self, prefix: &[u8]) -> Result<()> {
         self.extents.retain(|key, _| !key.starts_with(prefix));
         for table in [&mut self.records, &mut self.streams, &mut self.entries, &mut self.leases] {
             clear(table, prefix)?;
@@ -108,42 +108,42 @@ pub(super) fn clear(table: &mut Open<'_>, prefix: &[u8]) -> Result<()> {
     Ok(table.retain_in(prefix..end.as_slice(), |_, _| false)?)
 }
 
-/// Returns the key of what `name` names in a space, or the first part of longer keys.
-pub(super) fn named(space: &Space, name: &str) -> Vec<u8> {
-    let mut key = prefix(space);
+/// Returns the key of what `name` names in a namespace, or the first part of longer keys.
+pub(super) fn named(namespace: &Namespace, name: &str) -> Vec<u8> {
+    let mut key = prefix(namespace);
     key.extend_from_slice(name.as_bytes());
     key
 }
 
-/// Returns what every key of a space begins with.
-pub(super) fn prefix(space: &Space) -> Vec<u8> {
-    let space = space.as_str().as_bytes();
-    let mut key = Vec::with_capacity(space.len() + 64);
-    key.extend_from_slice(space);
+/// Returns what every key of a namespace begins with.
+pub(super) fn prefix(namespace: &Namespace) -> Vec<u8> {
+    let namespace = namespace.as_str().as_bytes();
+    let mut key = Vec::with_capacity(namespace.len() + 64);
+    key.extend_from_slice(namespace);
     key.push(0);
     key
 }
 
 /// Returns the key of a record.
-pub(super) fn record(space: &Space, kind: &str, id: &str) -> Vec<u8> {
-    let mut key = named(space, kind);
+pub(super) fn record(namespace: &Namespace, kind: &str, id: &str) -> Vec<u8> {
+    let mut key = named(namespace, kind);
     key.push(0);
     key.extend_from_slice(id.as_bytes());
     key
 }
 
 /// Returns the key of an entry.
-pub(super) fn entry(space: &Space, stream: &str, sequence: u64) -> Vec<u8> {
-    let mut key = named(space, stream);
+pub(super) fn entry(namespace: &Namespace, stream: &str, sequence: u64) -> Vec<u8> {
+    let mut key = named(namespace, stream);
     key.push(0);
     key.extend_from_slice(&sequence.to_be_bytes());
     key
 }
 
 /// Returns the key under which the ledger knows `key` on a day.
-pub(super) fn seen(day: u64, space: &Space, key: &str) -> Vec<u8> {
+pub(super) fn seen(day: u64, namespace: &Namespace, key: &str) -> Vec<u8> {
     let mut full = day.to_be_bytes().to_vec();
-    full.extend_from_slice(&named(space, key));
+    full.extend_from_slice(&named(namespace, key));
     full
 }
 

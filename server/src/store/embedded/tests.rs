@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::store::{
     Check, Write,
-    conformance::{Bench, append, for_each_promise, put, remember, space, weighed},
+    conformance::{Bench, append, for_each_promise, namespace, put, remember, weighed},
 };
 
 fn bench(store: Arc<EmbeddedStore>, keeps: impl Send + Sync + 'static) -> Bench {
@@ -24,13 +24,13 @@ fn bench(store: Arc<EmbeddedStore>, keeps: impl Send + Sync + 'static) -> Bench 
     Bench {
         store: store.clone(),
         second: store,
-        raw_keys: Box::new(move |space| std::future::ready(raw_keys(&raw, &space)).boxed()),
+        raw_keys: Box::new(move |namespace| std::future::ready(raw_keys(&raw, &namespace)).boxed()),
         _keeps: Box::new(keeps),
     }
 }
 
-fn raw_keys(store: &EmbeddedStore, space: &Space) -> Vec<String> {
-    let (prefix, mut keys) = (tables::prefix(space), Vec::new());
+fn raw_keys(store: &EmbeddedStore, namespace: &Namespace) -> Vec<String> {
+    let (prefix, mut keys) = (tables::prefix(namespace), Vec::new());
     let list = |txn: &ReadTransaction| {
         for table in [RECORDS, STREAMS, ENTRIES, LEASES, tables::LEDGER] {
             for found in txn.open_table(table)?.iter()? {
@@ -68,14 +68,14 @@ mod on_disk {
 }
 
 async fn commit(store: &EmbeddedStore, writes: Vec<Write>) -> Result<crate::store::Commit, StoreError> {
-    match store.commit(&space("a"), &Txn { checks: vec![], writes }).await? {
+    match store.commit(&namespace("a"), &Txn { checks: vec![], writes }).await? {
         Outcome::Committed(commit) => Ok(commit),
         Outcome::Refused(failed) => panic!("refused: {failed:?}"),
     }
 }
 
 async fn sequences(store: &EmbeddedStore) -> Vec<u64> {
-    let found = store.range(&space("a"), "s", Range::after(0, 10_000)).await.unwrap();
+    let found = store.range(&namespace("a"), "s", Range::after(0, 10_000)).await.unwrap();
     found.into_iter().map(|entry| entry.sequence).collect()
 }
 
@@ -99,12 +99,12 @@ async fn opening_it_again_finds_everything() {
     drop(store);
 
     let store = EmbeddedStore::open(&path).unwrap();
-    let read = store.read(&space("a"), std::slice::from_ref(&key)).await.unwrap().remove(0).unwrap();
+    let read = store.read(&namespace("a"), std::slice::from_ref(&key)).await.unwrap().remove(0).unwrap();
     assert_eq!((read.version, &read.data[..]), (first.version, &b"kept"[..]));
     assert_eq!(sequences(&store).await, [2]);
-    assert_eq!(store.leases(&space("a")).await.unwrap().until_ms["l"], second.at_ms + 60_000);
-    let txn = Txn { checks: vec![Check::Unseen { key: "k".to_owned() }], writes: vec![] };
-    assert!(matches!(store.commit(&space("a"), &txn).await.unwrap(), Outcome::Refused(_)));
+    assert_eq!(store.leases(&namespace("a")).await.unwrap().until_ms["l"], second.at_ms + 60_000);
+    let txn = Txn { checks: vec![Check::KeyUnused { key: "k".to_owned() }], writes: vec![] };
+    assert!(matches!(store.commit(&namespace("a"), &txn).await.unwrap(), Outcome::Refused(_)));
     let third = commit(&store, vec![put(&key, "again"), append("s", "3")]).await.unwrap();
     assert!(third.version > second.version && third.at_ms >= second.at_ms);
     assert_eq!(third.appended, [Some(3)]);
@@ -118,7 +118,7 @@ async fn versions_go_on_after_everything_was_dropped() {
         let store = EmbeddedStore::open(&path).unwrap();
         let version = commit(&store, vec![put(&Key::new("member", "x"), "")]).await.unwrap().version;
         assert!(version > last);
-        last = commit(&store, vec![Write::DropSpace]).await.unwrap().version;
+        last = commit(&store, vec![Write::DropNamespace]).await.unwrap().version;
     }
 }
 
@@ -170,14 +170,14 @@ async fn keys_of_past_days_are_forgotten() {
     let store = EmbeddedStore::in_memory().unwrap();
     let now_ms = store.clock.now_ms();
     let txn = store.vault.begin_write().unwrap().unwrap().unwrap();
-    let old = tables::seen(now_ms / tables::DAY_MS - 2, &space("a"), "old");
-    let yesterday = tables::seen(now_ms / tables::DAY_MS - 1, &space("a"), "yesterday");
+    let old = tables::seen(now_ms / tables::DAY_MS - 2, &namespace("a"), "old");
+    let yesterday = tables::seen(now_ms / tables::DAY_MS - 1, &namespace("a"), "yesterday");
     for key in [&old, &yesterday] {
         txn.open_table(tables::LEDGER).unwrap().insert(key.as_slice(), b"".as_slice()).unwrap();
     }
     txn.commit().unwrap();
     commit(&store, vec![append("s", "")]).await.unwrap();
-    let keys = raw_keys(&store, &space("a"));
+    let keys = raw_keys(&store, &namespace("a"));
     assert!(keys.iter().any(|key| key.ends_with("yesterday")), "{keys:?}");
     assert!(!keys.iter().any(|key| key.ends_with("old")), "{keys:?}");
 }
@@ -400,7 +400,7 @@ async fn when_the_power_fails_all_that_was_answered_is_there_and_nothing_by_halv
         assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>(), "after {cut} steps");
         let promised = answered.iter().filter(|at| **at <= cut).count();
         assert!((promised..=promised + 1).contains(&found.len()), "after {cut} steps: {} of {promised}", found.len());
-        let others = opened.range(&space("a"), "t", Range::after(0, usize::MAX)).await.unwrap();
+        let others = opened.range(&namespace("a"), "t", Range::after(0, usize::MAX)).await.unwrap();
         assert_eq!(others.len(), found.len(), "after {cut} steps");
     }
 }
@@ -438,7 +438,7 @@ async fn after_a_failed_flush_it_answers_nothing_until_it_is_restarted() {
         assert!(matches!(&error, StoreError::Unavailable(reason) if reason.contains("restarted")), "{error}");
     }
     faults.broken.store(false, Ordering::Relaxed);
-    assert!(store.range(&space("a"), "s", Range::after(0, 1)).await.is_err());
+    assert!(store.range(&namespace("a"), "s", Range::after(0, 1)).await.is_err());
     drop(store);
     let store = EmbeddedStore::open(&path).unwrap();
     assert_eq!(sequences(&store).await.first(), Some(&1));
@@ -470,7 +470,7 @@ async fn a_transaction_sees_the_earlier_ones_of_its_batch() {
         let store = store.clone();
         tokio::spawn(async move {
             let txn = Txn { checks: vec![], writes: vec![weighed("s", "", 1, Some(bound))] };
-            matches!(store.commit(&space("a"), &txn).await.unwrap(), Outcome::Committed(_))
+            matches!(store.commit(&namespace("a"), &txn).await.unwrap(), Outcome::Committed(_))
         })
     });
     let committed = futures::future::join_all(commits.collect::<Vec<_>>()).await;

@@ -16,7 +16,7 @@ use super::{
     plan::plan,
     tables::{CLOCK_MS, Result, Tables, VERSION},
 };
-use crate::store::{Commit, Durability, Hint, Outcome, Space, StoreError, Txn, Write};
+use crate::store::{Commit, Durability, Namespace, Notification, Outcome, StoreError, Txn, Write};
 
 /// How many transactions may wait for the writer. Whoever comes later waits for room.
 pub(super) const QUEUE_MAX: usize = 1024;
@@ -34,7 +34,7 @@ const FAULT_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum Job {
     Commit {
-        space: Space,
+        namespace: Namespace,
         txn: Txn,
         answer: oneshot::Sender<std::result::Result<Outcome, StoreError>>,
     },
@@ -47,7 +47,7 @@ pub(super) struct Writer {
     pub(super) vault: Arc<Vault>,
     pub(super) clock: Arc<Clock>,
     pub(super) queue: mpsc::Receiver<Job>,
-    pub(super) hints: broadcast::Sender<Hint>,
+    pub(super) notifications: broadcast::Sender<Notification>,
     pub(super) durability: Durability,
     /// The last version given to a record.
     pub(super) version: u64,
@@ -71,7 +71,7 @@ impl<E: Into<redb::Error>> From<E> for Fault {
     }
 }
 
-type Request<'b> = (&'b Space, &'b Txn);
+type Request<'b> = (&'b Namespace, &'b Txn);
 
 impl Writer {
     /// Starts the thread. It ends when the other end of its queue is gone.
@@ -84,12 +84,12 @@ impl Writer {
         while self.queue.blocking_recv_many(&mut jobs, BATCH_MAX) > 0 {
             let (mut requests, mut answers) = (Vec::new(), Vec::new());
             for job in jobs.drain(..) {
-                if let Job::Commit { space, txn, answer } = job {
-                    requests.push((space, txn));
+                if let Job::Commit { namespace, txn, answer } = job {
+                    requests.push((namespace, txn));
                     answers.push(answer);
                 }
             }
-            let requests: Vec<Request<'_>> = requests.iter().map(|(space, txn)| (space, txn)).collect();
+            let requests: Vec<Request<'_>> = requests.iter().map(|(namespace, txn)| (namespace, txn)).collect();
             match self.carry_out(&requests) {
                 Ok(outcomes) => {
                     self.publish(&requests, &outcomes);
@@ -108,14 +108,18 @@ impl Writer {
     }
 
     fn publish(&self, requests: &[Request<'_>], outcomes: &[Outcome]) {
-        for ((space, txn), outcome) in requests.iter().zip(outcomes) {
+        for ((namespace, txn), outcome) in requests.iter().zip(outcomes) {
             if matches!(outcome, Outcome::Refused(_)) {
                 continue;
             }
             for write in &txn.writes {
-                if let Write::Hint { topic, by } = write {
+                if let Write::Notify { topic, by } = write {
                     // Nobody listens.
-                    let _ = self.hints.send(Hint::Topic { space: (*space).clone(), topic: topic.clone(), by: *by });
+                    let _ = self.notifications.send(Notification::Topic {
+                        namespace: (*namespace).clone(),
+                        topic: topic.clone(),
+                        by: *by,
+                    });
                 }
             }
         }
@@ -154,8 +158,8 @@ impl Writer {
         let before = self.version;
         let mut tables = Tables::open(&txn)?;
         let mut outcomes = Vec::with_capacity(requests.len());
-        for (space, request) in requests {
-            outcomes.push(self.evaluate(&mut tables, space, request)?);
+        for (namespace, request) in requests {
+            outcomes.push(self.evaluate(&mut tables, namespace, request)?);
         }
         if self.version == before {
             drop(tables);
@@ -176,14 +180,14 @@ impl Writer {
         Ok(outcomes)
     }
 
-    fn evaluate(&mut self, tables: &mut Tables<'_>, space: &Space, txn: &Txn) -> Result<Outcome> {
+    fn evaluate(&mut self, tables: &mut Tables<'_>, namespace: &Namespace, txn: &Txn) -> Result<Outcome> {
         let now_ms = self.clock.now_ms();
-        let plan = match plan(tables, space, txn, now_ms)? {
+        let plan = match plan(tables, namespace, txn, now_ms)? {
             Ok(plan) => plan,
             Err(failed) => return Ok(Outcome::Refused(failed)),
         };
         self.version += 1;
-        apply(tables, space, txn, &plan, self.version, now_ms)?;
+        apply(tables, namespace, txn, &plan, self.version, now_ms)?;
         Ok(Outcome::Committed(Commit {
             version: self.version,
             at_ms: now_ms,

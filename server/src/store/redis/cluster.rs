@@ -1,6 +1,6 @@
 //! The nodes of a cluster, and which of them has which slot.
 //!
-//! A space is one slot, since its name is the hash tag of all its keys. The map of slots is put right by every node that
+//! A namespace is one slot, since its name is the hash tag of all its keys. The map of slots is put right by every node that
 //! says where a slot has gone, and read anew every few seconds and whenever a node is lost.
 //!
 //! While a slot is on its way to another node, its keys are partly here and partly there. What finds all its keys at the

@@ -1,10 +1,10 @@
--- Carries out one transaction of a space: looks at everything first, then writes. Nothing may fail in the second half,
+-- Carries out one transaction of a namespace: looks at everything first, then writes. Nothing may fail in the second half,
 -- since Redis keeps what a function wrote before it failed. A cluster that is moving the slot away fails every use of a key
 -- that is not here (any more, or yet), so the first half uses all that the second half will, which lets none vanish early.
 --
--- keys: the space's meta hash, then every record hash, stream and lease hash that the transaction names.
--- args: the channel of hints, the caller's own one, the server's history (losses.rs), how many checks, the checks, the writes; transaction.rs has them one by one.
--- Answers {1, version, now, removed, 1 if the space has that version now, 1 if hints were published, sequence or 0 of each append}, or
+-- keys: the namespace's meta hash, then every record hash, stream and lease hash that the transaction names.
+-- args: the channel of notifications, the caller's own one, the server's history (losses.rs), how many checks, the checks, the writes; transaction.rs has them one by one.
+-- Answers {1, version, now, removed, 1 if the namespace has that version now, 1 if notifications were published, sequence or 0 of each append}, or
 -- {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
 local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
@@ -20,7 +20,7 @@ local function call_with(command, key, list)
   return answers
 end
 
--- Whether anyone but the caller listens for hints. It listens on its own channel as often as on theirs; it names none where this
+-- Whether anyone but the caller listens for notifications. It listens on its own channel as often as on theirs; it names none where this
 -- server cannot tell for all, as in a cluster.
 local function others_listen(theirs, own)
   if own == '' then return true end
@@ -167,7 +167,7 @@ redis.register_function{function_name = NAME .. '_commit', callback = commit}
 -- For what only frees, which may run while memory is full.
 redis.register_function{function_name = NAME .. '_free', callback = commit, flags = {'allow-oom'}}
 
--- Counts a loss, once under each history. Answers how many there were; 0 where there is no space to count in.
+-- Counts a loss, once under each history. Answers how many there were; 0 where there is no namespace to count in.
 redis.register_function(NAME .. '_lost', function(keys, args)
   if redis.call('EXISTS', keys[1]) == 0 then return 0 end
   if redis.call('HGET', keys[1], 'gh') ~= args[1] then

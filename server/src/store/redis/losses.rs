@@ -2,15 +2,15 @@
 //!
 //! A replica that takes over may lack the last commits of its primary, and a server that keeps nothing on disk comes back
 //! empty. Both begin a new *history*: Redis gives every run of a primary a replication id of its own. So:
-//! - every commit says under which history it comes, and the meta hash of its space keeps the last few histories, each
-//!   with the version that the space had when it began: its *floor*;
-//! - a coordinator remembers the last version that it was answered for each space, and under which history;
+//! - every commit says under which history it comes, and the meta hash of its namespace keeps the last few histories, each
+//!   with the version that the namespace had when it began: its *floor*;
+//! - a coordinator remembers the last version that it was answered for each namespace, and under which history;
 //! - when a server turns up with another history, it looks at all that it remembers: a version above the floor of the
 //!   history that came next was lost. Later commits do not hide that, whoever makes them.
 //!
-//! A space that is gone was lost as well, unless it was dropped: whoever drops one tells all coordinators. One that was
+//! A namespace that is gone was lost as well, unless it was dropped: whoever drops one tells all coordinators. One that was
 //! dropped elsewhere while this coordinator was cut off, in the very seconds in which the server changed, is reported
-//! although nothing was lost. Not found are losses in spaces that no running coordinator has written to, and what vanishes
+//! although nothing was lost. Not found are losses in namespaces that no running coordinator has written to, and what vanishes
 //! while the history goes on, as by FLUSHALL.
 
 use std::{
@@ -29,18 +29,18 @@ use tokio::{
 };
 
 use super::{keys::Keys, library::Function, servers::Servers};
-use crate::store::{LOSSES_MAX, Loss, Space, StoreError};
+use crate::store::{LOSSES_MAX, Loss, Namespace, StoreError};
 
-/// How many spaces are remembered; beyond that, those that were written to the longest time ago are not.
+/// How many namespaces are remembered; beyond that, those that were written to the longest time ago are not.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("it is not 0");
 
 /// Under how many histories a commit is remembered of each, until it was looked at.
 const HISTORIES_MAX: usize = 4;
 
-/// How many spaces are looked at side by side.
+/// How many namespaces are looked at side by side.
 const LOOKS_MAX: usize = 32;
 
-/// How long to wait after a space could not be looked at.
+/// How long to wait after a namespace could not be looked at.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// After how long to look again: longer than an answer of the former server may be on its way.
@@ -48,7 +48,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(6);
 
 /// What Redis has answered to this coordinator.
 pub(super) struct Losses {
-    acknowledged: Mutex<LruCache<Space, Vec<Acknowledged>>>,
+    acknowledged: Mutex<LruCache<Namespace, Vec<Acknowledged>>>,
     /// Something may have been lost.
     doubt: Arc<Notify>,
     reports: broadcast::Sender<Loss>,
@@ -60,16 +60,16 @@ impl fmt::Debug for Losses {
     }
 }
 
-/// The last commit to a space that was answered under a history.
+/// The last commit to a namespace that was answered under a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Acknowledged {
     version: u64,
     history: Arc<str>,
-    /// Whether it dropped the space.
+    /// Whether it dropped the namespace.
     dropped: bool,
 }
 
-/// What a space says of its past.
+/// What a namespace says of its past.
 #[derive(Debug, PartialEq, Eq)]
 struct Past {
     version: u64,
@@ -94,16 +94,16 @@ impl Losses {
         self.doubt.notify_one();
     }
 
-    /// Remembers that a commit was answered which has left its version in the space, or has dropped it.
-    pub(super) fn acknowledged(&self, space: &Space, version: u64, history: Arc<str>, dropped: bool) {
+    /// Remembers that a commit was answered which has left its version in the namespace, or has dropped it.
+    pub(super) fn acknowledged(&self, namespace: &Namespace, version: u64, history: Arc<str>, dropped: bool) {
         // A server that does not tell its history cannot be found out.
         if history.is_empty() {
             return;
         }
         let new = Acknowledged { version, history, dropped };
         let mut all = self.lock();
-        let Some(last) = all.get_mut(space) else {
-            all.put(space.clone(), vec![new]);
+        let Some(last) = all.get_mut(namespace) else {
+            all.put(namespace.clone(), vec![new]);
             return;
         };
         match last.iter_mut().find(|last| last.history == new.history) {
@@ -118,9 +118,9 @@ impl Losses {
         }
     }
 
-    /// Forgets what came before a space was dropped, by whomever.
-    pub(super) fn dropped(&self, space: &Space, version: u64) {
-        self.forget(space, |last| last.version < version);
+    /// Forgets what came before a namespace was dropped, by whomever.
+    pub(super) fn dropped(&self, namespace: &Namespace, version: u64) {
+        self.forget(namespace, |last| last.version < version);
     }
 
     /// Looks for losses for as long as it runs, whenever there is doubt.
@@ -135,33 +135,33 @@ impl Losses {
         }
     }
 
-    /// Looks at all spaces that are remembered, at each until it answers.
+    /// Looks at all namespaces that are remembered, at each until it answers.
     pub(super) async fn look(&self, servers: &Servers, keys: &Keys) {
-        let mut spaces: Vec<Space> = self.lock().iter().map(|(space, _)| space.clone()).collect();
-        while !spaces.is_empty() {
-            let looks = stream::iter(spaces).map(|space| async move {
-                match self.look_at(servers, keys, &space).await {
+        let mut namespaces: Vec<Namespace> = self.lock().iter().map(|(namespace, _)| namespace.clone()).collect();
+        while !namespaces.is_empty() {
+            let looks = stream::iter(namespaces).map(|namespace| async move {
+                match self.look_at(servers, keys, &namespace).await {
                     // It is reported by whoever needs what cannot be read.
                     Ok(()) | Err(StoreError::Corrupt(_)) => None,
-                    Err(_) => Some(space),
+                    Err(_) => Some(namespace),
                 }
             });
-            spaces = looks.buffer_unordered(LOOKS_MAX).filter_map(std::future::ready).collect().await;
-            if !spaces.is_empty() {
+            namespaces = looks.buffer_unordered(LOOKS_MAX).filter_map(std::future::ready).collect().await;
+            if !namespaces.is_empty() {
                 sleep(RETRY_AFTER).await;
             }
         }
     }
 
-    async fn look_at(&self, servers: &Servers, keys: &Keys, space: &Space) -> Result<(), StoreError> {
+    async fn look_at(&self, servers: &Servers, keys: &Keys, namespace: &Namespace) -> Result<(), StoreError> {
         let mut ask = Pipeline::new();
-        ask.cmd("HMGET").arg(keys.meta(space)).arg(&["v", "h"]);
-        let before = self.lock().peek(space).cloned().unwrap_or_default();
+        ask.cmd("HMGET").arg(keys.meta(namespace)).arg(&["v", "h"]);
+        let before = self.lock().peek(namespace).cloned().unwrap_or_default();
         // After that, so that nothing is taken for lost which is only answered meanwhile.
-        let past = servers.read(Some(space), &ask).await?.pop().as_ref().and_then(Past::read);
-        let now = servers.history_of(space);
+        let past = servers.read(Some(namespace), &ask).await?.pop().as_ref().and_then(Past::read);
+        let now = servers.history_of(namespace);
         let kept = |last: &Acknowledged| match &past {
-            // While the history goes on, a space is gone because it was dropped.
+            // While the history goes on, a namespace is gone because it was dropped.
             None if now.as_ref() == Some(&last.history) => None,
             past => last.lost_in(past.as_ref()),
         };
@@ -169,20 +169,20 @@ impl Losses {
         let newest = before.iter().max_by_key(|last| last.version);
         let Some((acknowledged, found)) = lost else {
             // One is enough from now on.
-            self.forget(space, |last| before.contains(last) && (past.is_none() || Some(last) != newest));
+            self.forget(namespace, |last| before.contains(last) && (past.is_none() || Some(last) != newest));
             return Ok(());
         };
         let call = |function: &str, history: &str| {
             let mut count = redis::cmd("FCALL");
-            count.arg(function).arg(1).arg(keys.meta(space)).arg(history);
+            count.arg(function).arg(1).arg(keys.meta(namespace)).arg(history);
             count
         };
-        let counted = servers.call(space, Function::Lost, call).await?;
+        let counted = servers.call(namespace, Function::Lost, call).await?;
         let generation = redis::from_redis_value(counted.value).unwrap_or_default();
-        self.forget(space, |last| before.contains(last) && (kept(last).is_some() || Some(last) != newest));
-        let loss = Loss { space: space.clone(), acknowledged, found, generation };
+        self.forget(namespace, |last| before.contains(last) && (kept(last).is_some() || Some(last) != newest));
+        let loss = Loss { namespace: namespace.clone(), acknowledged, found, generation };
         tracing::error!(
-            ?space,
+            ?namespace,
             acknowledged,
             found,
             generation,
@@ -193,47 +193,47 @@ impl Losses {
         Ok(())
     }
 
-    /// Returns whether anything is remembered of a space.
+    /// Returns whether anything is remembered of a namespace.
     #[cfg(test)]
-    pub(super) fn remembers(&self, space: &Space) -> bool {
-        self.lock().contains(space)
+    pub(super) fn remembers(&self, namespace: &Namespace) -> bool {
+        self.lock().contains(namespace)
     }
 
-    fn forget(&self, space: &Space, what: impl Fn(&Acknowledged) -> bool) {
+    fn forget(&self, namespace: &Namespace, what: impl Fn(&Acknowledged) -> bool) {
         let mut all = self.lock();
-        if let Some(last) = all.peek_mut(space) {
+        if let Some(last) = all.peek_mut(namespace) {
             last.retain(|last| !what(last));
             if last.is_empty() {
-                all.pop(space);
+                all.pop(namespace);
             }
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<Space, Vec<Acknowledged>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<Namespace, Vec<Acknowledged>>> {
         self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Acknowledged {
     /// Returns the last version that was kept of the history in which this commit was answered, if the commit is not
-    /// among what was kept; 0 where there is nothing of it. `past`: what the space says, if it is there.
+    /// among what was kept; 0 where there is nothing of it. `past`: what the namespace says, if it is there.
     fn lost_in(&self, past: Option<&Past>) -> Option<u64> {
         let kept = match past {
             None => 0,
             Some(past) => match past.histories.iter().position(|(id, _)| **id == *self.history) {
                 Some(0) => past.version,
                 Some(at) => past.histories[at - 1].1,
-                // All that came under that history is gone, or the space is another one by now.
+                // All that came under that history is gone, or the namespace is another one by now.
                 None => past.histories.last().map_or(past.version, |(_, floor)| *floor),
             },
         };
-        // A space that was dropped is not there, or was made anew.
+        // A namespace that was dropped is not there, or was made anew.
         (kept < self.version && !(self.dropped && kept == 0)).then_some(kept)
     }
 }
 
 impl Past {
-    /// Reads the version and the histories; `None` where there is no space.
+    /// Reads the version and the histories; `None` where there is no namespace.
     fn read(answer: &Value) -> Option<Self> {
         let (version, histories): (Option<u64>, Option<String>) = redis::from_redis_value(answer.clone()).ok()?;
         let histories = histories.unwrap_or_default();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_that_is_gone_was_lost_unless_it_was_dropped() {
+    fn a_namespace_that_is_gone_was_lost_unless_it_was_dropped() {
         let dropped = |version, history| Acknowledged { dropped: true, ..last(version, history) };
         assert_eq!(last(5, "x").lost_in(None), Some(0));
         assert_eq!(dropped(5, "x").lost_in(None), None);

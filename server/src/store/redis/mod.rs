@@ -1,7 +1,7 @@
 //! The store in Redis, for any number of coordinators: one server, the primary that Sentinels name, or a cluster.
 //!
 //! A transaction is one call of a function that runs inside Redis, which looks at everything before it writes anything;
-//! see `commit.lua`. All calls to a server share one connection, on which they wait for nobody; hints have another, and so
+//! see `commit.lua`. All calls to a server share one connection, on which they wait for nobody; notifications have another, and so
 //! has the wait for replicas. Lost connections are made again, and another primary is looked for; meanwhile calls answer
 //! [`StoreError::Unavailable`] at once, and [`StoreError::Refusing`] where the server said that it did nothing. A call that
 //! may have been carried out is never repeated here.
@@ -53,11 +53,11 @@
 mod attempt;
 mod cluster;
 mod fault;
-mod hints;
 mod keys;
 mod library;
 mod link;
 mod losses;
+mod notifications;
 mod replicas;
 mod sentinel;
 mod servers;
@@ -84,8 +84,8 @@ use self::{
     transaction::{Call, only_frees},
 };
 use super::{
-    Entry, Extent, Failed, HINTS_MAX, Hint, Key, Leases, Loss, Outcome, Range, Record, Space, Store, StoreError, Txn,
-    Write,
+    Entry, Extent, Failed, Key, Leases, Loss, NOTIFICATIONS_MAX, Namespace, Notification, Outcome, Range, Record,
+    Store, StoreError, Txn, Write,
 };
 
 /// The store in a Redis server. See the [module](self).
@@ -93,7 +93,7 @@ use super::{
 pub struct RedisStore {
     servers: Servers,
     keys: Keys,
-    hints: broadcast::Sender<Hint>,
+    notifications: broadcast::Sender<Notification>,
     losses: Arc<Losses>,
     /// Keeps the connections alive.
     caretaker: JoinHandle<()>,
@@ -113,18 +113,19 @@ impl RedisStore {
         let servers = Servers::new(target, wanted, doubt.clone());
         servers.connect().await?;
         servers.warn_of_eviction().await;
-        // Before anyone can ask for hints, so that none is missed.
+        // Before anyone can ask for notifications, so that none is missed.
         let subscription = servers.subscribe(keys.channels()).await?;
-        let (hints, _) = broadcast::channel(HINTS_MAX);
+        let (notifications, _) = broadcast::channel(NOTIFICATIONS_MAX);
         let losses = Arc::new(Losses::new(doubt));
         let caretaker = tokio::spawn({
-            let (servers, keys, losses, hints) = (servers.clone(), keys.clone(), losses.clone(), hints.clone());
+            let (servers, keys, losses, notifications) =
+                (servers.clone(), keys.clone(), losses.clone(), notifications.clone());
             async move {
-                let listening = hints::listen(&servers, keys.channels(), &losses, hints, subscription);
+                let listening = notifications::listen(&servers, keys.channels(), &losses, notifications, subscription);
                 tokio::join!(servers.watch(), listening, losses.watch(&servers, &keys));
             }
         });
-        Ok(Arc::new(Self { servers, keys, hints, losses, caretaker }))
+        Ok(Arc::new(Self { servers, keys, notifications, losses, caretaker }))
     }
 
     /// Returns whether URLs with this scheme name a store of this kind, right or wrong.
@@ -133,10 +134,10 @@ impl RedisStore {
         ["redis", "rediss", "valkey", "valkeys"].contains(&base)
     }
 
-    async fn ask_one(&self, space: Option<&Space>, command: redis::Cmd) -> Result<Value, StoreError> {
+    async fn ask_one(&self, namespace: Option<&Namespace>, command: redis::Cmd) -> Result<Value, StoreError> {
         let mut question = Pipeline::with_capacity(1);
         question.add_command(command);
-        self.servers.read(space, &question).await?.pop().ok_or_else(unreadable)
+        self.servers.read(namespace, &question).await?.pop().ok_or_else(unreadable)
     }
 }
 
@@ -148,7 +149,7 @@ impl Drop for RedisStore {
 
 #[async_trait]
 impl Store for RedisStore {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         // One question for each kind; where each key's answer is: the question, and the place in it.
         let mut kinds: Vec<(&'static str, Vec<String>)> = Vec::new();
         let mut places = Vec::with_capacity(keys.len());
@@ -170,10 +171,10 @@ impl Store for RedisStore {
             questions.atomic();
         }
         for (kind, fields) in &kinds {
-            questions.cmd("HMGET").arg(self.keys.records(space, kind)).arg(fields);
+            questions.cmd("HMGET").arg(self.keys.records(namespace, kind)).arg(fields);
         }
         let mut answers = Vec::with_capacity(kinds.len());
-        for answer in self.servers.read(Some(space), &questions).await? {
+        for answer in self.servers.read(Some(namespace), &questions).await? {
             answers.push(array(answer)?);
         }
         let take = |(question, place): (usize, usize)| {
@@ -188,15 +189,15 @@ impl Store for RedisStore {
 
     async fn scan(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         kind: &'static str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
         let mut all = redis::cmd("HGETALL");
-        all.arg(self.keys.records(space, kind));
+        all.arg(self.keys.records(namespace, kind));
         let mut found: BTreeMap<String, (Value, Value)> = BTreeMap::new();
-        for (field, value) in pairs(self.ask_one(Some(space), all).await?)? {
+        for (field, value) in pairs(self.ask_one(Some(namespace), all).await?)? {
             let Some((sort, id)) = field.split_at_checked(1) else { return Err(unreadable()) };
             if id <= after {
                 continue;
@@ -208,7 +209,7 @@ impl Store for RedisStore {
         found.map(|(id, (version, data))| Ok((id, record(version, data)?.ok_or_else(unreadable)?))).collect()
     }
 
-    async fn range(&self, space: &Space, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
+    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
         if range.first > range.last || range.limit == 0 {
             return Ok(Vec::new());
         }
@@ -216,34 +217,34 @@ impl Store for RedisStore {
         let (from, to) = if range.newest_first { (range.last, range.first) } else { (range.first, range.last) };
         // Redis reads the count as a signed number.
         let count = i64::try_from(range.limit).unwrap_or(i64::MAX);
-        ask.arg(self.keys.stream(space, stream)).arg(from).arg(to).arg("COUNT").arg(count);
-        array(self.ask_one(Some(space), ask).await?)?.into_iter().map(entry).collect()
+        ask.arg(self.keys.stream(namespace, stream)).arg(from).arg(to).arg("COUNT").arg(count);
+        array(self.ask_one(Some(namespace), ask).await?)?.into_iter().map(entry).collect()
     }
 
-    async fn extents(&self, space: &Space, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
+    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
         if streams.is_empty() {
             return Ok(Vec::new());
         }
         let mut questions = Pipeline::new();
         questions.atomic();
         let fields: Vec<String> = streams.iter().map(|stream| Keys::extent_field(stream)).collect();
-        questions.cmd("HMGET").arg(self.keys.meta(space)).arg(fields);
+        questions.cmd("HMGET").arg(self.keys.meta(namespace)).arg(fields);
         for stream in streams {
-            questions.cmd("XLEN").arg(self.keys.stream(space, stream));
+            questions.cmd("XLEN").arg(self.keys.stream(namespace, stream));
         }
-        let mut answers = self.servers.read(Some(space), &questions).await?.into_iter();
+        let mut answers = self.servers.read(Some(namespace), &questions).await?.into_iter();
         let counters = array(answers.next().ok_or_else(unreadable)?)?;
         counters.into_iter().zip(answers).map(|(counters, entries)| extent(counters, entries)).collect()
     }
 
-    async fn leases(&self, space: &Space) -> Result<Leases, StoreError> {
+    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
         let mut questions = Pipeline::new();
         questions.atomic();
-        questions.cmd("HGETALL").arg(self.keys.leases(space));
-        questions.cmd("HGET").arg(self.keys.meta(space)).arg("v");
+        questions.cmd("HGETALL").arg(self.keys.leases(namespace));
+        questions.cmd("HGET").arg(self.keys.meta(namespace)).arg("v");
         questions.cmd("TIME");
         let answers: [Value; 3] =
-            self.servers.read(Some(space), &questions).await?.try_into().map_err(|_| unreadable())?;
+            self.servers.read(Some(namespace), &questions).await?.try_into().map_err(|_| unreadable())?;
         let [leases, clock, time] = answers;
         let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? / 1_000 };
         let mut until_ms = BTreeMap::new();
@@ -257,39 +258,43 @@ impl Store for RedisStore {
         time_ms(self.ask_one(None, redis::cmd("TIME")).await?)
     }
 
-    async fn commit(&self, space: &Space, txn: &Txn) -> Result<Outcome, StoreError> {
-        let call = Call::new(&self.keys, space, txn);
+    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
+        let call = Call::new(&self.keys, namespace, txn);
         let frees = only_frees(txn);
         let function = if frees { Function::Free } else { Function::Commit };
-        let answered = self.servers.call(space, function, |name, history| call.command(name, history)).await?;
+        let answered = self.servers.call(namespace, function, |name, history| call.command(name, history)).await?;
         let (mut outcome, said) = call.outcome(txn, &answered.value, answered.durability)?;
         match &mut outcome {
             Outcome::Committed(commit) if !frees => {
-                commit.durability = answered.replicated(|| self.keys.mark(space)).await?;
+                commit.durability = answered.replicated(|| self.keys.mark(namespace)).await?;
             }
             // What was remembered is taken for the answer, so it must be as durable.
-            Outcome::Refused(Failed::Seen { .. }) => {
-                answered.replicated(|| self.keys.mark(space)).await?;
+            Outcome::Refused(Failed::KeyUsed { .. }) => {
+                answered.replicated(|| self.keys.mark(namespace)).await?;
             }
             _ => (),
         }
         let Outcome::Committed(commit) = &outcome else { return Ok(outcome) };
-        let drops = txn.writes.contains(&Write::DropSpace);
+        let drops = txn.writes.contains(&Write::DropNamespace);
         if said.is_kept || drops {
-            self.losses.acknowledged(space, commit.version, answered.history, drops);
+            self.losses.acknowledged(namespace, commit.version, answered.history, drops);
         }
         if !said.is_published {
             for write in &txn.writes {
-                let Write::Hint { topic, by } = write else { continue };
+                let Write::Notify { topic, by } = write else { continue };
                 // Nobody listens here either.
-                let _ = self.hints.send(Hint::Topic { space: space.clone(), topic: topic.clone(), by: *by });
+                let _ = self.notifications.send(Notification::Topic {
+                    namespace: namespace.clone(),
+                    topic: topic.clone(),
+                    by: *by,
+                });
             }
         }
         Ok(outcome)
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.hints.subscribe()
+    fn notifications(&self) -> broadcast::Receiver<Notification> {
+        self.notifications.subscribe()
     }
 
     fn losses(&self) -> broadcast::Receiver<Loss> {

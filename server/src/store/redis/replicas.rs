@@ -44,7 +44,7 @@ pub(super) struct Rounds {
 
 /// A commit that was answered.
 struct Waiting {
-    /// A key of its space.
+    /// A key of its namespace.
     mark: String,
     /// The history under which it was answered: the log is that of one history.
     history: Arc<str>,

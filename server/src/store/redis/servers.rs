@@ -17,7 +17,7 @@ use super::{
     sentinel::Sentinels,
     target::Target,
 };
-use crate::store::{Space, StoreError};
+use crate::store::{Namespace, StoreError};
 
 /// How often the servers are looked at while nobody may be using them, and their settings with them.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
@@ -59,37 +59,41 @@ impl Servers {
         }
     }
 
-    /// Calls a function on a space. `command` makes the command out of its name and the server's history.
+    /// Calls a function on a namespace. `command` makes the command out of its name and the server's history.
     pub(super) async fn call(
         &self,
-        space: &Space,
+        namespace: &Namespace,
         function: Function,
         command: impl Fn(&str, &str) -> Cmd,
     ) -> Result<Answered, StoreError> {
         let answer = match self {
             Self::One(link) => link.call(function, command).await,
             Self::Many(cluster) => {
-                let (slot, command) = (Cluster::slot(space.as_str()), &command);
+                let (slot, command) = (Cluster::slot(namespace.as_str()), &command);
                 cluster.at_slot(slot, |link| async move { link.call(function, command).await }).await
             }
         };
         answer.map_err(|fault| fault.error)
     }
 
-    /// Returns the history of the server that has a space, if there is a connection.
-    pub(super) fn history_of(&self, space: &Space) -> Option<Arc<str>> {
+    /// Returns the history of the server that has a namespace, if there is a connection.
+    pub(super) fn history_of(&self, namespace: &Namespace) -> Option<Arc<str>> {
         match self {
             Self::One(link) => link.history(),
-            Self::Many(cluster) => cluster.known_node_of(Cluster::slot(space.as_str()))?.history(),
+            Self::Many(cluster) => cluster.known_node_of(Cluster::slot(namespace.as_str()))?.history(),
         }
     }
 
-    /// Asks what changes nothing, about one space; anyone, where it is about none.
-    pub(super) async fn read(&self, space: Option<&Space>, questions: &Pipeline) -> Result<Vec<Value>, StoreError> {
+    /// Asks what changes nothing, about one namespace; anyone, where it is about none.
+    pub(super) async fn read(
+        &self,
+        namespace: Option<&Namespace>,
+        questions: &Pipeline,
+    ) -> Result<Vec<Value>, StoreError> {
         let ask = |link: Arc<Link>| async move { link.read(questions).await };
-        let answer = match (self, space) {
+        let answer = match (self, namespace) {
             (Self::One(link), _) => link.read(questions).await,
-            (Self::Many(cluster), Some(space)) => cluster.at_slot(Cluster::slot(space.as_str()), ask).await,
+            (Self::Many(cluster), Some(namespace)) => cluster.at_slot(Cluster::slot(namespace.as_str()), ask).await,
             (Self::Many(cluster), None) => cluster.anywhere(ask).await,
         };
         answer.map_err(|fault: Fault| fault.error)

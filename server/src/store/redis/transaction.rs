@@ -15,15 +15,15 @@
 //! | `M` remember | ledger key, data |
 //! | `L` lease | key, name, milliseconds |
 //! | `E` end a lease | key, name |
-//! | `H` hint | message |
-//! | `X` drop the space | |
+//! | `H` notification | message |
+//! | `X` drop the namespace | |
 
 use std::collections::HashMap;
 
 use redis::{Arg, Cmd, RedisWrite as _, Value};
 
 use super::keys::Keys;
-use crate::store::{Check, Commit, Durability, Failed, Outcome, Record, Space, StoreError, Txn, WhenFull, Write};
+use crate::store::{Check, Commit, Durability, Failed, Namespace, Outcome, Record, StoreError, Txn, WhenFull, Write};
 
 /// Lua counts in floating point, which is exact up to here. Nothing that is counted gets there.
 const EXACT_MAX: u64 = 1 << 53;
@@ -37,10 +37,10 @@ const RUN_MAX: u64 = 64;
 /// Returns whether a transaction makes room: it removes or ends something, or only prolongs leases, and it neither
 /// appends nor remembers. Such a transaction is carried out while memory is full.
 pub(super) fn only_frees(txn: &Txn) -> bool {
-    let grows = |write: &Write| matches!(write, Write::Append { .. } | Write::Remember { .. });
+    let grows = |write: &Write| matches!(write, Write::Append { .. } | Write::RememberReply { .. });
     let puts = |write: &Write| matches!(write, Write::Put { .. });
     let frees = |write: &Write| {
-        matches!(write, Write::Remove { .. } | Write::Delete { .. } | Write::EndLease { .. } | Write::DropSpace)
+        matches!(write, Write::Remove { .. } | Write::Delete { .. } | Write::EndLease { .. } | Write::DropNamespace)
     };
     !txn.writes.iter().any(grows) && (txn.writes.iter().any(frees) || !txn.writes.iter().any(puts))
 }
@@ -56,9 +56,9 @@ pub(super) struct Call<'t> {
 /// What an answer says besides the outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Besides {
-    /// The space has the commit's version now.
+    /// The namespace has the commit's version now.
     pub(super) is_kept: bool,
-    /// The hints were published. `false`: there were none, or nobody else listens.
+    /// The notifications were published. `false`: there were none, or nobody else listens.
     pub(super) is_published: bool,
 }
 
@@ -71,15 +71,15 @@ enum Named<'t> {
 
 impl<'t> Call<'t> {
     /// Writes out a transaction.
-    pub(super) fn new(names: &'t Keys, space: &Space, txn: &'t Txn) -> Self {
-        let keys = vec![names.meta(space)];
+    pub(super) fn new(names: &'t Keys, namespace: &Namespace, txn: &'t Txn) -> Self {
+        let keys = vec![names.meta(namespace)];
         let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Cmd::new() };
         call.args.arg(txn.checks.len());
         for check in &txn.checks {
-            call.check(names, space, check);
+            call.check(names, namespace, check);
         }
         for write in &txn.writes {
-            call.write(names, space, write);
+            call.write(names, namespace, write);
         }
         call
     }
@@ -125,7 +125,7 @@ impl<'t> Call<'t> {
     fn refused(&self, txn: &Txn, answer: &mut impl Iterator<Item = Value>) -> Option<Failed> {
         let what = bytes(answer.next()?)?;
         if what == b"u" {
-            return Some(Failed::Seen { data: bytes(answer.next()?)?.into() });
+            return Some(Failed::KeyUsed { data: bytes(answer.next()?)?.into() });
         }
         let place = usize::try_from(int(answer.next()?)?).ok()?;
         match (&what[..], txn.checks.get(place)) {
@@ -152,48 +152,48 @@ impl<'t> Call<'t> {
         }
     }
 
-    fn check(&mut self, names: &Keys, space: &Space, check: &'t Check) {
+    fn check(&mut self, names: &Keys, namespace: &Namespace, check: &'t Check) {
         match check {
             Check::Version { key, version } => {
                 self.op("v");
-                self.key(names, space, Named::Records(key.kind));
+                self.key(names, namespace, Named::Records(key.kind));
                 self.args.arg(&key.id);
                 match version {
                     Some(version) => self.args.arg(*version),
                     None => self.args.arg(""),
                 };
             }
-            Check::Unseen { key } => {
+            Check::KeyUnused { key } => {
                 self.op("u");
                 self.args.arg(key);
             }
             Check::Lease { name, alive } => {
                 self.op("l");
-                self.key(names, space, Named::Leases);
+                self.key(names, namespace, Named::Leases);
                 self.args.arg(name);
                 self.op(if *alive { "1" } else { "0" });
             }
         }
     }
 
-    fn write(&mut self, names: &Keys, space: &Space, write: &'t Write) {
+    fn write(&mut self, names: &Keys, namespace: &Namespace, write: &'t Write) {
         match write {
             Write::Put { key, data } => {
                 self.op("P");
-                self.key(names, space, Named::Records(key.kind));
+                self.key(names, namespace, Named::Records(key.kind));
                 self.args.write_arg_fmt(Keys::version_field(&key.id));
                 self.args.write_arg_fmt(Keys::data_field(&key.id));
                 self.args.write_arg(data);
             }
             Write::Delete { key } => {
                 self.op("D");
-                self.key(names, space, Named::Records(key.kind));
+                self.key(names, namespace, Named::Records(key.kind));
                 self.args.write_arg_fmt(Keys::version_field(&key.id));
                 self.args.write_arg_fmt(Keys::data_field(&key.id));
             }
             Write::Append { stream, data, weight, bound } => {
                 self.op("A");
-                self.key(names, space, Named::Stream(stream));
+                self.key(names, namespace, Named::Stream(stream));
                 self.args.write_arg(data);
                 self.number((*weight).min(WEIGHT_MAX));
                 match bound {
@@ -208,43 +208,43 @@ impl<'t> Call<'t> {
             Write::Remove { stream, sequences } => {
                 for (first, last) in runs(sequences) {
                     self.op("R");
-                    self.key(names, space, Named::Stream(stream));
+                    self.key(names, namespace, Named::Stream(stream));
                     self.number(first);
                     self.number(last);
                 }
             }
-            Write::Remember { key, data } => {
+            Write::RememberReply { key, data } => {
                 self.op("M");
                 self.args.arg(key);
                 self.args.write_arg(data);
             }
             Write::Lease { name, ttl } => {
                 self.op("L");
-                self.key(names, space, Named::Leases);
+                self.key(names, namespace, Named::Leases);
                 self.args.arg(name);
                 // Sums of two such are still exact.
                 self.number(u64::try_from(ttl.as_millis()).unwrap_or(EXACT_MAX).min(EXACT_MAX / 2));
             }
             Write::EndLease { name } => {
                 self.op("E");
-                self.key(names, space, Named::Leases);
+                self.key(names, namespace, Named::Leases);
                 self.args.arg(name);
             }
-            Write::Hint { topic, by } => {
+            Write::Notify { topic, by } => {
                 self.op("H");
-                self.args.write_arg_fmt(Keys::message(space, topic, *by));
+                self.args.write_arg_fmt(Keys::message(namespace, topic, *by));
             }
-            Write::DropSpace => self.op("X"),
+            Write::DropNamespace => self.op("X"),
         }
     }
 
-    fn key(&mut self, names: &Keys, space: &Space, named: Named<'t>) {
+    fn key(&mut self, names: &Keys, namespace: &Namespace, named: Named<'t>) {
         let keys = &mut self.keys;
         let place = *self.places.entry(named).or_insert_with(|| {
             keys.push(match named {
-                Named::Records(kind) => names.records(space, kind),
-                Named::Stream(stream) => names.stream(space, stream),
-                Named::Leases => names.leases(space),
+                Named::Records(kind) => names.records(namespace, kind),
+                Named::Stream(stream) => names.stream(namespace, stream),
+                Named::Leases => names.leases(namespace),
             });
             keys.len()
         });
@@ -325,7 +325,7 @@ mod tests {
         assert!(frees(vec![remove("s", &[1])]));
         assert!(frees(vec![remove("s", &[1]), put(&key, "cursor")]));
         assert!(frees(vec![delete(&key)]));
-        assert!(frees(vec![Write::DropSpace]));
+        assert!(frees(vec![Write::DropNamespace]));
         assert!(frees(vec![Write::Lease { name: "l".to_owned(), ttl: std::time::Duration::ZERO }]));
         assert!(!frees(vec![put(&key, "")]));
         assert!(!frees(vec![remove("s", &[1]), append("s", "")]));

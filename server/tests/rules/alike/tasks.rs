@@ -102,7 +102,7 @@ impl Side {
         token: &str,
         how: Finish,
     ) -> Result<String, Refusal> {
-        let before = check_board(&*self.clock, &self.space).await.tasks.remove(&id);
+        let before = check_board(&*self.clock, &self.namespace).await.tasks.remove(&id);
         let team = if who.credential.team().is_none() { self.team.clone() } else { String::new() };
         let claim_token = token.to_owned();
         let (task, closed) = match how {
@@ -122,7 +122,7 @@ impl Side {
     }
 
     pub(super) async fn finish_rightly(&mut self, coordinator: &Coordinator, how: Finish) -> Result<String, Refusal> {
-        let board = check_board(&*self.clock, &self.space).await;
+        let board = check_board(&*self.clock, &self.namespace).await;
         let is_held = |(id, _, token): &&(u64, &'static str, String)| {
             board
                 .tasks

@@ -14,9 +14,9 @@ async fn a_cluster_keeps_every_promise() {
     let open = async |prefix: &'static str| {
         let url = cluster.url();
         let connections = futures::future::join_all(cluster.nodes.iter().map(TestRedis::connection)).await;
-        let raw_keys = move |space: Space| {
+        let raw_keys = move |namespace: Namespace| {
             let asked: Vec<_> =
-                connections.iter().map(|connection| raw_keys(connection.clone(), prefix, space.clone())).collect();
+                connections.iter().map(|connection| raw_keys(connection.clone(), prefix, namespace.clone())).collect();
             async move { futures::future::join_all(asked).await.concat() }.boxed()
         };
         Bench {
@@ -30,29 +30,32 @@ async fn a_cluster_keeps_every_promise() {
 }
 
 #[tokio::test]
-async fn spaces_are_spread_over_the_nodes_and_all_of_them_have_the_function() {
+async fn namespaces_are_spread_over_the_nodes_and_all_of_them_have_the_function() {
     let Some(cluster) = TestCluster::start().await else { return };
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
-    let mut hints = store.hints();
-    let spaces: Vec<Space> = (0..30).map(|at| space(&format!("team{at}"))).collect();
-    let txn = Txn { checks: vec![], writes: vec![append("s", "x"), hint()] };
-    for space in &spaces {
-        assert!(matches!(store.commit(space, &txn).await, Ok(Outcome::Committed(_))));
+    let mut notifications = store.notifications();
+    let namespaces: Vec<Namespace> = (0..30).map(|at| namespace(&format!("team{at}"))).collect();
+    let txn = Txn { checks: vec![], writes: vec![append("s", "x"), notification()] };
+    for namespace in &namespaces {
+        assert!(matches!(store.commit(namespace, &txn).await, Ok(Outcome::Committed(_))));
         // Whichever node it was published at.
-        assert_eq!(hints.recv().await.unwrap(), Hint::Topic { space: space.clone(), topic: "t".to_owned(), by: 7 });
+        assert_eq!(
+            notifications.recv().await.unwrap(),
+            Notification::Topic { namespace: namespace.clone(), topic: "t".to_owned(), by: 7 }
+        );
     }
     for node in &cluster.nodes {
         assert_ne!(node.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
         node.tell(&["FUNCTION", "FLUSH"]).await;
     }
-    for space in &spaces {
-        let Outcome::Committed(commit) = store.commit(space, &txn).await.unwrap() else { panic!("refused") };
+    for namespace in &namespaces {
+        let Outcome::Committed(commit) = store.commit(namespace, &txn).await.unwrap() else { panic!("refused") };
         assert_eq!(commit.appended, [Some(2)]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_a_node_dies_its_spaces_go_on_at_its_replica() {
+async fn when_a_node_dies_its_namespaces_go_on_at_its_replica() {
     let Some(mut cluster) = TestCluster::start().await else { return };
     let node = cluster.owner(Cluster::slot("a")).await.unwrap();
     cluster.start_replica_of(node).await;
@@ -96,12 +99,12 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
                     // As a send does, with a stream that is new now and then.
                     let key = format!("{writer}-{number}");
                     let stream = format!("new{}", number / 50);
-                    let checks = vec![Check::Unseen { key: key.clone() }];
-                    let remember = Write::Remember { key: key.clone(), data: Bytes::new() };
+                    let checks = vec![Check::KeyUnused { key: key.clone() }];
+                    let remember = Write::RememberReply { key: key.clone(), data: Bytes::new() };
                     let record = Write::Put { key: Key::new("message", key), data: Bytes::new() };
-                    let writes = vec![append("s", "x"), record, remember, append(&stream, "x"), hint()];
+                    let writes = vec![append("s", "x"), record, remember, append(&stream, "x"), notification()];
                     let begun = Instant::now();
-                    let outcome = store.commit(&space("a"), &Txn { checks, writes }).await;
+                    let outcome = store.commit(&namespace("a"), &Txn { checks, writes }).await;
                     assert!(begun.elapsed() < Duration::from_secs(8), "it hung");
                     match outcome {
                         Ok(Outcome::Committed(commit)) => answered.push(commit.appended[0].unwrap()),
@@ -118,7 +121,8 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
     let enough = |more: u64| {
         let store = &store;
         async move {
-            let extents = |store: Arc<RedisStore>| async move { store.extents(&space("a"), &["s".to_owned()]).await };
+            let extents =
+                |store: Arc<RedisStore>| async move { store.extents(&namespace("a"), &["s".to_owned()]).await };
             let begun = extents(store.clone()).await.unwrap()[0].entries;
             eventually("commits go on", async || extents(store.clone()).await.unwrap()[0].entries > begun + more).await;
         }
@@ -157,15 +161,15 @@ async fn in_a_slot_on_its_way_a_transaction_happens_wholly_or_not_at_all() {
     let end = Write::EndLease { name: lease("x") };
     let renewed = vec![append("s", "2"), delete(&x), put(&y, "2"), end, live("y"), delete(&y), put(&y, "3")];
     assert_eq!(commit(&store, renewed).await.unwrap().appended, [Some(2)]);
-    assert_eq!(store.leases(&space("a")).await.unwrap().until_ms.into_keys().collect::<Vec<_>>(), ["y"]);
-    let members = store.scan(&space("a"), "member", "", 9).await.unwrap();
+    assert_eq!(store.leases(&namespace("a")).await.unwrap().until_ms.into_keys().collect::<Vec<_>>(), ["y"]);
+    let members = store.scan(&namespace("a"), "member", "", 9).await.unwrap();
     assert_eq!(
         members.into_iter().map(|(id, record)| (id, record.data)).collect::<Vec<_>>(),
         [("y".into(), "3".into())]
     );
     // What is not here may be there: it waits.
     let waiting =
-        [vec![append("s", "3"), append("new", "1")], vec![append("s", "4"), Write::DropSpace]].map(|writes| {
+        [vec![append("s", "3"), append("new", "1")], vec![append("s", "4"), Write::DropNamespace]].map(|writes| {
             let store = store.clone();
             tokio::spawn(async move { commit(&store, writes).await })
         });

@@ -22,7 +22,7 @@ async fn what_a_replica_lacked_when_it_took_over_is_reported() {
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
     let mut losses = store.losses();
     let other = Txn { checks: vec![], writes: vec![append("s", "x")] };
-    store.commit(&space("kept"), &other).await.unwrap();
+    store.commit(&namespace("kept"), &other).await.unwrap();
     let kept = commit(&store, vec![append("s", "1")]).await.unwrap();
     eventually("the replica has it all", async || primary.has_replica().await).await;
     // The replica cannot connect again, and nothing waits in its socket.
@@ -34,10 +34,10 @@ async fn what_a_replica_lacked_when_it_took_over_is_reported() {
     replica.signal(Signal::SIGCONT);
     let after = commit_when_back(&store, vec![append("s", "2")]).await;
     assert_eq!(after.appended, [Some(2)], "it was lost");
-    let expected = Loss { space: space("a"), acknowledged: lost.version, found: kept.version, generation: 1 };
+    let expected = Loss { namespace: namespace("a"), acknowledged: lost.version, found: kept.version, generation: 1 };
     assert_eq!(found(&mut losses).await, expected);
     store.losses.look(&store.servers, &store.keys).await;
-    assert_eq!(losses.try_recv(), Err(TryRecvError::Empty), "once, and of no other space");
+    assert_eq!(losses.try_recv(), Err(TryRecvError::Empty), "once, and of no other namespace");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,7 +61,7 @@ async fn a_loss_is_found_however_much_was_committed_since_and_counted_once() {
             commit(&third, vec![append("s", "later")]).await.unwrap();
         }
         for (losses, acknowledged) in [(&mut losses, first.version), (&mut witnessed, last.version)] {
-            let expected = Loss { space: space("a"), acknowledged, found: kept.version, generation };
+            let expected = Loss { namespace: namespace("a"), acknowledged, found: kept.version, generation };
             assert_eq!(found(losses).await, expected);
         }
     }
@@ -75,15 +75,15 @@ async fn a_server_that_comes_back_empty_has_lost_all_that_was_not_dropped() {
     let mut losses = store.losses();
     let txn = |write: Write| Txn { checks: vec![], writes: vec![write] };
     for name in ["dropped", "own"] {
-        store.commit(&space(name), &txn(append("s", "x"))).await.unwrap();
+        store.commit(&namespace(name), &txn(append("s", "x"))).await.unwrap();
     }
     let lost = commit(&store, vec![append("s", "x")]).await.unwrap();
-    store.commit(&space("own"), &txn(Write::DropSpace)).await.unwrap();
-    other.commit(&space("dropped"), &txn(Write::DropSpace)).await.unwrap();
-    eventually("it is heard of", async || !store.losses.remembers(&space("dropped"))).await;
+    store.commit(&namespace("own"), &txn(Write::DropNamespace)).await.unwrap();
+    other.commit(&namespace("dropped"), &txn(Write::DropNamespace)).await.unwrap();
+    eventually("it is heard of", async || !store.losses.remembers(&namespace("dropped"))).await;
     server.kill();
     server.restart();
-    let expected = Loss { space: space("a"), acknowledged: lost.version, found: 0, generation: 0 };
+    let expected = Loss { namespace: namespace("a"), acknowledged: lost.version, found: 0, generation: 0 };
     assert_eq!(found(&mut losses).await, expected);
     store.losses.look(&store.servers, &store.keys).await;
     assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
@@ -101,7 +101,7 @@ async fn a_server_that_keeps_what_it_answered_is_never_reported() {
         }
         // The last commit is one that leaves little behind.
         let last = match round {
-            0 => vec![hint()],
+            0 => vec![notification()],
             1 => vec![delete(&key)],
             _ => vec![remove("s", &[1])],
         };
@@ -113,7 +113,7 @@ async fn a_server_that_keeps_what_it_answered_is_never_reported() {
                 server.restart();
             }
         }
-        commit_when_back(&store, vec![hint()]).await;
+        commit_when_back(&store, vec![notification()]).await;
         store.losses.look(&store.servers, &store.keys).await;
         assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
     }

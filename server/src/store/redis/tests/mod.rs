@@ -17,7 +17,7 @@ use redis::aio::MultiplexedConnection;
 use super::*;
 use crate::store::{
     Check, Commit, Durability, Write,
-    conformance::{Bench, append, delete, for_each_promise, put, remember, remove, space},
+    conformance::{Bench, append, delete, for_each_promise, namespace, put, remember, remove},
     test_redis::{Flavour, TestRedis, eventually},
 };
 
@@ -32,7 +32,7 @@ async fn bench_on(server: TestRedis) -> Option<Bench> {
     Some(Bench {
         store: connect(&server).await,
         second: connect(&server).await,
-        raw_keys: Box::new(move |space| raw_keys(raw.clone(), PREFIX, space).boxed()),
+        raw_keys: Box::new(move |namespace| raw_keys(raw.clone(), PREFIX, namespace).boxed()),
         _keeps: Box::new(server),
     })
 }
@@ -53,13 +53,13 @@ async fn connect(server: &TestRedis) -> Arc<RedisStore> {
     RedisStore::connect(&server.url(), PREFIX).await.unwrap()
 }
 
-async fn raw_keys(mut connection: MultiplexedConnection, prefix: &str, space: Space) -> Vec<String> {
-    let pattern = format!("{prefix}:*{{{}}}*", space.as_str());
+async fn raw_keys(mut connection: MultiplexedConnection, prefix: &str, namespace: Namespace) -> Vec<String> {
+    let pattern = format!("{prefix}:*{{{}}}*", namespace.as_str());
     redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await.unwrap()
 }
 
 async fn commit(store: &RedisStore, writes: Vec<Write>) -> Result<Commit, StoreError> {
-    match store.commit(&space("a"), &Txn { checks: vec![], writes }).await? {
+    match store.commit(&namespace("a"), &Txn { checks: vec![], writes }).await? {
         Outcome::Committed(commit) => Ok(commit),
         Outcome::Refused(failed) => panic!("refused: {failed:?}"),
     }
@@ -81,12 +81,12 @@ async fn commit_when_back(store: &RedisStore, writes: Vec<Write>) -> Commit {
 }
 
 async fn sequences(store: &RedisStore) -> Vec<u64> {
-    let found = store.range(&space("a"), "s", Range::after(0, 100_000)).await.unwrap();
+    let found = store.range(&namespace("a"), "s", Range::after(0, 100_000)).await.unwrap();
     found.into_iter().map(|entry| entry.sequence).collect()
 }
 
-fn hint() -> Write {
-    Write::Hint { topic: "t".to_owned(), by: 7 }
+fn notification() -> Write {
+    Write::Notify { topic: "t".to_owned(), by: 7 }
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_killed_server_that_flushes_keeps_every_answered_commit() {
             })
         })
         .collect();
-    while store.extents(&space("a"), &["s".to_owned()]).await.unwrap()[0].entries < 200 {
+    while store.extents(&namespace("a"), &["s".to_owned()]).await.unwrap()[0].entries < 200 {
         tokio::task::yield_now().await;
     }
     server.kill();
@@ -128,11 +128,11 @@ async fn a_killed_server_that_flushes_keeps_every_answered_commit() {
 async fn durability_is_what_the_server_is_set_to() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
-    assert_eq!(commit(&store, vec![hint()]).await.unwrap().durability, Durability::Applied);
+    assert_eq!(commit(&store, vec![notification()]).await.unwrap().durability, Durability::Applied);
     server.tell(&["CONFIG", "SET", "appendonly", "yes"]).await;
     server.tell(&["CONFIG", "SET", "appendfsync", "always"]).await;
     store.servers.check().await;
-    assert_eq!(commit(&store, vec![hint()]).await.unwrap().durability, Durability::Fsynced);
+    assert_eq!(commit(&store, vec![notification()]).await.unwrap().durability, Durability::Fsynced);
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_lost_function_is_loaded_again() {
 }
 
 #[tokio::test]
-async fn hints_are_published_only_while_another_coordinator_listens() {
+async fn notifications_are_published_only_while_another_coordinator_listens() {
     let Some(server) = TestRedis::start() else { return };
     let published = async || {
         let stats = server.info("commandstats").await;
@@ -155,39 +155,39 @@ async fn hints_are_published_only_while_another_coordinator_listens() {
         line.map_or(0, |rest| rest.split(',').next().unwrap().parse::<u64>().unwrap())
     };
     let store = connect(&server).await;
-    let mut hints = store.hints();
-    commit(&store, vec![hint()]).await.unwrap();
-    assert!(matches!(hints.recv().await, Ok(Hint::Topic { by: 7, .. })));
+    let mut notifications = store.notifications();
+    commit(&store, vec![notification()]).await.unwrap();
+    assert!(matches!(notifications.recv().await, Ok(Notification::Topic { by: 7, .. })));
     assert_eq!(published().await, 0);
     let other = connect(&server).await;
-    let mut heard = other.hints();
-    commit(&store, vec![hint()]).await.unwrap();
-    for hints in [&mut hints, &mut heard] {
-        assert!(matches!(hints.recv().await, Ok(Hint::Topic { by: 7, .. })));
+    let mut heard = other.notifications();
+    commit(&store, vec![notification()]).await.unwrap();
+    for notifications in [&mut notifications, &mut heard] {
+        assert!(matches!(notifications.recv().await, Ok(Notification::Topic { by: 7, .. })));
     }
     assert_eq!(published().await, 1);
     drop(other);
     eventually("nobody else listens", || async {
         let before = published().await;
-        commit(&store, vec![hint()]).await.unwrap();
+        commit(&store, vec![notification()]).await.unwrap();
         published().await == before
     })
     .await;
 }
 
 #[tokio::test]
-async fn cut_connections_are_made_again_and_hints_come_again() {
+async fn cut_connections_are_made_again_and_notifications_come_again() {
     let Some(server) = TestRedis::start() else { return };
     let (store, other) = (connect(&server).await, connect(&server).await);
-    let mut hints = store.hints();
+    let mut notifications = store.notifications();
     for kind in ["normal", "pubsub"] {
         server.tell(&["CLIENT", "KILL", "TYPE", kind]).await;
         if kind == "pubsub" {
             // All, since some may have been lost.
-            while hints.recv().await.unwrap() != Hint::All {}
+            while notifications.recv().await.unwrap() != Notification::All {}
         }
-        commit_when_back(&other, vec![hint()]).await;
-        while hints.recv().await.unwrap() == Hint::All {}
+        commit_when_back(&other, vec![notification()]).await;
+        while notifications.recv().await.unwrap() == Notification::All {}
         sequences(&store).await;
         commit_when_back(&store, vec![append("s", "x")]).await;
     }
@@ -217,15 +217,15 @@ async fn while_the_server_is_away_calls_fail_at_once() {
     server.kill();
     let asked = Instant::now();
     for _ in 0..20 {
-        let answers = futures::future::join_all((0..20).map(|_| commit(&store, vec![hint()]))).await;
+        let answers = futures::future::join_all((0..20).map(|_| commit(&store, vec![notification()]))).await;
         assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Unavailable(_)))));
         assert!(matches!(store.now_ms().await, Err(StoreError::Unavailable(_))));
     }
     assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     server.restart();
-    let mut hints = store.hints();
-    commit_when_back(&store, vec![hint()]).await;
-    while hints.recv().await.unwrap() != Hint::All {}
+    let mut notifications = store.notifications();
+    commit_when_back(&store, vec![notification()]).await;
+    while notifications.recv().await.unwrap() != Notification::All {}
 }
 
 #[tokio::test]
@@ -239,14 +239,14 @@ async fn a_full_server_refuses_what_grows_and_does_what_frees() {
         let error = commit(&store, grows).await.unwrap_err();
         assert!(matches!(error, StoreError::Refusing(_)), "{error}");
     }
-    assert_eq!(commit(&store, vec![remove("s", &[1]), put(&key, "cursor"), hint()]).await.unwrap().removed, 1);
+    assert_eq!(commit(&store, vec![remove("s", &[1]), put(&key, "cursor"), notification()]).await.unwrap().removed, 1);
     commit(&store, vec![lease()]).await.unwrap();
     commit(&store, vec![delete(&key)]).await.unwrap();
     assert_eq!(sequences(&store).await, [2]);
     // A new connection cannot load the function, and must free all the same.
     let late = connect(&server).await;
     assert_eq!(commit(&late, vec![remove("s", &[2])]).await.unwrap().removed, 1);
-    commit(&store, vec![Write::DropSpace]).await.unwrap();
+    commit(&store, vec![Write::DropNamespace]).await.unwrap();
     server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(commit(&store, vec![append("s", "1")]).await.unwrap().appended, [Some(1)]);
 }
@@ -269,7 +269,7 @@ async fn a_read_only_replica_refuses() {
 async fn foreign_content_is_reported_and_nothing_is_written_beside_it() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
-    let (a, key) = (space("a"), Key::new("member", "x"));
+    let (a, key) = (namespace("a"), Key::new("member", "x"));
     commit(&store, vec![append("s", "1"), append("t", "1")]).await.unwrap();
     server.tell(&["SET", "test:{a}:k:task", "a string"]).await;
     server.tell(&["SET", "test:{a}:l", "a string"]).await;
@@ -297,7 +297,7 @@ async fn foreign_content_is_reported_and_nothing_is_written_beside_it() {
 }
 
 #[tokio::test]
-async fn of_a_dropped_space_no_key_is_left() {
+async fn of_a_dropped_namespace_no_key_is_left() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     let lease = Write::Lease { name: "l".to_owned(), ttl: Duration::ZERO };
@@ -310,11 +310,15 @@ async fn of_a_dropped_space_no_key_is_left() {
     let mut writes: Vec<_> = many.collect();
     writes.extend([lease, put(&Key::new("member", "x"), ""), remember("k", "")]);
     commit(&store, writes).await.unwrap();
-    commit(&store, vec![put(&Key::new("task", "new"), ""), Write::DropSpace]).await.unwrap();
+    commit(&store, vec![put(&Key::new("task", "new"), ""), Write::DropNamespace]).await.unwrap();
     assert_eq!(server.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
     // Nor do the late ones bring anything back.
-    let late =
-        vec![remove("s", &[1]), delete(&Key::new("member", "x")), Write::EndLease { name: "l".to_owned() }, hint()];
+    let late = vec![
+        remove("s", &[1]),
+        delete(&Key::new("member", "x")),
+        Write::EndLease { name: "l".to_owned() },
+        notification(),
+    ];
     commit(&store, late).await.unwrap();
     assert_eq!(server.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
 }
@@ -331,13 +335,13 @@ async fn the_ledger_expires_and_is_found_across_midnight() {
     for day in [today - 2, today - 1, today, today + 1] {
         server.tell(&["HSET", &format!("test:{{a}}:d:{day}"), &format!("from day {day}"), "x"]).await;
     }
-    // When something was remembered last before today, as the space says; and whether that has a part in it.
+    // When something was remembered last before today, as the namespace says; and whether that has a part in it.
     for (last, yesterday) in [(today - 2, false), (today - 1, true)] {
         server.tell(&["HSET", "test:{a}:m", "e", &last.to_string()]).await;
         for _ in 0..2 {
             for (day, seen) in [(today - 2, false), (today - 1, yesterday), (today, true), (today + 1, false)] {
-                let txn = Txn { checks: vec![Check::Unseen { key: format!("from day {day}") }], writes: vec![] };
-                let outcome = store.commit(&space("a"), &txn).await.unwrap();
+                let txn = Txn { checks: vec![Check::KeyUnused { key: format!("from day {day}") }], writes: vec![] };
+                let outcome = store.commit(&namespace("a"), &txn).await.unwrap();
                 assert_eq!(matches!(outcome, Outcome::Refused(_)), seen, "day {day}, last used on day {last}");
             }
             // From now on today is the last.
@@ -370,10 +374,10 @@ async fn passwords_work_and_are_never_told() {
     let url = format!("redis://:hunter2@{address}/3?protocol=resp3");
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
     commit(&store, vec![append("s", "x"), put(&Key::new("member", "x"), "")]).await.unwrap();
-    assert_eq!(store.scan(&space("a"), "member", "", 9).await.unwrap().len(), 1);
+    assert_eq!(store.scan(&namespace("a"), "member", "", 9).await.unwrap().len(), 1);
     assert!(!format!("{store:?}").contains("hunter2"));
     drop(server);
-    let mut errors = vec![commit(&store, vec![hint()]).await.unwrap_err()];
+    let mut errors = vec![commit(&store, vec![notification()]).await.unwrap_err()];
     for wrong in [&url, "redis://:hunter2@", "redis://:hunter2@host:99999", "nonsense://:hunter2@host"] {
         errors.push(RedisStore::connect(wrong, PREFIX).await.unwrap_err());
     }
@@ -390,10 +394,10 @@ async fn a_user_with_few_rights_will_do() {
     server.tell(&[&["ACL", "SETUSER", "teamwire", "on", ">p@ss"][..], &rights].concat()).await;
     let url = server.url().replace("redis://", "redis://teamwire:p%40ss@");
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
-    let mut hints = store.hints();
-    assert_eq!(commit(&store, vec![append("s", "x"), hint()]).await.unwrap().durability, Durability::Applied);
-    hints.recv().await.unwrap();
-    commit(&store, vec![Write::DropSpace]).await.unwrap();
+    let mut notifications = store.notifications();
+    assert_eq!(commit(&store, vec![append("s", "x"), notification()]).await.unwrap().durability, Durability::Applied);
+    notifications.recv().await.unwrap();
+    commit(&store, vec![Write::DropNamespace]).await.unwrap();
     server.tell(&["ACL", "SETUSER", "teamwire", "-fcall"]).await;
     let error = commit(&store, vec![append("s", "x")]).await.unwrap_err();
     assert!(matches!(&error, StoreError::Unavailable(text) if text.contains("NoPerm")), "{error}");
@@ -404,13 +408,16 @@ async fn prefixes_keep_stores_apart() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     let other = RedisStore::connect(&server.url(), "other").await.unwrap();
-    let (mut own, mut others) = (store.hints(), other.hints());
-    commit(&store, vec![append("s", "x"), hint()]).await.unwrap();
+    let (mut own, mut others) = (store.notifications(), other.notifications());
+    commit(&store, vec![append("s", "x"), notification()]).await.unwrap();
     assert_eq!(sequences(&other).await, [0; 0]);
-    commit(&other, vec![Write::Hint { topic: "of the other".to_owned(), by: 7 }]).await.unwrap();
-    assert_eq!(others.recv().await, Ok(Hint::Topic { space: space("a"), topic: "of the other".to_owned(), by: 7 }));
-    assert_eq!(own.recv().await, Ok(Hint::Topic { space: space("a"), topic: "t".to_owned(), by: 7 }));
-    for wrong in ["", "with space", "{brace}", &"x".repeat(101)] {
+    commit(&other, vec![Write::Notify { topic: "of the other".to_owned(), by: 7 }]).await.unwrap();
+    assert_eq!(
+        others.recv().await,
+        Ok(Notification::Topic { namespace: namespace("a"), topic: "of the other".to_owned(), by: 7 })
+    );
+    assert_eq!(own.recv().await, Ok(Notification::Topic { namespace: namespace("a"), topic: "t".to_owned(), by: 7 }));
+    for wrong in ["", "with namespace", "{brace}", &"x".repeat(101)] {
         assert!(RedisStore::connect(&server.url(), wrong).await.is_err());
     }
 }
@@ -428,7 +435,7 @@ async fn a_call_that_is_not_polled_holds_up_no_other() {
         assert!(call.now_or_never().is_none(), "there is no connection yet");
     }
     server.restart();
-    let back = commit_when_back(&store, vec![hint()]);
+    let back = commit_when_back(&store, vec![notification()]);
     tokio::time::timeout(Duration::from_secs(20), back).await.expect("it waits for a call that nobody polls");
     drop(calls);
 }

@@ -9,11 +9,11 @@ async fn connect_for(server: &TestRedis, wanted: &str) -> Arc<RedisStore> {
 
 /// As a send does.
 fn send(key: &str) -> Txn {
-    Txn { checks: vec![Check::Unseen { key: key.to_owned() }], writes: vec![append("s", "x"), remember_as(key)] }
+    Txn { checks: vec![Check::KeyUnused { key: key.to_owned() }], writes: vec![append("s", "x"), remember_as(key)] }
 }
 
 fn remember_as(key: &str) -> Write {
-    Write::Remember { key: key.to_owned(), data: Bytes::from_static(b"the first answer") }
+    Write::RememberReply { key: key.to_owned(), data: Bytes::from_static(b"the first answer") }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,7 +23,7 @@ async fn a_commit_is_answered_once_the_replica_has_it_and_refused_until_then() {
     // One that waits for what must come, and one that waits for what cannot.
     let patient = connect_for(&primary, "replicas=1&wait=30s").await;
     let store = connect_for(&primary, "replicas=1&wait=300ms").await;
-    let a = space("a");
+    let a = namespace("a");
     assert_eq!(commit(&patient, vec![append("s", "x")]).await.unwrap().durability, Durability::Replicated);
     // As it is at this instant.
     assert_eq!(replica.tell(&["XLEN", "test:{a}:s:s"]).await, Value::Int(1));
@@ -46,7 +46,7 @@ async fn a_commit_is_answered_once_the_replica_has_it_and_refused_until_then() {
 
     replica.signal(Signal::SIGCONT);
     let again = patient.commit(&a, &send("k")).await;
-    assert_eq!(again, Ok(Outcome::Refused(Failed::Seen { data: Bytes::from_static(b"the first answer") })));
+    assert_eq!(again, Ok(Outcome::Refused(Failed::KeyUsed { data: Bytes::from_static(b"the first answer") })));
     assert_eq!(commit(&patient, vec![append("s", "x")]).await.unwrap().durability, Durability::Replicated);
 }
 
@@ -101,7 +101,7 @@ async fn in_a_cluster_every_node_waits_for_replicas_of_its_own() {
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
     for name in ["a", "b", "c", "d"] {
         let txn = Txn { checks: vec![], writes: vec![append("s", "x")] };
-        let error = store.commit(&space(name), &txn).await.unwrap_err();
+        let error = store.commit(&namespace(name), &txn).await.unwrap_err();
         assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("0 of 1")), "{error}");
     }
 }
@@ -124,11 +124,11 @@ async fn a_commit_is_on_the_disks_of_the_replicas_where_that_is_wanted() {
     // A replica that keeps nothing on disk is none.
     replica.tell(&["CONFIG", "SET", "appendonly", "no"]).await;
     let hasty = connect_for(&primary, "replicas=1&wait=300ms&fsync=yes").await;
-    let error = hasty.commit(&space("a"), &send("k")).await.unwrap_err();
+    let error = hasty.commit(&namespace("a"), &send("k")).await.unwrap_err();
     assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("0 of 1 replicas")), "{error}");
     // Without WAITAOF it is never said to be reached.
     let Some(old) = TestRedis::start() else { return };
     let store = connect_for(&old, "replicas=1&wait=300ms&fsync=yes").await;
-    let error = store.commit(&space("a"), &send("k")).await.unwrap_err();
+    let error = store.commit(&namespace("a"), &send("k")).await.unwrap_err();
     assert!(matches!(&error, StoreError::DurabilityNotReached(_)), "{error}");
 }

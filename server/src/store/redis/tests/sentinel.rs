@@ -12,7 +12,7 @@ async fn when_the_primary_dies_the_store_goes_on_at_the_one_that_sentinels_name(
     let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{}/{}", sentinel.port(), TestSentinel::SERVICE);
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
     assert!(format!("{store:?}").contains(&primary.port().to_string()));
-    let mut hints = store.hints();
+    let mut notifications = store.notifications();
     for at in 1..=50 {
         assert_eq!(commit(&store, vec![append("s", "x")]).await.unwrap().appended, [Some(at)]);
     }
@@ -21,18 +21,18 @@ async fn when_the_primary_dies_the_store_goes_on_at_the_one_that_sentinels_name(
     let calls: Vec<_> = (0..8)
         .map(|_| {
             let store = store.clone();
-            tokio::spawn(async move { commit_when_back(&store, vec![append("s", "x"), hint()]).await })
+            tokio::spawn(async move { commit_when_back(&store, vec![append("s", "x"), notification()]).await })
         })
         .collect();
     primary.kill();
-    let after = commit_when_back(&store, vec![append("s", "after"), hint()]).await;
+    let after = commit_when_back(&store, vec![append("s", "after"), notification()]).await;
     for call in calls {
         call.await.unwrap();
     }
     assert!(after.appended[0].unwrap() > 50);
     assert!(sequences(&store).await.len() > 50);
     assert!(format!("{store:?}").contains(&replica.port().to_string()));
-    while hints.recv().await.unwrap() != Hint::All {}
+    while notifications.recv().await.unwrap() != Notification::All {}
     // Now that both run, the old one follows the new one; nobody may write to it.
     primary.restart();
     for _ in 0..50 {

@@ -47,9 +47,12 @@ async fn a_store_speaks_tls_to_whom_it_can_trust() {
     let (ca, foreign_ca) = (format!("ca={}", file("own-ca.pem")), format!("ca={}", file("foreign-ca.pem")));
     let known = format!("{ca}&cert={}&key={}", file("own.pem"), file("own.key"));
     let store = RedisStore::connect(&url(&known), PREFIX).await.unwrap();
-    let mut hints = store.hints();
-    commit(&store, vec![append("s", "x"), hint()]).await.unwrap();
-    assert_eq!(hints.recv().await.unwrap(), Hint::Topic { space: space("a"), topic: "t".to_owned(), by: 7 });
+    let mut notifications = store.notifications();
+    commit(&store, vec![append("s", "x"), notification()]).await.unwrap();
+    assert_eq!(
+        notifications.recv().await.unwrap(),
+        Notification::Topic { namespace: namespace("a"), topic: "t".to_owned(), by: 7 }
+    );
     // Without a certificate of its own; of an authority that the server does not know; of a server that is not trusted.
     let foreigner = format!("{ca}&cert={}&key={}", file("foreign.pem"), file("foreign.key"));
     let distrusts = format!("{foreign_ca}&cert={}&key={}", file("own.pem"), file("own.key"));

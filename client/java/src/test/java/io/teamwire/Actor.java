@@ -32,7 +32,7 @@ import java.util.Map;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
-/** Does what tests/clients/README.md says, a command a line. */
+/** Does what tests/conformance/README.md says, a command a line. */
 final class Actor {
     private static final Gson GSON = new Gson();
 
