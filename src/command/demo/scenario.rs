@@ -1,139 +1,21 @@
-//! `teamwire demo`: a whole team at work, start to end, on this machine.
-//!
-//! It starts a real coordinator on the embedded store and real teammate processes, each under its own runner, plays the
-//! scenarios of a team's life as their lead, and prints what was said as the lead's record. It checks what it shows: the
-//! exit code says whether everything happened as it must.
+//! The demo's scenarios, each a function that acts as the lead and checks what the history shows.
 
-use std::{
-    path::{Path, PathBuf},
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::process::ExitStatus;
 
-use clap::Args;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use teamwire_client::{Client, Error, Event, HistoryFollower, SubscribeOptions, message, v1};
 use teamwire_proto::{
     Reason,
     v1::{CancelCause, MemberState, RequestState, history_entry::Event as Entry, message::Body},
 };
-use tokio::process::{Child, Command};
 
-use crate::{
-    context::{ADDRESS_FILE, OPERATOR_FILE},
-    failure::Failure,
-    show,
-};
+use super::{PATIENCE, failed, heading, in_time, processes::Processes};
+use crate::{failure::Failure, show};
 
-/// How long each step may take before the demo is taken to have failed.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The team of the demo.
+/// The team's name.
 const TEAM: &str = "demo";
 
-/// The teammates of the demo.
+/// The teammates' names, which are also the parts that `demo-teammate` plays.
 const TEAMMATES: [&str; 3] = ["task-manager", "knowledge-manager", "file-manager"];
-
-/// See a whole team at work, start to end, on this machine
-///
-/// Starts a coordinator and three teammates as processes of their own, and plays what teams do: a request for data, news
-/// to everybody, a plan rejected and then approved, a shutdown refused and then approved, a deletion refused and then
-/// done. Prints the lead's record, checks it, and leaves nothing behind.
-#[derive(Args, Debug)]
-pub struct Demo {
-    /// Keep the demo's files and say where they are
-    #[arg(long)]
-    keep: bool,
-}
-
-impl Demo {
-    pub async fn run(&self) -> Result<(), Failure> {
-        let mut directory = tempfile::Builder::new().prefix("teamwire-demo-").tempdir()?;
-        directory.disable_cleanup(self.keep);
-        let stage = Stage::set_up(directory.path()).await?;
-        let played = Box::pin(play(&stage)).await;
-        stage.tear_down().await;
-        if self.keep {
-            anstream::eprintln!("The demo's files are in {}.", directory.path().display());
-        }
-        played?;
-        anstream::println!(
-            "\n{}",
-            show::paint(anstyle::AnsiColor::Green.on_default().bold(), "Everything happened as it must.")
-        );
-        Ok(())
-    }
-}
-
-/// The coordinator of the demo, and what starts teammates.
-struct Stage {
-    program: PathBuf,
-    directory: PathBuf,
-    address: String,
-    operator: Client,
-    coordinator: Child,
-}
-
-impl Stage {
-    async fn set_up(directory: &Path) -> Result<Self, Failure> {
-        let program = std::env::current_exe()?;
-        let mut coordinator = Self::command(&program, directory)
-            .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
-            .spawn()
-            .map_err(|error| Failure::local("the coordinator cannot be started", error))?;
-        let address_file = directory.join("state").join(ADDRESS_FILE);
-        let address = async {
-            loop {
-                if let Ok(address) = std::fs::read_to_string(&address_file) {
-                    return Ok(address.trim().to_owned());
-                }
-                if let Some(status) = coordinator.try_wait()? {
-                    return Err(failed(format!("the coordinator ended at once: {status}")));
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let address = in_time("the coordinator's start", address).await?;
-        let credential = std::fs::read_to_string(directory.join("state").join(OPERATOR_FILE))?;
-        let operator = Client::connect(&address)?.with_credential(credential.trim())?;
-        Ok(Self { program, directory: directory.to_owned(), address, operator, coordinator })
-    }
-
-    /// A process of this program that knows nothing of the user's own teams.
-    fn command(program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TEAMWIRE_")) {
-            command.env_remove(name);
-        }
-        command
-            .env("TEAMWIRE_STATE_DIR", directory.join("state"))
-            .env("TEAMWIRE_CONTEXT", directory.join("context.json"))
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
-    }
-
-    fn teammate(&self, name: &str, join_token: &str) -> Result<Child, Failure> {
-        Self::command(&self.program, &self.directory)
-            .args(["--address", &self.address, "run", name, "--quiet"])
-            .env("TEAMWIRE_JOIN", join_token)
-            .arg("--")
-            .arg(&self.program)
-            .args(["demo-teammate", name])
-            .spawn()
-            .map_err(|error| Failure::local("a teammate cannot be started", error))
-    }
-
-    async fn tear_down(mut self) {
-        if let Some(id) = self.coordinator.id().and_then(|id| i32::try_from(id).ok()) {
-            let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
-        }
-        let _ = tokio::time::timeout(Duration::from_secs(10), self.coordinator.wait()).await;
-    }
-}
 
 /// The lead of the demo.
 struct Lead {
@@ -142,7 +24,7 @@ struct Lead {
 }
 
 impl Lead {
-    /// Reads the record on, printing it, until something has happened.
+    /// Prints history entries until `happened` recognizes one. `what` names the awaited event in the error.
     async fn until<T>(
         &mut self,
         what: &str,
@@ -174,16 +56,16 @@ impl Lead {
     }
 }
 
-async fn play(stage: &Stage) -> Result<(), Failure> {
+pub(super) async fn play(processes: &Processes) -> Result<(), Failure> {
     let create = v1::CreateTeamRequest {
         name: TEAM.to_owned(),
         description: "teamwire demo".to_owned(),
         lead_name: "ceo".to_owned(),
         ..v1::CreateTeamRequest::default()
     };
-    let created = stage.operator.create_team(create).await?;
-    let client = Client::connect(&stage.address)?.with_credential(&created.credential)?;
-    let inbox = tokio::spawn(empty_inbox(client.clone()));
+    let created = processes.operator.create_team(create).await?;
+    let client = Client::connect(&processes.address)?.with_credential(&created.credential)?;
+    let inbox = tokio::spawn(drain_inbox(client.clone()));
     let history = client.follow_history(v1::FollowHistoryRequest::default());
     let mut lead = Lead { client, history };
 
@@ -196,7 +78,7 @@ async fn play(stage: &Stage) -> Result<(), Failure> {
             ..v1::InviteRequest::default()
         };
         let token = lead.client.invite(invite).await?.join_token;
-        teammates.push((name, stage.teammate(name, &token)?));
+        teammates.push((name, processes.spawn_teammate(name, &token)?));
         lead.until("a teammate joins", |entry| match &entry.event {
             Some(Entry::Member(event)) if event.member == name && event.state() == MemberState::Joined => Some(()),
             _ => None,
@@ -205,19 +87,19 @@ async fn play(stage: &Stage) -> Result<(), Failure> {
     }
 
     ask_for_data(&mut lead).await?;
-    tell_everybody(&mut lead).await?;
+    broadcast_news(&mut lead).await?;
     approve_a_plan(&mut lead).await?;
     refuse_to_delete(&lead, TEAMMATES.len()).await?;
-    refuse_and_approve_shutdown(&mut lead).await?;
+    reject_and_approve_shutdown(&mut lead).await?;
     for (name, mut runner) in teammates {
         if name != "task-manager" {
             shut_down(&mut lead, name, "团队准备解散，请完成清理工作后退出").await?;
         }
         let status = in_time("the end of a teammate's process", async { Ok(runner.wait().await?) }).await?;
-        expect(status.success(), || format!("{name}'s runner ended with {}", text_of(status)))?;
+        expect(status.success(), || format!("{name}'s runner ended with {}", status_text(status)))?;
     }
     check_receipts(&lead).await?;
-    delete(stage, &lead).await?;
+    delete(processes, &lead).await?;
     inbox.abort();
     Ok(())
 }
@@ -227,15 +109,15 @@ async fn ask_for_data(lead: &mut Lead) -> Result<(), Failure> {
     lead.client.send(message::direct("knowledge-manager", "整理今日任务", "请整理今日任务")).await?;
     let question = lead.until_message("the question", |m| is_from(m, "knowledge-manager")).await?;
     let answer = lead.until_message("the answer", |m| is_from(m, "task-manager")).await?;
-    expect(answer.in_reply_to == question.id, || "the answer names another question".to_owned())?;
-    expect(answer.recipients == ["knowledge-manager"], || "the answer went elsewhere".to_owned())
+    expect(answer.in_reply_to == question.id, || "the answer replies to another question".to_owned())?;
+    expect(answer.recipients == ["knowledge-manager"], || "the answer went to another recipient".to_owned())
 }
 
-async fn tell_everybody(lead: &mut Lead) -> Result<(), Failure> {
-    heading("News to everybody (场景 2：完成通知)");
+async fn broadcast_news(lead: &mut Lead) -> Result<(), Failure> {
+    heading("A broadcast (场景 2：完成通知)");
     lead.client.send(message::direct("task-manager", "请完成 TASK-001", "请完成任务 TASK-001 并通知大家")).await?;
-    let news = lead.until_message("the broadcast", |m| matches!(m.body, Some(Body::Broadcast(_)))).await?;
-    let mut to = news.recipients.clone();
+    let broadcast = lead.until_message("the broadcast", |m| matches!(m.body, Some(Body::Broadcast(_)))).await?;
+    let mut to = broadcast.recipients.clone();
     to.sort();
     expect(to == ["ceo", "file-manager", "knowledge-manager"], || format!("the broadcast went to {to:?}"))
 }
@@ -258,18 +140,18 @@ async fn approve_a_plan(lead: &mut Lead) -> Result<(), Failure> {
 }
 
 async fn refuse_to_delete(lead: &Lead, blocking: usize) -> Result<(), Failure> {
-    heading("The team cannot be deleted while its members are at work");
+    heading("Deleting the team is refused while its members are live");
     let deleted = lead.client.delete_team(v1::DeleteTeamRequest { team: TEAM.to_owned() }).await;
     let Err(Error::Refused(refusal)) = &deleted else {
-        return Err(failed("the team was deleted under its members".to_owned()));
+        return Err(failed("the team was deleted while its members were live".to_owned()));
     };
     anstream::println!("refused: {refusal}");
     expect(refusal.metadata.len() == blocking, || format!("it names {:?}", refusal.metadata))?;
     expect_refusal(deleted.map(drop), Reason::TeamHasActiveMembers)
 }
 
-async fn refuse_and_approve_shutdown(lead: &mut Lead) -> Result<(), Failure> {
-    heading("A shutdown, refused with a reason and then approved (场景 3：团队关闭)");
+async fn reject_and_approve_shutdown(lead: &mut Lead) -> Result<(), Failure> {
+    heading("A shutdown, rejected with a reason and then approved (场景 3：团队关闭)");
     let request_id = lead.client.request_shutdown("task-manager", "所有任务已完成，准备解散团队").await?;
     let refused = lead.client.wait_decision(&request_id, PATIENCE).await?;
     expect(refused.state() == RequestState::Rejected && !refused.reason.is_empty(), || {
@@ -282,7 +164,7 @@ async fn shut_down(lead: &mut Lead, name: &str, reason: &str) -> Result<(), Fail
     let request_id = lead.client.request_shutdown(name, reason).await?;
     let decided = lead.client.wait_decision(&request_id, PATIENCE).await?;
     expect(decided.state() == RequestState::Approved, || format!("{name}: {}", show::request_text(&decided)))?;
-    expect(decided.cancel_cause() == CancelCause::Unspecified, || "it has a cause to be cancelled".to_owned())?;
+    expect(decided.cancel_cause() == CancelCause::Unspecified, || "the request has a cancel cause".to_owned())?;
     lead.until("the exit of the process", |entry| match &entry.event {
         Some(Entry::Member(event)) if event.member == name && event.state() == MemberState::Exited => Some(()),
         _ => None,
@@ -290,7 +172,7 @@ async fn shut_down(lead: &mut Lead, name: &str, reason: &str) -> Result<(), Fail
     .await
 }
 
-/// Every message to a teammate must have been processed by it.
+/// Checks that the teammates processed every message sent to them.
 async fn check_receipts(lead: &Lead) -> Result<(), Failure> {
     let filter = v1::HistoryFilter { messages_only: true, include_receipts: true, ..v1::HistoryFilter::default() };
     let request = v1::ListHistoryRequest { filter: Some(filter), limit: 1_000, ..v1::ListHistoryRequest::default() };
@@ -298,7 +180,7 @@ async fn check_receipts(lead: &Lead) -> Result<(), Failure> {
     let to_teammates = entries.iter().flat_map(|entry| &entry.receipts).filter(|receipt| receipt.recipient != "ceo");
     let mut processed = 0;
     for receipt in to_teammates {
-        // The answer that ends a process ends it before it can acknowledge what it answered.
+        // Approving a shutdown ends the process before it can acknowledge the request.
         let is_last = entries.iter().any(|entry| {
             matches!(&entry.event, Some(Entry::Message(message))
                 if matches!(message.body, Some(Body::ShutdownRequest(_))) && entry.receipts.contains(receipt))
@@ -310,19 +192,19 @@ async fn check_receipts(lead: &Lead) -> Result<(), Failure> {
     expect(processed >= 8, || format!("only {processed} messages were processed"))
 }
 
-async fn delete(stage: &Stage, lead: &Lead) -> Result<(), Failure> {
+async fn delete(processes: &Processes, lead: &Lead) -> Result<(), Failure> {
     heading("The team is deleted");
     lead.client.delete_team(v1::DeleteTeamRequest { team: TEAM.to_owned() }).await?;
-    let left = stage.operator.list_teams(v1::ListTeamsRequest::default()).await?.teams;
-    expect(left.is_empty(), || "a team is left".to_owned())?;
+    let left = processes.operator.list_teams(v1::ListTeamsRequest::default()).await?.teams;
+    expect(left.is_empty(), || "a team still exists".to_owned())?;
     let gone = lead.client.get_team(v1::GetTeamRequest::default()).await;
     expect_refusal(gone.map(drop), Reason::CredentialInvalid)?;
-    anstream::println!("nothing is left of it");
+    anstream::println!("no data of the team is left");
     Ok(())
 }
 
-/// Takes what comes to the lead, so that its inbox does not fill.
-async fn empty_inbox(client: Client) {
+/// Acknowledges the lead's messages, so that its inbox does not fill up.
+async fn drain_inbox(client: Client) {
     let mut inbox = client.subscribe(SubscribeOptions::default());
     while let Some(event) = inbox.next().await {
         if let Ok(Event::Delivery(delivery)) = event {
@@ -335,10 +217,6 @@ fn is_from(message: &v1::Message, name: &str) -> bool {
     message.sender.as_ref().is_some_and(|sender| sender.name == name)
 }
 
-fn heading(text: &str) {
-    anstream::println!("\n{}", show::paint(show::bold(), text));
-}
-
 fn print(entry: &v1::HistoryEntry) {
     let is_idle = |m: &v1::Message| matches!(&m.body, Some(Body::Notice(n)) if n.kind() == v1::NoticeKind::Idle);
     if !matches!(&entry.event, Some(Entry::Message(message)) if is_idle(message)) {
@@ -346,12 +224,8 @@ fn print(entry: &v1::HistoryEntry) {
     }
 }
 
-fn text_of(status: ExitStatus) -> String {
+fn status_text(status: ExitStatus) -> String {
     status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"))
-}
-
-fn failed(what: String) -> Failure {
-    Failure::with_code(1, format!("The demo went wrong: {what}."))
 }
 
 fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure> {
@@ -361,13 +235,7 @@ fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure
 fn expect_refusal(outcome: Result<(), Error>, reason: Reason) -> Result<(), Failure> {
     match outcome {
         Err(Error::Refused(refusal)) if refusal.reason == reason => Ok(()),
-        Err(error) => Err(failed(format!("not {reason}, but: {error}"))),
-        Ok(()) => Err(failed(format!("what should be refused with {reason} was done"))),
+        Err(error) => Err(failed(format!("expected {reason}, got: {error}"))),
+        Ok(()) => Err(failed(format!("expected {reason}, but the call succeeded"))),
     }
-}
-
-async fn in_time<T>(what: &str, step: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::time::timeout(PATIENCE, step)
-        .await
-        .map_err(|_| failed(format!("{what} did not come within {} s", PATIENCE.as_secs())))?
 }

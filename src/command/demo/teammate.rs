@@ -1,5 +1,8 @@
-//! A scripted teammate of the demo: a program that `teamwire run` drives over its standard input and output, as it would
-//! drive an agent. It answers what the demo's scenarios ask of it, and nothing else.
+//! `teamwire demo-teammate`: the scripted agents of the demo, hidden from the help.
+//!
+//! Each is a program that `teamwire run` drives over its standard input and output, like a real agent. They are part of the
+//! binary rather than of `examples/`, because the demo must work from the installed binary alone, without an interpreter or
+//! further files. `examples/echo.py` shows the same protocol in a few lines.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -10,45 +13,46 @@ use crate::failure::Failure;
 
 #[derive(Args, Debug)]
 pub struct DemoTeammate {
+    /// The part to play
     #[arg(value_enum)]
     part: Part,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Knows the tasks, reports their completion, and needs a plan approved.
+    /// Knows the tasks, reports their completion, and submits plans
     #[value(name = "task-manager")]
     Tasks,
-    /// Asks for tasks, and updates the knowledge base when one is done.
+    /// Asks for the list of tasks
     #[value(name = "knowledge-manager")]
     Knowledge,
-    /// Writes a report when a task is done.
+    /// Receives broadcasts
     #[value(name = "file-manager")]
     Files,
 }
 
 impl DemoTeammate {
     pub fn run(&self) -> Result<(), Failure> {
-        let mut plans = 0;
-        let mut refused_before = false;
+        let mut rejected_plans = 0;
+        let mut rejected_before = false;
         for line in std::io::stdin().lock().lines() {
-            let Ok(said) = serde_json::from_str::<Value>(&line?) else { continue };
-            let of = |field: &str| said[field].as_str().unwrap_or_default().to_owned();
-            let (kind, id, content) = (of("type"), of("id"), of("content"));
+            let Ok(line) = serde_json::from_str::<Value>(&line?) else { continue };
+            let field = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+            let (kind, id, content) = (field("type"), field("id"), field("content"));
             let answer = match kind.as_str() {
                 "shutdown_request" => {
-                    // The task manager has work left the first time.
-                    let refuse = self.part == Part::Tasks && !std::mem::replace(&mut refused_before, true);
-                    let reason = if refuse { "还有 3 个任务正在进行，无法立即退出" } else { "" };
+                    // The task manager rejects its first shutdown request because it has work left.
+                    let reject = self.part == Part::Tasks && !std::mem::replace(&mut rejected_before, true);
+                    let reason = if reject { "还有 3 个任务正在进行，无法立即退出" } else { "" };
                     Some(
-                        json!({"type": "shutdown_response", "request_id": of("request_id"), "approve": !refuse, "content": reason}),
+                        json!({"type": "shutdown_response", "request_id": field("request_id"), "approve": !reject, "content": reason}),
                     )
                 }
-                "plan_approval_response" if said["approve"] == false => {
-                    plans += 1;
-                    Some(self.plan(plans))
+                "plan_approval_response" if line["approve"] == false => {
+                    rejected_plans += 1;
+                    Some(self.plan(rejected_plans))
                 }
-                "message" => self.answer(&of("from"), &content, &id),
+                "message" => self.answer(&field("from"), &content, &id),
                 _ => None,
             };
             let mut out = std::io::stdout().lock();
