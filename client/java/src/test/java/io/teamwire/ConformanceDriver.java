@@ -33,7 +33,7 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /** Does what tests/conformance/README.md says, a command a line. */
-final class Actor {
+final class ConformanceDriver {
     private static final Gson GSON = new Gson();
 
     private final Map<String, Delivery> delivered = new HashMap<>();
@@ -123,17 +123,17 @@ final class Actor {
     }
 
     public static void main(String[] arguments) throws IOException {
-        var actor = new Actor();
+        var driver = new ConformanceDriver();
         var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         var out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         for (var line = in.readLine(); line != null; line = in.readLine()) {
-            out.println(GSON.toJson(actor.answer(line)));
+            out.println(GSON.toJson(driver.answer(line)));
         }
-        if (actor.inbox != null) {
-            actor.inbox.close();
+        if (driver.inbox != null) {
+            driver.inbox.close();
         }
-        if (actor.me != null) {
-            actor.me.close();
+        if (driver.me != null) {
+            driver.me.close();
         }
     }
 

@@ -14,21 +14,21 @@ const PATIENCE_SECONDS: u64 = 20;
 
 #[tokio::main]
 async fn main() {
-    let mut actor = Actor::default();
+    let mut driver = Driver::default();
     let mut lines = BufReader::new(stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let command = serde_json::from_str(&line).unwrap_or_default();
-        println!("{}", actor.answer(&command).await);
+        println!("{}", driver.answer(&command).await);
     }
 }
 
 #[derive(Default)]
-struct Actor {
+struct Driver {
     client: Option<Client>,
     inbox: Option<Subscription>,
 }
 
-impl Actor {
+impl Driver {
     async fn answer(&mut self, command: &Value) -> Value {
         match self.act(command).await {
             Ok(done) => json!({ "ok": done }),

@@ -83,7 +83,7 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
 
 type Request = MessageInitShape<typeof v1.SendRequestSchema>;
 
-/** The six kinds, as the protocol of actors writes them, and what each is in the client's. */
+/** The six kinds, as the protocol of conformance drivers writes them, and what each is in the client's. */
 const bodies: Record<string, (said: Json) => Request["body"]> = {
   message: ({ recipient, summary, content }) => ({ case: "message", value: { recipient, summary, content } }),
   broadcast: ({ summary, content }) => ({ case: "broadcast", value: { summary, content } }),

@@ -1,4 +1,4 @@
-// The actor of tests/conformance: does with the Go client what it is told, one JSON object a line.
+// The driver of tests/conformance: does with the Go client what it is told, one JSON object a line.
 package main
 
 import (
@@ -53,13 +53,13 @@ type message struct {
 	DeliveryCount uint32 `json:"delivery_count,omitempty"`
 }
 
-type actor struct {
+type driver struct {
 	client *teamwire.Client
 	inbox  *teamwire.Inbox
 }
 
 func main() {
-	a, out := &actor{}, json.NewEncoder(os.Stdout)
+	a, out := &driver{}, json.NewEncoder(os.Stdout)
 	out.SetEscapeHTML(false)
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
@@ -107,7 +107,7 @@ func codeName(err error) string {
 	return strings.ToUpper(name.String())
 }
 
-func (a *actor) do(ctx context.Context, c command) (object, error) {
+func (d *driver) do(ctx context.Context, c command) (object, error) {
 	switch c.Do {
 	case "connect":
 		return a.enter(teamwire.Connect(ctx))
@@ -180,7 +180,7 @@ func (a *actor) do(ctx context.Context, c command) (object, error) {
 	return nil, fmt.Errorf("%q is no command", c.Do)
 }
 
-func (a *actor) enter(client *teamwire.Client, err error) (object, error) {
+func (d *driver) enter(client *teamwire.Client, err error) (object, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (a *actor) enter(client *teamwire.Client, err error) (object, error) {
 	return object{"member": client.Member, "team": client.Team}, nil
 }
 
-func (a *actor) next(ctx context.Context, patience time.Duration) (object, error) {
+func (d *driver) next(ctx context.Context, patience time.Duration) (object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	next, err := a.inbox.Next(ctx)
@@ -224,7 +224,7 @@ func sent(reply *v1.SendResponse, err error) (object, error) {
 	}, err
 }
 
-// word returns the name of a value of an enum as the actors' protocol writes it.
+// word returns the name of a value of an enum as the drivers' protocol writes it.
 func word(value fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }

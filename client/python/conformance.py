@@ -26,7 +26,7 @@ CONTENT = {
 }
 
 
-class Actor:
+class Driver:
     """Each command is a method."""
 
     me: teamwire.Client
@@ -147,10 +147,10 @@ class Actor:
         return {}
 
 
-def answer(actor: Actor, line: str) -> Json:
+def answer(driver: Driver, line: str) -> Json:
     try:
         command = json.loads(line)
-        do: Callable[..., Json] = getattr(actor, command.pop("do"))
+        do: Callable[..., Json] = getattr(driver, command.pop("do"))
         return {"ok": do(**command)}
     except teamwire.Error as error:
         if not error.reason:
@@ -162,8 +162,8 @@ def answer(actor: Actor, line: str) -> Json:
 
 
 logging.basicConfig(level=os.environ.get("TEAMWIRE_LOG", "WARNING").upper())
-actor = Actor()
+driver = Driver()
 for line in sys.stdin:
-    print(json.dumps(answer(actor, line)), flush=True)
-if hasattr(actor, "me"):
-    actor.me.close()
+    print(json.dumps(answer(driver, line)), flush=True)
+if hasattr(driver, "me"):
+    driver.me.close()

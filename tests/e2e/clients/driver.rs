@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, TEAMWIRE, World, eventually};
 
-/// An actor that runs. Killed when dropped.
-pub(super) struct Actor {
+/// An driver that runs. Killed when dropped.
+pub(super) struct Driver {
     name: String,
     process: Child,
     /// None: it was told that nothing more comes.
@@ -23,8 +23,8 @@ pub(super) struct Actor {
     answers: Receiver<String>,
 }
 
-impl Actor {
-    /// Starts the actor of a language, in the place of a member of a world.
+impl Driver {
+    /// Starts the driver of a language, in the place of a member of a world.
     pub(super) fn start(
         world: &World,
         name: &str,
@@ -35,7 +35,7 @@ impl Actor {
         let mut command = world.program(identity, &path(language));
         command.envs(environment);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().unwrap_or_else(|error| panic!("the {language} actor: {error}"));
+        let mut process = command.spawn().unwrap_or_else(|error| panic!("the {language} driver: {error}"));
         let stdout = BufReader::new(process.stdout.take().unwrap());
         let (answer, answers) = channel();
         thread::spawn(move || {
@@ -78,16 +78,16 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for Driver {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-/// Returns where the actor of a language is. Rust's is built beside the binary under test.
+/// Returns where the driver of a language is. Rust's is built beside the binary under test.
 pub(super) fn path(language: &str) -> PathBuf {
     match language {
-        "rust" => Path::new(TEAMWIRE).with_file_name("teamwire-actor"),
-        _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("client").join(language).join("actor"),
+        "rust" => Path::new(TEAMWIRE).with_file_name("teamwire-conformance-driver"),
+        _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("client").join(language).join("conformance"),
     }
 }
