@@ -29,7 +29,7 @@ Usage: cargo xtask COMMAND
          installed likewise. The clients of languages that are there are tested, too: python3, node with npm, go, javac
          with mvn.
   generate
-         Make the code of the clients in other languages anew, out of proto/. Needs Go, Node.js, Python and Maven.
+         Make the code of the clients in other languages anew, out of proto/. Needs Go, Node.js and Python.
   released
          Keep the protocol as it is now as the state that it must stay compatible with: when a version is released.
   clients
