@@ -29,7 +29,7 @@ Usage: cargo xtask COMMAND
          installed likewise. The clients of languages that are there are tested, too: python3, node with npm, go, javac
          with mvn.
   generate
-         Make the code of the clients in other languages anew, out of proto/. Needs Go, Node.js, Python and Maven.
+         Make the code of the clients in other languages anew, out of proto/. Needs Go, Node.js and Python.
   released
          Keep the protocol as it is now as the state that it must stay compatible with: when a version is released.
   clients
@@ -141,7 +141,7 @@ fn test(ci: bool) -> Result<(), Failure> {
         if ci { step.env("CI", "true") } else { step }.run()
     };
     // No test is of its package, so that no run of tests builds it.
-    run(&["build", "--locked", "--package", "teamwire-actor"])?;
+    run(&["build", "--locked", "--package", "teamwire-conformance-driver"])?;
     // First, so that the last line of all is that of tests that were run. Nextest would leave them out, too.
     run(&["test", "--workspace", "--locked", "--doc"])?;
     if Step::cargo(&["nextest", "--version"]).succeeds() {
@@ -155,7 +155,7 @@ fn test(ci: bool) -> Result<(), Failure> {
 fn clients() -> Result<(), Failure> {
     generate::check()?;
     let ready = clients::prepare(true)?;
-    Step::cargo(&["build", "--locked", "--package", "teamwire-actor"]).run()?;
+    Step::cargo(&["build", "--locked", "--package", "teamwire-conformance-driver"]).run()?;
     Step::cargo(&["test", "--locked", "--test", "e2e", "--", "clients::"]).env(clients::READY, ready).run()
 }
 

@@ -55,8 +55,7 @@ impl Machine {
 
     /// Installs all that the clients and the code that is made for them need, and puts the clients into the repository.
     fn with_clients(self) -> Self {
-        let fetch = "of=${4#*:} && to=${5#*=} && /bin/mkdir -p $to && : >$to/${of%%:*}-${4##*:}.exe";
-        let machine = self.with("mvn", fetch).with("javac", "").with("node", "").with("git", "");
+        let machine = self.with("mvn", "").with("javac", "").with("node", "").with("git", "");
         let machine = machine
             .with_file("client/typescript/package-lock.json")
             .with_file("client/python/requirements-generate.txt");
@@ -112,7 +111,7 @@ fn the_tests_are_given_the_server_in_the_path() {
     assert_eq!(
         machine.calls(),
         [
-            "cargo build --locked --package teamwire-actor",
+            "cargo build --locked --package teamwire-conformance-driver",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
             "cargo test --workspace --locked --lib --bins --tests"
@@ -150,7 +149,7 @@ fn nextest_is_used_where_it_is_there_after_the_tests_that_it_leaves_out() {
     assert_eq!(
         machine.calls(),
         [
-            "cargo build --locked --package teamwire-actor",
+            "cargo build --locked --package teamwire-conformance-driver",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
             "cargo nextest run --workspace --locked"
@@ -180,7 +179,7 @@ fn root_has_missing_servers_installed_and_what_makes_networks() {
             "id -u",
             "apt-get update",
             "apt-get install --yes --no-install-recommends iproute2",
-            "cargo build --locked --package teamwire-actor",
+            "cargo build --locked --package teamwire-conformance-driver",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
             "cargo test --workspace --locked --lib --bins --tests"
