@@ -34,7 +34,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Looks at it. `directory`: where the stores are.
-    pub(crate) fn look(directory: &Path) -> Result<Self> {
+    pub(crate) fn inspect(directory: &Path) -> Result<Self> {
         let after = |file: &str, key: &str| {
             let text = fs::read_to_string(file).unwrap_or_default();
             text.lines().find_map(|line| Some(line.strip_prefix(key)?.trim_start_matches([' ', '\t', ':']).to_owned()))

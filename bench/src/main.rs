@@ -5,11 +5,11 @@
 //! place. A figure alone says more of the machine than of teamwire, so the runs of all who are compared are interleaved, and
 //! what counts is the ratio of neighbours.
 //!
-//! [`scenario`] has a module for each thing that is measured, [`contender`] one for each that is compared; [`process`] owns the
+//! [`scenario`] has a module for each thing that is measured, [`candidate`] one for each that is compared; [`process`] owns the
 //! processes, [`fetch`] gets the programs of others, [`measure`] has the loops and clocks, [`report`] the tables, [`plot`] the
 //! pictures, and [`page`] the file that shows both.
 
-mod contender;
+mod candidate;
 mod fetch;
 mod machine;
 mod measure;
@@ -56,7 +56,7 @@ Scenarios:
   python    64 sends at once with teamwire's client for Python, beside AutoGen's gRPC runtime and
             AGNTCY SLIM with theirs
 
-Without a scenario all are measured, which takes about 25 minutes. Each run of each contender has \
+Without a scenario all are measured, which takes about 25 minutes. Each run of each candidate has \
 new processes and an empty store. Every table shows the median over the runs, with the least and \
 the greatest; ratios are those of runs beside each other. The coordinator's rates and the bounds of \
 inboxes, teams and connections are raised, since they are there to keep agents from just this; \
@@ -183,8 +183,8 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let done = match &arguments[..] {
         // What is measured as a process of its own.
-        [mode, store] if mode == "bare" => {
-            runtime().and_then(|runtime| runtime.block_on(contender::bare::serve(store)))
+        [mode, store] if mode == "null-server" => {
+            runtime().and_then(|runtime| runtime.block_on(candidate::null_server::serve(store)))
         }
         _ => start(Cli::parse()),
     };
@@ -223,7 +223,7 @@ fn start(cli: Cli) -> Result<()> {
 
 async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
     measure::start_clock();
-    process::allow_many_connections()?;
+    process::raise_file_limit()?;
     let scenarios = if cli.scenarios.is_empty() { Scenario::value_variants().to_vec() } else { cli.scenarios };
     let page = cli.markdown.as_ref().map(|path| Page::open(path, scenarios.iter().map(|scenario| scenario.name())));
     let page = page.transpose()?;
@@ -261,7 +261,7 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
         is_quick: cli.quick,
         directory: directory.to_owned(),
     };
-    let machine = Machine::look(&bench.directory)?;
+    let machine = Machine::inspect(&bench.directory)?;
     println!("{}\n", machine.describe());
     let mut report = Report::new(machine);
     for scenario in scenarios {

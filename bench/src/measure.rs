@@ -42,14 +42,14 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Returns how long is measured where there are but a few calls a second: long enough for percentiles.
-    pub(crate) fn of_few(self) -> Self {
+    pub(crate) fn for_low_rates(self) -> Self {
         Self { length: self.length.max(FEW_MIN), ..self }
     }
 }
 
 /// What was counted between two instants.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct Measurement {
     /// From when to when.
     pub(crate) window: (Instant, Instant),
     /// How many calls there were in all; in a closed loop those before the window as well.
@@ -58,7 +58,7 @@ pub(crate) struct Taken {
     pub(crate) latencies: Histogram<u64>,
 }
 
-impl Taken {
+impl Measurement {
     /// Takes what was counted between two instants.
     pub(crate) fn new(window: (Instant, Instant), latencies: impl IntoIterator<Item = Duration>) -> Result<Self> {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -82,7 +82,7 @@ impl Taken {
 
 /// Lets so many callers call, each again as soon as the last call was answered. A slow answer makes them ask for less, so
 /// this finds how much can be done, not how long it takes at a given load.
-pub(crate) async fn closed_loop<C, F>(callers: usize, pace: Pace, call: C) -> Result<Taken>
+pub(crate) async fn closed_loop<C, F>(callers: usize, pace: Pace, call: C) -> Result<Measurement>
 where
     C: Fn(usize) -> F + Clone + Send + 'static,
     F: Future<Output = Result<()>> + Send,
@@ -114,13 +114,13 @@ where
         latencies.extend(of_one);
         calls += calls_of_one;
     }
-    Ok(Taken { calls, ..Taken::new((begin, end), latencies)? })
+    Ok(Measurement { calls, ..Measurement::new((begin, end), latencies)? })
 }
 
 /// Calls so many times a second, whether or not earlier calls were answered. Latency counts from when a call was due, not
 /// from when it was made: a server that stalls makes all those late that were due meanwhile, and they say so (corrected for
 /// coordinated omission). `call` is given the instant at which it was due.
-pub(crate) async fn open_loop<C, F>(per_second: f64, pace: Pace, call: C) -> Result<Taken>
+pub(crate) async fn open_loop<C, F>(per_second: f64, pace: Pace, call: C) -> Result<Measurement>
 where
     C: Fn(usize, Instant) -> F + Send + 'static,
     F: Future<Output = Result<()>> + Send + 'static,
@@ -151,7 +151,7 @@ where
             latencies.push(answered - due);
         }
     }
-    Taken::new((begin, end), latencies)
+    Measurement::new((begin, end), latencies)
 }
 
 /// Writes a content that says when it was sent, or due.
@@ -173,7 +173,7 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     /// Notes one by its content.
-    pub(crate) fn note(&self, content: &str) -> Result<()> {
+    pub(crate) fn record(&self, content: &str) -> Result<()> {
         let now = Instant::now();
         let nanos: u64 = content.get(..20).and_then(|nanos| nanos.parse().ok()).ok_or("a content without a stamp")?;
         let sent = *EPOCH + Duration::from_nanos(nanos);
@@ -183,12 +183,12 @@ impl Arrivals {
     }
 
     /// Notes that a receiver is there.
-    pub(crate) fn note_receiver(&self) {
+    pub(crate) fn record_receiver(&self) {
         self.receivers.send_modify(|count| *count += 1);
     }
 
     /// Notes that a receiver has lost its session. It comes back by itself, which takes its time.
-    pub(crate) fn note_loss(&self, detail: &str) {
+    pub(crate) fn record_loss(&self, detail: &str) {
         if self.losses.fetch_add(1, Relaxed) == 0 {
             eprintln!("a session was lost, perhaps not the only one: {detail}");
         }
@@ -212,10 +212,10 @@ impl Arrivals {
     }
 
     /// Returns what arrived within a window.
-    pub(crate) fn within(&self, window: (Instant, Instant)) -> Result<Taken> {
+    pub(crate) fn within(&self, window: (Instant, Instant)) -> Result<Measurement> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let arrived = all.iter().filter(|(at, _)| (window.0..window.1).contains(at));
-        Taken::new(window, arrived.map(|(_, latency)| *latency))
+        Measurement::new(window, arrived.map(|(_, latency)| *latency))
     }
 
     /// Forgets all, and returns when the first and the last came.

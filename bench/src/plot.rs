@@ -212,7 +212,7 @@ fn bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
     )
 }
 
-/// Draws what is compared with its floors, from 1 to both sides.
+/// Draws what is compared with its baselines, from 1 to both sides.
 fn ratio_bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
     let groups: Vec<_> = cases
         .iter()
@@ -220,10 +220,10 @@ fn ratio_bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
             let (quantity, _) = case[0].compared().unwrap_or(("", Spread::default()));
             let of_one = |series: &&Series| {
                 let own = series.who();
-                ratios(series, case).into_iter().map(move |(floor, ratio)| (format!("{own} / {floor}"), ratio))
+                ratios(series, case).into_iter().map(move |(baseline, ratio)| (format!("{own} / {baseline}"), ratio))
             };
             let bars = case.iter().flat_map(|series| of_one(series).collect::<Vec<_>>());
-            (format!("{}: {quantity}, own / floor", case[0].case), bars.collect::<Vec<_>>())
+            (format!("{}: {quantity}, own / baseline", case[0].case), bars.collect::<Vec<_>>())
         })
         .filter(|(_, bars)| !bars.is_empty())
         .collect();

@@ -34,7 +34,7 @@ use crate::{Result, Store};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often is looked whether it has come up: the precision of start-up times.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What a coordinator is told besides its store. Its rates and bounds are made for agents, not for load; all that bears on
 /// what a message costs is as it comes.
@@ -89,12 +89,12 @@ impl Process {
     }
 
     /// Waits until its output says something, and returns that line.
-    pub(crate) async fn said(&mut self, text: &str) -> Result<String> {
-        self.says(text, PATIENCE).await
+    pub(crate) async fn await_line(&mut self, text: &str) -> Result<String> {
+        self.await_line_within(text, PATIENCE).await
     }
 
     /// Waits for that as long as it may take.
-    pub(crate) async fn says(&mut self, text: &str, patience: Duration) -> Result<String> {
+    pub(crate) async fn await_line_within(&mut self, text: &str, patience: Duration) -> Result<String> {
         let began = Instant::now();
         loop {
             let log = fs::read_to_string(&self.log)?;
@@ -109,18 +109,18 @@ impl Process {
             if began.elapsed() > patience {
                 return Err(format!("a process does not say \"{text}\": {log}").into());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Waits until it takes connections.
-    pub(crate) async fn listens(&mut self, port: u16) -> Result<()> {
+    pub(crate) async fn await_port(&mut self, port: u16) -> Result<()> {
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
             if lock(&self.child).try_wait()?.is_some() || began.elapsed() > PATIENCE {
                 return Err(format!("a process does not listen: {}", fs::read_to_string(&self.log)?).into());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Lets this process and those that it starts open as many connections as the system lets them.
-pub(crate) fn allow_many_connections() -> Result<()> {
+pub(crate) fn raise_file_limit() -> Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }
@@ -212,26 +212,26 @@ impl Coordinator {
             address: format!("http://127.0.0.1:{port}"),
             starts: 1,
         };
-        started.serves().await?;
+        started.await_serving().await?;
         Ok(started)
     }
 
     /// Starts it again after it was killed, and does not wait until it serves.
-    pub(crate) fn start_again(&mut self) -> Result<()> {
+    pub(crate) fn restart(&mut self) -> Result<()> {
         self.process = Self::spawn(&self.binary, &self.directory, &self.arguments)?;
         self.starts += 1;
         Ok(())
     }
 
     /// Waits until it serves.
-    pub(crate) async fn serves(&mut self) -> Result<()> {
+    pub(crate) async fn await_serving(&mut self) -> Result<()> {
         loop {
-            self.process.said(" serving").await?;
+            self.process.await_line(" serving").await?;
             let log = fs::read_to_string(&self.process.log)?;
             if log.lines().filter(|line| line.contains(" serving")).count() >= self.starts {
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -257,7 +257,7 @@ impl Coordinator {
 
     /// Returns how often it has asked its store for this kind of thing.
     pub(crate) async fn store_calls(&mut self, operation: &str) -> Result<f64> {
-        let line = self.process.said("metrics are served").await?;
+        let line = self.process.await_line("metrics are served").await?;
         let address = line.split("address").nth(1).unwrap_or_default();
         let address = address.trim_matches(|c: char| !c.is_ascii_digit());
         let mut stream = TcpStream::connect(address).await?;
@@ -283,7 +283,7 @@ impl Coordinator {
 
 /// What a store needs to be there: a directory, and a Redis where it is in one.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct Scratch {
     /// What names the store to a coordinator.
     pub(crate) url: String,
     redis: Option<Process>,
@@ -291,7 +291,7 @@ pub(crate) struct Ground {
     directory: TempDir,
 }
 
-impl Ground {
+impl Scratch {
     /// Prepares it below a directory. `None`: nothing is to be stored.
     pub(crate) async fn prepare(below: &Path, store: Option<Store>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(below)?;
@@ -304,7 +304,7 @@ impl Ground {
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
         command.args(["--appendfsync", fsync, "--maxmemory-policy", "noeviction"]);
         let mut redis = Process::start(command, directory.path(), "redis")?;
-        redis.listens(port).await?;
+        redis.await_port(port).await?;
         Ok(Self { url: format!("redis://127.0.0.1:{port}"), redis: Some(redis), directory })
     }
 

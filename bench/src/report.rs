@@ -6,7 +6,7 @@ use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::{Result, machine::Machine, measure::Taken};
+use crate::{Result, machine::Machine, measure::Measurement};
 
 /// One figure of one run: what it is in which unit, and how much.
 pub(crate) type Figure = (&'static str, f64);
@@ -21,7 +21,7 @@ pub(crate) struct Report {
     began: Instant,
 }
 
-/// What one contender reached in one case, run by run.
+/// What one candidate reached in one case, run by run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Series {
     scenario: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Series {
     who: String,
     promise: &'static str,
     /// Whom it is compared with.
-    floors: Vec<String>,
+    baselines: Vec<String>,
     /// One for each quantity, the first of which is compared.
     figures: Vec<Quantity>,
     /// Latencies of all runs, in nanoseconds, where a plot shows them.
@@ -44,7 +44,7 @@ struct Quantity {
     runs: Vec<f64>,
 }
 
-/// Who was not measured, and why.
+/// Row was not measured, and why.
 #[derive(Debug, Serialize)]
 struct Absent {
     scenario: &'static str,
@@ -52,15 +52,15 @@ struct Absent {
     why: String,
 }
 
-/// Who has reached something.
+/// Row has reached something.
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
+pub(crate) struct Row {
     /// As a table shows it.
     pub(crate) name: String,
     /// What an OK of it is worth.
     pub(crate) promise: &'static str,
     /// Whom it is compared with.
-    pub(crate) floors: Vec<String>,
+    pub(crate) baselines: Vec<String>,
 }
 
 /// The median of some runs, the least and the greatest.
@@ -82,17 +82,17 @@ impl Report {
         &self.machine
     }
 
-    /// Adds what one run has brought. Runs of one case must come for all in turn: a run is compared with that of the floor
+    /// Adds what one run has brought. Runs of one case must come for all in turn: a run is compared with that of the baseline
     /// beside it.
-    pub(crate) fn add(&mut self, scenario: &'static str, case: &str, who: Who, figures: &[Figure]) {
+    pub(crate) fn add(&mut self, scenario: &'static str, case: &str, who: Row, figures: &[Figure]) {
         let shown: Vec<_> = figures.iter().map(|(name, value)| format!("{} {name}", number(*value))).collect();
         let seconds = self.began.elapsed().as_secs();
         eprintln!("{seconds:>5} s  {scenario}, {case}: {}: {}", plain(&who.name), shown.join(", "));
         let at = self.find(scenario, case, &who.name).unwrap_or_else(|| {
             let figures = figures.iter().map(|(name, _)| Quantity { name, runs: Vec::new() }).collect();
-            let Who { name: who, promise, floors } = who;
+            let Row { name: who, promise, baselines } = who;
             let case = case.to_owned();
-            self.series.push(Series { scenario, case, who, promise, floors, figures, latencies: None });
+            self.series.push(Series { scenario, case, who, promise, baselines, figures, latencies: None });
             self.series.len() - 1
         });
         for (quantity, (_, value)) in self.series[at].figures.iter_mut().zip(figures) {
@@ -101,7 +101,7 @@ impl Report {
     }
 
     /// Adds the latencies of a run that was added, for a plot.
-    pub(crate) fn add_latencies(&mut self, scenario: &str, case: &str, who: &str, taken: &Taken) -> Result<()> {
+    pub(crate) fn add_latencies(&mut self, scenario: &str, case: &str, who: &str, taken: &Measurement) -> Result<()> {
         let at = self.find(scenario, case, who).ok_or("latencies of a run that was not added")?;
         match &mut self.series[at].latencies {
             Some(all) => all.add(&taken.latencies)?,
@@ -187,7 +187,7 @@ impl Report {
         }
         let mut header = vec!["who"];
         header.extend(&quantities);
-        header.extend(["beside its floors", "an OK means"]);
+        header.extend(["vs. baselines", "an OK means"]);
         let mut rows = vec![header.into_iter().map(str::to_owned).collect()];
         for series in case {
             let mut cells = vec![series.who.clone()];
@@ -195,7 +195,8 @@ impl Report {
                 let runs = series.figures.iter().find(|figure| figure.name == *name);
                 cells.push(runs.and_then(|figure| Spread::of(&figure.runs)).map_or(String::new(), Spread::write));
             }
-            let ratios = ratios(series, case).into_iter().map(|(floor, ratio)| format!("{} × {floor}", ratio.write()));
+            let ratios =
+                ratios(series, case).into_iter().map(|(baseline, ratio)| format!("{} × {baseline}", ratio.write()));
             cells.push(ratios.collect::<Vec<_>>().join("; "));
             cells.push(series.promise.to_owned());
             rows.push(cells);
@@ -223,14 +224,14 @@ impl Series {
     }
 }
 
-/// Compares the runs of one with those of its floors, each with the one beside it.
+/// Compares the runs of one with those of its baselines, each with the one beside it.
 pub(crate) fn ratios(of: &Series, case: &[&Series]) -> Vec<(String, Spread)> {
     let runs = |series: &Series| series.figures.first().map(|figure| figure.runs.clone()).unwrap_or_default();
-    let compare = |floor: &&Series| {
-        let ratios: Vec<f64> = runs(of).iter().zip(runs(floor)).map(|(own, floor)| own / floor).collect();
-        Some((floor.who(), Spread::of(&ratios)?))
+    let compare = |baseline: &&Series| {
+        let ratios: Vec<f64> = runs(of).iter().zip(runs(baseline)).map(|(own, baseline)| own / baseline).collect();
+        Some((baseline.who(), Spread::of(&ratios)?))
     };
-    case.iter().filter(|floor| of.floors.contains(&floor.who)).filter_map(compare).collect()
+    case.iter().filter(|baseline| of.baselines.contains(&baseline.who)).filter_map(compare).collect()
 }
 
 impl Spread {

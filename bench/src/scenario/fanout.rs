@@ -11,11 +11,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{still_there, who};
+use super::{check_running, row};
 use crate::{
     Bench, Result,
-    contender::{
-        Contender, SUMMARY, Shape,
+    candidate::{
+        Candidate, SUMMARY, Shape,
         grpc::{Team, receive},
     },
     measure::{Arrivals, stamped},
@@ -40,24 +40,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let mut contenders = vec![Contender::Bare(None)];
+    let mut candidates = vec![Candidate::NullServer(None)];
     for store in &bench.stores {
-        contenders.extend([Contender::Bare(Some(*store)), Contender::Teamwire(*store)]);
+        candidates.extend([Candidate::NullServer(Some(*store)), Candidate::Teamwire(*store)]);
     }
     for members in MEMBERS.into_iter().filter(|members| !bench.is_quick || *members <= 100) {
         let shape = Shape { callers: 1, inboxes: members };
         for _ in 0..bench.runs {
-            for contender in &contenders {
-                let team = match contender {
-                    Contender::Teamwire(store) => Team::of_teamwire(bench, *store, shape).await?,
-                    Contender::Bare(store) => Team::of_bare(bench, *store, shape).await?,
+            for candidate in &candidates {
+                let team = match candidate {
+                    Candidate::Teamwire(store) => Team::of_teamwire(bench, *store, shape).await?,
+                    Candidate::NullServer(store) => Team::of_null_server(bench, *store, shape).await?,
                     _ => continue,
                 };
                 let Times { all, first, confirmed, opening, losses } = broadcast(&team).await?;
                 report.add(
                     NAME,
                     &format!("{members} subscribers"),
-                    who(*contender),
+                    row(*candidate),
                     &[
                         ("call to last ms", all),
                         ("first to last ms", all - first),
@@ -96,7 +96,7 @@ async fn broadcast(team: &Team) -> Result<Times> {
     let members = u64::try_from(team.inboxes.len())?;
     let ms = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
     let opening = timeout(PATIENCE, arrivals.reach_receivers(members)).await;
-    still_there(&mut receiving)?;
+    check_running(&mut receiving)?;
     opening.map_err(|_| "some sessions did not open")??;
     let opening = began.elapsed().as_secs_f64();
     sleep(SETTLING).await;
@@ -110,7 +110,7 @@ async fn broadcast(team: &Team) -> Result<Times> {
             return Err(format!("{} of {members} were there", sent.recipients.len()).into());
         }
         let reached = timeout(PATIENCE, arrivals.reach(members)).await;
-        still_there(&mut receiving)?;
+        check_running(&mut receiving)?;
         reached.map_err(|_| "a broadcast did not reach all")??;
         let (first, last) = arrivals.take_span().ok_or("nothing has arrived")?;
         if number >= 2 {

@@ -25,9 +25,9 @@ use tokio::task::JoinSet;
 
 use crate::{
     Bench, Result, Store,
-    contender::{Contender, Mail, Shape},
-    measure::{Arrivals, Pace, Taken, closed_loop, open_loop, stamped},
-    report::{Report, Who},
+    candidate::{Candidate, Mail, Shape},
+    measure::{Arrivals, Measurement, Pace, closed_loop, open_loop, stamped},
+    report::{Report, Row},
 };
 
 /// Something that is measured.
@@ -83,25 +83,28 @@ impl Scenario {
     }
 }
 
-/// Returns teamwire on each store, each behind its floors.
-fn teamwire_and_floors(bench: &Bench) -> Vec<Contender> {
-    let with_floors =
-        |store: &Store| [Contender::Raw(*store), Contender::Bare(Some(*store)), Contender::Teamwire(*store)];
-    [Contender::Bare(None)].into_iter().chain(bench.stores.iter().flat_map(with_floors)).collect()
+/// Returns teamwire on each store, each behind its baselines.
+fn teamwire_and_baselines(bench: &Bench) -> Vec<Candidate> {
+    let with_baselines = |store: &Store| {
+        [Candidate::StoreOnly(*store), Candidate::NullServer(Some(*store)), Candidate::Teamwire(*store)]
+    };
+    [Candidate::NullServer(None)].into_iter().chain(bench.stores.iter().flat_map(with_baselines)).collect()
 }
 
-/// Names a contender for a table. Teamwire is compared with what it stands on.
-fn who(contender: Contender) -> Who {
-    let floors = match contender {
-        Contender::Teamwire(store) => vec![Contender::Raw(store), Contender::Bare(Some(store)), Contender::Bare(None)],
+/// Names a candidate for a table. Teamwire is compared with what it stands on.
+fn row(candidate: Candidate) -> Row {
+    let baselines = match candidate {
+        Candidate::Teamwire(store) => {
+            vec![Candidate::StoreOnly(store), Candidate::NullServer(Some(store)), Candidate::NullServer(None)]
+        }
         _ => Vec::new(),
     };
-    let floors = floors.iter().map(ToString::to_string).collect();
-    Who { name: contender.to_string(), promise: contender.promise(), floors }
+    let baselines = baselines.iter().map(ToString::to_string).collect();
+    Row { name: candidate.to_string(), promise: candidate.promise(), baselines }
 }
 
 /// Sends to all inboxes in turn, as fast as so many callers can.
-async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<Taken> {
+async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<Measurement> {
     let mail = mail.clone();
     let turn = Arc::new(AtomicUsize::new(0));
     closed_loop(shape.callers, pace, move |caller| {
@@ -115,7 +118,7 @@ async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<Take
 }
 
 /// Sends to all inboxes in turn, so many times a second.
-async fn send_at(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace, per_second: f64) -> Result<Taken> {
+async fn send_at(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace, per_second: f64) -> Result<Measurement> {
     let mail = mail.clone();
     open_loop(per_second, pace, move |number, due| {
         let mail = mail.clone();
@@ -130,7 +133,7 @@ fn receive_all(mail: &Arc<dyn Mail>, shape: Shape, arrivals: &Arc<Arrivals>) -> 
 }
 
 /// Fails if one of those has ended, which none should.
-fn still_there(receiving: &mut JoinSet<Result<()>>) -> Result<()> {
+fn check_running(receiving: &mut JoinSet<Result<()>>) -> Result<()> {
     match receiving.try_join_next() {
         Some(ended) => Err(format!("a receiver has ended: {:?}", ended?).into()),
         None => Ok(()),

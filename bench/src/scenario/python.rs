@@ -10,18 +10,18 @@ use std::{
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::who;
+use super::row;
 use crate::{
     Bench, Result, Store,
-    contender::{
-        Contender, TEAM,
-        grpc::{Members, start_bare},
+    candidate::{
+        Candidate, TEAM,
+        grpc::{Members, start_null_server},
         inbox_name,
     },
     fetch::Program,
-    measure::Taken,
-    process::{Coordinator, Ground, Process, free_port},
-    report::{Report, Who},
+    measure::Measurement,
+    process::{Coordinator, Process, Scratch, free_port},
+    report::{Report, Row},
 };
 
 /// Its name.
@@ -39,7 +39,7 @@ const SETTLING: Duration = Duration::from_millis(300);
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Peer {
     Teamwire(Store),
-    /// The floor of a client: the library below, and a server without rules.
+    /// The baseline of a client: the library below, and a server without rules.
     Grpcio,
     Autogen,
     Slim,
@@ -49,23 +49,23 @@ enum Peer {
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let teamwire = bench.stores.iter().map(|store| Peer::Teamwire(*store));
     let mut peers = Vec::new();
-    // Floors first, as everywhere.
+    // Baselines first, as everywhere.
     for peer in [Peer::Grpcio, Peer::Autogen, Peer::Slim].into_iter().chain(teamwire) {
         match peer.program().find() {
             Ok(_) => peers.push(peer),
-            Err(why) => report.add_absent(NAME, peer.who().name, why),
+            Err(why) => report.add_absent(NAME, peer.row().name, why),
         }
     }
     let case = format!("{CALLERS} calls at once in one process, received in another");
     for _ in 0..bench.runs {
         for peer in &peers {
             let (sent, received) = measure(bench, *peer).await?;
-            let who = peer.who();
-            let name = who.name.clone();
+            let row = peer.row();
+            let name = row.name.clone();
             report.add(
                 NAME,
                 &case,
-                who,
+                row,
                 &[
                     ("received/s", received),
                     ("sent/s", sent.per_second()),
@@ -98,14 +98,14 @@ impl Peer {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name)
     }
 
-    fn who(self) -> Who {
-        let alone = |name: &str, promise| Who { name: name.to_owned(), promise, floors: Vec::new() };
+    fn row(self) -> Row {
+        let alone = |name: &str, promise| Row { name: name.to_owned(), promise, baselines: Vec::new() };
         match self {
             Self::Teamwire(store) => {
-                let floors = [Self::Grpcio, Self::Autogen, Self::Slim].map(|peer| peer.who().name).to_vec();
-                Who { floors, ..who(Contender::Teamwire(store)) }
+                let baselines = [Self::Grpcio, Self::Autogen, Self::Slim].map(|peer| peer.row().name).to_vec();
+                Row { baselines, ..row(Candidate::Teamwire(store)) }
             }
-            Self::Grpcio => alone("grpcio alone, bare gRPC", "nothing"),
+            Self::Grpcio => alone("grpcio, null server", "nothing"),
             Self::Autogen => {
                 alone("AutoGen 0.7.5, gRPC runtime", "the agent's handler has returned; nothing is stored")
             }
@@ -132,29 +132,29 @@ struct Sent {
 }
 
 /// Returns what was sent, and how many messages were received a second meanwhile.
-async fn measure(bench: &Bench, peer: Peer) -> Result<(Taken, f64)> {
-    let ground = match peer {
-        Peer::Teamwire(store) => Ground::prepare(&bench.directory, Some(store)).await?,
-        _ => Ground::prepare(&bench.directory, None).await?,
+async fn measure(bench: &Bench, peer: Peer) -> Result<(Measurement, f64)> {
+    let scratch = match peer {
+        Peer::Teamwire(store) => Scratch::prepare(&bench.directory, Some(store)).await?,
+        _ => Scratch::prepare(&bench.directory, None).await?,
     };
-    let directory = ground.directory();
+    let directory = scratch.directory();
     match peer {
         Peer::Teamwire(_) => {
-            let coordinator = Coordinator::start(&bench.teamwire, directory, &ground.url).await?;
+            let coordinator = Coordinator::start(&bench.teamwire, directory, &scratch.url).await?;
             let members = Members::found(&coordinator, TEAM).await?;
             let receiver = members.credential(&inbox_name(0)).await?;
             let sender = members.credential("sender-0").await?;
             load(bench, peer, directory, coordinator.address(), [&receiver, &sender]).await
         }
         Peer::Grpcio => {
-            let (_server, address) = start_bare(directory, "").await?;
+            let (_server, address) = start_null_server(directory, "").await?;
             load(bench, peer, directory, &address, [&inbox_name(0), "sender-0"]).await
         }
         Peer::Autogen | Peer::Slim => {
             let port = free_port()?;
             let address = format!("127.0.0.1:{port}");
             let mut server = peer.start(directory, "serve", &address, &[], "")?;
-            server.listens(port).await?;
+            server.await_port(port).await?;
             load(bench, peer, directory, &address, ["", ""]).await
         }
     }
@@ -166,19 +166,19 @@ async fn load(
     directory: &Path,
     address: &str,
     [receiver, sender]: [&str; 2],
-) -> Result<(Taken, f64)> {
+) -> Result<(Measurement, f64)> {
     let mut receiving = peer.start(directory, "receive", address, &[], receiver)?;
-    receiving.said("ready").await?;
+    receiving.await_line("ready").await?;
     sleep(SETTLING).await;
     let pace = [bench.pace.warm_up, bench.pace.length].map(|pace| pace.as_secs_f64().to_string());
     let mut sending = peer.start(directory, "send", address, &[&[CALLERS.to_string()][..], &pace].concat(), sender)?;
-    let sent = sending.says("sent ", bench.pace.warm_up + bench.pace.length + PATIENCE).await?;
+    let sent = sending.await_line_within("sent ", bench.pace.warm_up + bench.pace.length + PATIENCE).await?;
     let sent: Sent = serde_json::from_str(sent.trim_start_matches("sent "))?;
     let told = fs::read_to_string(directory.join("receive.log"))?;
     let received = rate(&told, sent.begin, sent.end).ok_or("the receiver has not told what came")?;
     let began = Instant::now();
     let window = (began, began + Duration::from_nanos(sent.end - sent.begin));
-    Ok((Taken::new(window, sent.latencies.into_iter().map(Duration::from_nanos))?, received))
+    Ok((Measurement::new(window, sent.latencies.into_iter().map(Duration::from_nanos))?, received))
 }
 
 /// Returns how many came a second between two instants, by the lines of a receiver that are nearest.

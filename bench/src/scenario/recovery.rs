@@ -5,10 +5,10 @@ use std::time::Instant;
 use teamwire_client::{Client, Event, SubscribeOptions};
 
 use super::{
+    row,
     start::{filled, ms},
-    who,
 };
-use crate::{Bench, Result, contender::Contender, report::Report};
+use crate::{Bench, Result, candidate::Candidate, report::Report};
 
 /// Its name.
 pub(crate) const NAME: &str = "recovery";
@@ -25,11 +25,11 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             let coordinator = team.coordinator.as_mut().ok_or("no coordinator")?;
             coordinator.process().kill()?;
             let began = Instant::now();
-            coordinator.start_again()?;
+            coordinator.restart()?;
             // The client dials, fails and tries again as it does in production.
             first_delivery(&inbox).await?;
             let delivered = ms(began);
-            report.add(NAME, &case, who(Contender::Teamwire(*store)), &[("ms", delivered)]);
+            report.add(NAME, &case, row(Candidate::Teamwire(*store)), &[("ms", delivered)]);
         }
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! How many sends are confirmed, and how long one takes. Nobody receives, so that it is sending alone that is measured.
 
-use super::{send_all, send_at, teamwire_and_floors, who};
+use super::{row, send_all, send_at, teamwire_and_baselines};
 use crate::{
     Bench, Result,
-    contender::{Contender, Shape},
+    candidate::{Candidate, Shape},
     report::Report,
 };
 
@@ -19,12 +19,12 @@ const HALVED: usize = 64;
 
 /// Measures it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let contenders = teamwire_and_floors(bench);
+    let candidates = teamwire_and_baselines(bench);
     for callers in CALLERS.into_iter().filter(|callers| !bench.is_quick || [1, HALVED].contains(callers)) {
         let shape = Shape { callers, inboxes: INBOXES };
         for _ in 0..bench.runs {
-            for contender in &contenders {
-                let mail = contender.open(bench, shape).await?;
+            for candidate in &candidates {
+                let mail = candidate.open(bench, shape).await?;
                 let before = [mail.cpu()?, mail.redis_cpu()?];
                 let sent = send_all(&mail, shape, bench.pace).await?;
                 let after = [mail.cpu()?, mail.redis_cpu()?];
@@ -40,22 +40,22 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     let used = before.zip(after).map(|(before, after)| after - before);
                     figures.extend(used.map(|used| (name, used.as_secs_f64() * 1e6 / sent.calls as f64)));
                 }
-                report.add(NAME, &closed(callers), who(*contender), &figures);
+                report.add(NAME, &closed(callers), row(*candidate), &figures);
             }
         }
     }
     let shape = Shape { callers: HALVED, inboxes: INBOXES };
     let case = format!("at half the rate of {HALVED} callers, timed from when each was due");
     for _ in 0..bench.runs {
-        for contender in contenders.iter().filter(|contender| !matches!(contender, Contender::Raw(_))) {
-            let reached = report.last(NAME, &closed(HALVED), &who(*contender).name).unwrap_or(0.0);
-            let mail = contender.open(bench, shape).await?;
+        for candidate in candidates.iter().filter(|candidate| !matches!(candidate, Candidate::StoreOnly(_))) {
+            let reached = report.last(NAME, &closed(HALVED), &row(*candidate).name).unwrap_or(0.0);
+            let mail = candidate.open(bench, shape).await?;
             let sent = send_at(&mail, shape, bench.pace, reached / 2.0).await?;
             let (p50, p99) = (sent.percentile_ms(50.0), sent.percentile_ms(99.0));
             report.add(
                 NAME,
                 &case,
-                who(*contender),
+                row(*candidate),
                 &[
                     ("p50 ms", p50),
                     ("p99 ms", p99),
@@ -64,7 +64,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     ("sends/s", sent.per_second()),
                 ],
             );
-            report.add_latencies(NAME, &case, &who(*contender).name, &sent)?;
+            report.add_latencies(NAME, &case, &row(*candidate).name, &sent)?;
         }
     }
     Ok(())

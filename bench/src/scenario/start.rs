@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{queue, who};
+use super::{queue, row};
 use crate::{
     Bench, Result, Store,
-    contender::{
-        Contender, Mail, Shape,
-        grpc::{Team, start_bare},
+    candidate::{
+        Candidate, Mail, Shape,
+        grpc::{Team, start_null_server},
     },
-    process::{Coordinator, Ground},
+    process::{Coordinator, Scratch},
     report::Report,
 };
 
@@ -20,24 +20,24 @@ pub(crate) const NAME: &str = "start";
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let queued = format!("{} messages queued", bench.queued);
     for _ in 0..bench.runs {
-        let ground = Ground::prepare(&bench.directory, None).await?;
+        let scratch = Scratch::prepare(&bench.directory, None).await?;
         let began = Instant::now();
-        let _server = start_bare(ground.directory(), "").await?;
+        let _server = start_null_server(scratch.directory(), "").await?;
         let figure = [("ms", ms(began))];
-        report.add(NAME, "empty", who(Contender::Bare(None)), &figure);
-        report.add(NAME, &queued, who(Contender::Bare(None)), &figure);
+        report.add(NAME, "empty", row(Candidate::NullServer(None)), &figure);
+        report.add(NAME, &queued, row(Candidate::NullServer(None)), &figure);
         for store in &bench.stores {
-            let ground = Ground::prepare(&bench.directory, Some(*store)).await?;
+            let scratch = Scratch::prepare(&bench.directory, Some(*store)).await?;
             let began = Instant::now();
-            let _coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
-            report.add(NAME, "empty", who(Contender::Teamwire(*store)), &[("ms", ms(began))]);
+            let _coordinator = Coordinator::start(&bench.teamwire, scratch.directory(), &scratch.url).await?;
+            report.add(NAME, "empty", row(Candidate::Teamwire(*store)), &[("ms", ms(began))]);
             let mut team = filled(bench, *store).await?;
             let coordinator = team.coordinator.as_mut().ok_or("no coordinator")?;
             coordinator.process().kill()?;
             let began = Instant::now();
-            coordinator.start_again()?;
-            coordinator.serves().await?;
-            report.add(NAME, &queued, who(Contender::Teamwire(*store)), &[("ms", ms(began))]);
+            coordinator.restart()?;
+            coordinator.await_serving().await?;
+            report.add(NAME, &queued, row(Candidate::Teamwire(*store)), &[("ms", ms(began))]);
         }
     }
     Ok(())

@@ -20,7 +20,7 @@ use crate::{
     Result,
     fetch::Program,
     measure::Arrivals,
-    process::{Ground, Process, free_port},
+    process::{Process, Scratch, free_port},
 };
 
 /// How many messages a consumer has unacknowledged at most: as a session of teamwire.
@@ -41,14 +41,14 @@ pub(crate) struct Rabbit {
     _broker: Process,
     _names: Process,
     /// Goes last.
-    _ground: Ground,
+    _scratch: Scratch,
 }
 
 impl Rabbit {
     /// Starts one, with the service for names that Erlang needs. `quorum`: of which kind its queues are.
     pub(crate) async fn open(below: &Path, quorum: bool, shape: Shape) -> Result<Self> {
-        let ground = Ground::prepare(below, None).await?;
-        let directory = ground.directory();
+        let scratch = Scratch::prepare(below, None).await?;
+        let directory = scratch.directory();
         let (port, names_port, dist_port) = (free_port()?, free_port()?.to_string(), free_port()?.to_string());
         let mut names = Command::new("epmd");
         names.args(["-port", &names_port, "-address", "127.0.0.1"]);
@@ -65,7 +65,7 @@ impl Rabbit {
         broker.env("RABBITMQ_DIST_PORT", dist_port).env("ERL_EPMD_PORT", names_port);
         broker.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,1}");
         let mut broker = Process::start(broker, directory, "rabbitmq")?;
-        broker.listens(port).await?;
+        broker.await_port(port).await?;
         let url = format!("amqp://guest:guest@127.0.0.1:{port}/%2f");
         let mut connections = vec![connect(&url).await?];
         let mut consumers = Vec::new();
@@ -87,7 +87,7 @@ impl Rabbit {
             senders.push(channel);
             connections.push(connection);
         }
-        Ok(Self { senders, consumers, _connections: connections, _broker: broker, _names: names, _ground: ground })
+        Ok(Self { senders, consumers, _connections: connections, _broker: broker, _names: names, _scratch: scratch })
     }
 }
 
@@ -126,7 +126,7 @@ impl Mail for Rabbit {
             let mut deliveries = consuming.await?;
             for _ in 0..until {
                 let delivery = deliveries.next().await.ok_or("a consumer has ended")??;
-                arrivals.note(std::str::from_utf8(&delivery.data)?)?;
+                arrivals.record(std::str::from_utf8(&delivery.data)?)?;
                 delivery.ack(BasicAckOptions::default()).await?;
             }
             Ok(())

@@ -1,5 +1,5 @@
 //! A gRPC server in a process of its own that speaks teamwire's protocol and has none of its rules: it takes every message as
-//! it is, stores it as [`RawStore`] does or not at all, and hands it to whoever has a stream open. So it is what any server
+//! it is, stores it as [`PlainStore`] does or not at all, and hands it to whoever has a stream open. So it is what any server
 //! with these messages on these libraries must cost.
 
 use std::{
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use super::{
     SUMMARY, TEAM,
-    raw::{Entry, RawStore},
+    store_only::{Entry, PlainStore},
 };
 use crate::Result;
 
@@ -35,7 +35,7 @@ pub(crate) const LISTENS: &str = "listens on port ";
 
 /// Serves until it is killed. `store`: the URL of a store; empty for none.
 pub(crate) async fn serve(store: &str) -> Result<()> {
-    let bare = Bare { store: RawStore::open(store).await?, inboxes: Arc::default() };
+    let server = NullServer { store: PlainStore::open(store).await?, inboxes: Arc::default() };
     let socket = TcpSocket::new_v4()?;
     socket.bind("127.0.0.1:0".parse()?)?;
     // As many as the system lets wait: subscribers come all at once.
@@ -46,7 +46,7 @@ pub(crate) async fn serve(store: &str) -> Result<()> {
             let _ = stream.set_nodelay(true);
         })
     });
-    Ok(Server::builder().add_service(MessageServiceServer::new(bare)).serve_with_incoming(connections).await?)
+    Ok(Server::builder().add_service(MessageServiceServer::new(server)).serve_with_incoming(connections).await?)
 }
 
 /// Makes a message to one member as teamwire composes and stores it.
@@ -101,13 +101,13 @@ impl Inbox {
     }
 }
 
-struct Bare {
-    store: RawStore,
+struct NullServer {
+    store: PlainStore,
     inboxes: Arc<Mutex<HashMap<String, Inbox>>>,
 }
 
 #[tonic::async_trait]
-impl MessageService for Bare {
+impl MessageService for NullServer {
     type StreamStream = Pin<Box<dyn Stream<Item = std::result::Result<v1::StreamResponse, Status>> + Send>>;
 
     async fn send(&self, request: Request<v1::SendRequest>) -> std::result::Result<Response<v1::SendResponse>, Status> {
@@ -119,7 +119,7 @@ impl MessageService for Bare {
             _ => return Err(Status::unimplemented("only texts")),
         };
         let (id, message) = message(inboxes.clone(), sender, body);
-        if !matches!(self.store, RawStore::Nothing) {
+        if !matches!(self.store, PlainStore::Nothing) {
             let body = message.encode_to_vec();
             let entry = Entry { id, key: request.idempotency_key, inboxes: inboxes.clone(), body };
             self.store.append(entry).await.map_err(|error| Status::internal(error.to_string()))?;
@@ -182,7 +182,7 @@ impl MessageService for Bare {
     }
 }
 
-impl Bare {
+impl NullServer {
     fn readers(&self) -> Vec<String> {
         let open = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().filter(|(_, inbox)| inbox.reader.is_some()).map(|(name, _)| name.clone()).collect()

@@ -16,7 +16,7 @@ use crate::{
     Result,
     fetch::Program,
     measure::Arrivals,
-    process::{Ground, Process, free_port},
+    process::{Process, Scratch, free_port},
 };
 
 /// A server with its stream.
@@ -27,14 +27,14 @@ pub(crate) struct Nats {
     consumers: Vec<Consumer<pull::Config>>,
     server: Process,
     /// Goes last.
-    _ground: Ground,
+    _scratch: Scratch,
 }
 
 impl Nats {
     /// Starts one. `sync_always`: it flushes every write before it answers; otherwise every 2 minutes.
     pub(crate) async fn open(below: &Path, sync_always: bool, shape: Shape) -> Result<Self> {
-        let ground = Ground::prepare(below, None).await?;
-        let (port, directory) = (free_port()?, ground.directory());
+        let scratch = Scratch::prepare(below, None).await?;
+        let (port, directory) = (free_port()?, scratch.directory());
         let sync = if sync_always { "sync_interval: always" } else { "" };
         let store = directory.join("jetstream").display().to_string();
         let configuration = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {store:?}\n{sync} }}\n");
@@ -42,7 +42,7 @@ impl Nats {
         let mut command = Command::new(Program::Nats.find()?);
         command.args(["-c", "nats.conf"]);
         let mut server = Process::start(command, directory, "nats")?;
-        server.said("Server is ready").await?;
+        server.await_line("Server is ready").await?;
         let url = format!("127.0.0.1:{port}");
         let mut senders = Vec::new();
         for _ in 0..shape.connections() {
@@ -67,7 +67,7 @@ impl Nats {
             };
             consumers.push(stream.create_consumer(config).await?);
         }
-        Ok(Self { senders, consumers, server, _ground: ground })
+        Ok(Self { senders, consumers, server, _scratch: scratch })
     }
 }
 
@@ -86,7 +86,7 @@ impl Mail for Nats {
             let mut messages = consumer.messages().await?;
             for _ in 0..until {
                 let message = messages.next().await.ok_or("a consumer has ended")??;
-                arrivals.note(std::str::from_utf8(&message.payload)?)?;
+                arrivals.record(std::str::from_utf8(&message.payload)?)?;
                 message.ack().await?;
             }
             Ok(())

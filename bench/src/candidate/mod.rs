@@ -1,17 +1,17 @@
-//! What is measured and compared: teamwire, the floors that it stands on, and what is used in its place.
+//! What is measured and compared: teamwire, the baselines that it stands on, and what is used in its place.
 
-pub(crate) mod bare;
 mod file;
 pub(crate) mod grpc;
 pub(crate) mod nats;
+pub(crate) mod null_server;
 pub(crate) mod rabbit;
-pub(crate) mod raw;
+pub(crate) mod store_only;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
-use crate::{Bench, Result, Store, measure::Arrivals, process::Ground};
+use crate::{Bench, Result, Store, measure::Arrivals, process::Scratch};
 
 /// The name of the team.
 pub(crate) const TEAM: &str = "bench";
@@ -21,13 +21,13 @@ pub(crate) const SUMMARY: &str = "a message of the benchmark";
 
 /// Something that takes messages for inboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contender {
+pub(crate) enum Candidate {
     /// The release build of the coordinator, in a process of its own, through the Rust client.
     Teamwire(Store),
-    /// [`bare`], with or without a store, through the same client.
-    Bare(Option<Store>),
-    /// [`raw`]: the store alone.
-    Raw(Store),
+    /// [`null_server`], with or without a store, through the same client.
+    NullServer(Option<Store>),
+    /// [`store_only`]: the store alone.
+    StoreOnly(Store),
     /// NATS `JetStream`. True: it flushes every write before it answers.
     Nats(bool),
     /// `RabbitMQ`, with durable queues. True: of the kind that is replicated, and flushes before it answers.
@@ -36,12 +36,12 @@ pub(crate) enum Contender {
     File,
 }
 
-/// How many there are around a contender.
+/// How many there are around a candidate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Who calls, all at once.
+    /// Row calls, all at once.
     pub(crate) callers: usize,
-    /// Who is sent to.
+    /// Row is sent to.
     pub(crate) inboxes: usize,
 }
 
@@ -52,7 +52,7 @@ impl Shape {
     }
 }
 
-/// A contender that is ready to take messages.
+/// A candidate that is ready to take messages.
 #[tonic::async_trait]
 pub(crate) trait Mail: Send + Sync {
     /// Sends a content, and returns when that is confirmed.
@@ -72,14 +72,13 @@ pub(crate) trait Mail: Send + Sync {
     }
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Teamwire(store) => write!(f, "**teamwire**, {store}"),
-            Self::Bare(None) => f.write_str("bare gRPC, no store"),
-            Self::Bare(Some(store)) => write!(f, "bare gRPC + {store}"),
-            Self::Raw(Store::Embedded) => f.write_str("redb alone"),
-            Self::Raw(store) => write!(f, "{store} alone"),
+            Self::NullServer(None) => f.write_str("null server, no store"),
+            Self::NullServer(Some(store)) => write!(f, "null server, {store}"),
+            Self::StoreOnly(store) => write!(f, "store only, {store}"),
             Self::Nats(true) => f.write_str("NATS JetStream, sync always"),
             Self::Nats(false) => f.write_str("NATS JetStream, as it comes"),
             Self::Rabbit(true) => f.write_str("RabbitMQ, quorum queues"),
@@ -89,7 +88,7 @@ impl fmt::Display for Contender {
     }
 }
 
-impl Contender {
+impl Candidate {
     /// Returns what an OK of it is worth.
     pub(crate) fn promise(self) -> &'static str {
         match self {
@@ -97,11 +96,11 @@ impl Contender {
                 "written, on disk within 1 s; rules, roster, dedupe, order, history, receipts"
             }
             Self::Teamwire(_) => "on disk (fsync); rules, roster, dedupe, order, history, receipts",
-            Self::Bare(None) => "nothing",
-            Self::Bare(Some(Store::RedisEverysec)) | Self::Raw(Store::RedisEverysec) => {
+            Self::NullServer(None) => "nothing",
+            Self::NullServer(Some(Store::RedisEverysec)) | Self::StoreOnly(Store::RedisEverysec) => {
                 "written, on disk within 1 s; dedupe, history"
             }
-            Self::Bare(Some(_)) | Self::Raw(_) => "on disk (fsync); dedupe, history",
+            Self::NullServer(Some(_)) | Self::StoreOnly(_) => "on disk (fsync); dedupe, history",
             Self::Nats(true) => "on disk (fsync); dedupe for 2 min, order, history",
             Self::Nats(false) => "written, on disk within 2 min; dedupe for 2 min, order, history",
             Self::Rabbit(true) => "on disk (fsync); order",
@@ -115,11 +114,13 @@ impl Contender {
         let below = &bench.directory;
         Ok(match self {
             Self::Teamwire(store) => Arc::new(grpc::Team::of_teamwire(bench, store, shape).await?),
-            Self::Bare(store) => Arc::new(grpc::Team::of_bare(bench, store, shape).await?),
-            Self::Raw(store) => Arc::new(raw::Raw::open(Ground::prepare(below, Some(store)).await?, shape).await?),
+            Self::NullServer(store) => Arc::new(grpc::Team::of_null_server(bench, store, shape).await?),
+            Self::StoreOnly(store) => {
+                Arc::new(store_only::StoreOnly::open(Scratch::prepare(below, Some(store)).await?, shape).await?)
+            }
             Self::Nats(sync_always) => Arc::new(nats::Nats::open(below, sync_always, shape).await?),
             Self::Rabbit(quorum) => Arc::new(rabbit::Rabbit::open(below, quorum, shape).await?),
-            Self::File => Arc::new(file::Files::open(Ground::prepare(below, None).await?)),
+            Self::File => Arc::new(file::Files::open(Scratch::prepare(below, None).await?)),
         })
     }
 }

@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{Mail, inbox_name};
-use crate::{Result, measure::Arrivals, process::Ground};
+use crate::{Result, measure::Arrivals, process::Scratch};
 
 /// How often a reader looks.
 pub(crate) const POLL: Duration = Duration::from_millis(500);
 
 /// The inboxes of a team.
 #[derive(Debug)]
-pub(crate) struct Files(Ground);
+pub(crate) struct Files(Scratch);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
@@ -31,8 +31,8 @@ struct Line {
 
 impl Files {
     /// Keeps them in a directory.
-    pub(crate) fn open(ground: Ground) -> Self {
-        Self(ground)
+    pub(crate) fn open(scratch: Scratch) -> Self {
+        Self(scratch)
     }
 
     fn path(&self, inbox: usize) -> PathBuf {
@@ -79,7 +79,7 @@ impl Mail for Files {
                     Result::Ok(new)
                 };
                 for text in spawn_blocking(look).await?? {
-                    arrivals.note(&text)?;
+                    arrivals.record(&text)?;
                     taken += 1;
                 }
                 if taken >= until {

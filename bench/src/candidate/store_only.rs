@@ -11,8 +11,8 @@ use redis::{AsyncConnectionConfig, aio::MultiplexedConnection, cmd, pipe};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::{Mail, Shape, bare, inbox_name};
-use crate::{Result, measure::Arrivals, process::Ground};
+use super::{Mail, Shape, inbox_name, null_server};
+use crate::{Result, measure::Arrivals, process::Scratch};
 
 /// How many transactions share a commit of redb at most, as in teamwire.
 const BATCH_MAX: usize = 512;
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub(crate) id: Uuid,
     /// Under which it must not have been seen.
     pub(crate) key: String,
-    /// Who gets it.
+    /// Row gets it.
     pub(crate) inboxes: Vec<String>,
     /// The message.
     pub(crate) body: Vec<u8>,
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
 
 /// A store.
 #[derive(Clone, Debug)]
-pub(crate) enum RawStore {
+pub(crate) enum PlainStore {
     /// Nothing is stored.
     Nothing,
     /// A thread that writes what has queued up in one commit.
@@ -59,7 +59,7 @@ pub(crate) enum RawStore {
     Redis(MultiplexedConnection, Arc<str>),
 }
 
-impl RawStore {
+impl PlainStore {
     /// Opens what a URL names, as teamwire has them; "": nothing.
     pub(crate) async fn open(url: &str) -> Result<Self> {
         if url.is_empty() {
@@ -132,37 +132,37 @@ fn write_all(database: &Database, mut jobs: mpsc::Receiver<(Entry, oneshot::Send
 
 /// A store that is used directly.
 #[derive(Debug)]
-pub(crate) struct Raw {
-    store: RawStore,
-    ground: Ground,
+pub(crate) struct StoreOnly {
+    store: PlainStore,
+    scratch: Scratch,
 }
 
-impl Raw {
+impl StoreOnly {
     /// Opens one with consumer groups on its inboxes.
-    pub(crate) async fn open(ground: Ground, shape: Shape) -> Result<Self> {
-        let store = RawStore::open(&ground.url).await?;
-        if let RawStore::Redis(redis, _) = &store {
+    pub(crate) async fn open(scratch: Scratch, shape: Shape) -> Result<Self> {
+        let store = PlainStore::open(&scratch.url).await?;
+        if let PlainStore::Redis(redis, _) = &store {
             for inbox in 0..shape.inboxes {
                 let mut create = cmd("XGROUP");
                 create.arg("CREATE").arg(inbox_name(inbox)).arg("readers").arg("0").arg("MKSTREAM");
                 create.exec_async(&mut redis.clone()).await?;
             }
         }
-        Ok(Self { store, ground })
+        Ok(Self { store, scratch })
     }
 }
 
 #[tonic::async_trait]
-impl Mail for Raw {
+impl Mail for StoreOnly {
     async fn send(&self, _: usize, inbox: usize, content: String) -> Result<()> {
         let (inbox, key) = (inbox_name(inbox), Uuid::now_v7().to_string());
-        let (id, body) = bare::compose(&inbox, content);
+        let (id, body) = null_server::compose(&inbox, content);
         let inboxes = vec![inbox];
         self.store.append(Entry { id, key, inboxes, body }).await
     }
 
     fn receive(&self, inbox: usize, until: u64, arrivals: Arc<Arrivals>) -> BoxFuture<'static, Result<()>> {
-        let (url, inbox) = (self.ground.url.clone(), inbox_name(inbox));
+        let (url, inbox) = (self.scratch.url.clone(), inbox_name(inbox));
         Box::pin(async move {
             if !url.starts_with("redis") {
                 return Err("redb has no readers that wait".into());
@@ -179,7 +179,7 @@ impl Mail for Raw {
                 let (places, ids): (Vec<_>, Vec<_>) = entries.into_iter().map(|(at, (_, id))| (at, id)).unzip();
                 let bodies: Vec<Vec<u8>> = cmd("HMGET").arg("bodies").arg(&ids).query_async(&mut redis).await?;
                 for body in &bodies {
-                    arrivals.note(&bare::content(body)?)?;
+                    arrivals.record(&null_server::content(body)?)?;
                 }
                 let mut done = pipe();
                 done.atomic().cmd("XACK").arg(&inbox).arg("readers").arg(&places).ignore();
@@ -193,6 +193,6 @@ impl Mail for Raw {
 
     fn cpu(&self) -> Result<Option<Duration>> {
         // All other stores work in this process.
-        self.ground.cpu()
+        self.scratch.cpu()
     }
 }

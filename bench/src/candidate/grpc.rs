@@ -8,11 +8,11 @@ use teamwire_client::{
     v1::{self, message::Body},
 };
 
-use super::{Mail, SUMMARY, Shape, TEAM, bare, inbox_name};
+use super::{Mail, SUMMARY, Shape, TEAM, inbox_name, null_server};
 use crate::{
     Bench, Result, Store,
     measure::Arrivals,
-    process::{Coordinator, Ground, Process},
+    process::{Coordinator, Process, Scratch},
 };
 
 /// A team of senders and owners of inboxes.
@@ -22,18 +22,18 @@ pub(crate) struct Team {
     pub(crate) senders: Vec<Client>,
     /// Each on a connection of its own.
     pub(crate) inboxes: Vec<Client>,
-    /// Where they are. `None`: at a bare server.
+    /// The coordinator. `None`: the team is at a null server.
     pub(crate) coordinator: Option<Coordinator>,
-    bare: Option<Process>,
+    null_server: Option<Process>,
     /// Goes last.
-    ground: Ground,
+    scratch: Scratch,
 }
 
 impl Team {
     /// Gathers one at a new coordinator.
     pub(crate) async fn of_teamwire(bench: &Bench, store: Store, shape: Shape) -> Result<Self> {
-        let ground = Ground::prepare(&bench.directory, Some(store)).await?;
-        let coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+        let scratch = Scratch::prepare(&bench.directory, Some(store)).await?;
+        let coordinator = Coordinator::start(&bench.teamwire, scratch.directory(), &scratch.url).await?;
         let members = Members::found(&coordinator, TEAM).await?;
         let (mut senders, mut inboxes) = (Vec::new(), Vec::new());
         for sender in 0..shape.connections() {
@@ -42,31 +42,31 @@ impl Team {
         for inbox in 0..shape.inboxes {
             inboxes.push(members.join(&inbox_name(inbox)).await?);
         }
-        Ok(Self { senders, inboxes, coordinator: Some(coordinator), bare: None, ground })
+        Ok(Self { senders, inboxes, coordinator: Some(coordinator), null_server: None, scratch })
     }
 
-    /// Gathers one at a new bare server.
-    pub(crate) async fn of_bare(bench: &Bench, store: Option<Store>, shape: Shape) -> Result<Self> {
-        let ground = Ground::prepare(&bench.directory, store).await?;
-        let url = if store.is_some() { &*ground.url } else { "" };
-        let (server, address) = start_bare(ground.directory(), url).await?;
+    /// Gathers one at a new null server.
+    pub(crate) async fn of_null_server(bench: &Bench, store: Option<Store>, shape: Shape) -> Result<Self> {
+        let scratch = Scratch::prepare(&bench.directory, store).await?;
+        let url = if store.is_some() { &*scratch.url } else { "" };
+        let (server, address) = start_null_server(scratch.directory(), url).await?;
         let member = |name: String| Ok(Client::connect(&address)?.with_credential(&name)?.with_team(TEAM));
         Ok(Self {
             senders: (0..shape.connections()).map(|at| member(format!("sender-{at}"))).collect::<Result<_>>()?,
             inboxes: (0..shape.inboxes).map(|at| member(inbox_name(at))).collect::<Result<_>>()?,
             coordinator: None,
-            bare: Some(server),
-            ground,
+            null_server: Some(server),
+            scratch,
         })
     }
 }
 
-/// Starts a bare server on a store, given as its URL, and returns it with its address.
-pub(crate) async fn start_bare(directory: &Path, store: &str) -> Result<(Process, String)> {
+/// Starts a null server on a store, given as its URL, and returns it with its address.
+pub(crate) async fn start_null_server(directory: &Path, store: &str) -> Result<(Process, String)> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bare", store]);
-    let mut server = Process::start(command, directory, "bare")?;
-    let said = server.said(bare::LISTENS).await?;
+    command.args(["null-server", store]);
+    let mut server = Process::start(command, directory, "null-server")?;
+    let said = server.await_line(null_server::LISTENS).await?;
     let port = said.rsplit(' ').next().unwrap_or_default();
     Ok((server, format!("http://127.0.0.1:{port}")))
 }
@@ -77,7 +77,7 @@ pub(crate) struct Members {
     address: String,
     /// Where joining is done, so that it leaves no connection behind.
     entrance: Client,
-    /// Who leads it.
+    /// Row leads it.
     pub(crate) lead: Client,
     token: String,
 }
@@ -124,18 +124,18 @@ impl Mail for Team {
     }
 
     fn cpu(&self) -> Result<Option<Duration>> {
-        let mut all = self.ground.cpu()?.unwrap_or_default();
+        let mut all = self.scratch.cpu()?.unwrap_or_default();
         if let Some(coordinator) = &self.coordinator {
             all += coordinator.usage()?.cpu;
         }
-        if let Some(bare) = &self.bare {
-            all += bare.usage()?.cpu;
+        if let Some(server) = &self.null_server {
+            all += server.usage()?.cpu;
         }
         Ok(Some(all))
     }
 
     fn redis_cpu(&self) -> Result<Option<Duration>> {
-        self.ground.cpu()
+        self.scratch.cpu()
     }
 }
 
@@ -147,8 +147,8 @@ pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>)
         match inbox.next().await.ok_or("a subscription has ended")?? {
             Event::Delivery(delivery) => {
                 match &delivery.message.body {
-                    Some(Body::Message(text)) => arrivals.note(&text.content)?,
-                    Some(Body::Broadcast(text)) => arrivals.note(&text.content)?,
+                    Some(Body::Message(text)) => arrivals.record(&text.content)?,
+                    Some(Body::Broadcast(text)) => arrivals.record(&text.content)?,
                     other => return Err(format!("not what was sent: {other:?}").into()),
                 }
                 delivery.ack();
@@ -157,9 +157,9 @@ pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>)
             Event::Opened(_) if was_opened => {}
             Event::Opened(_) => {
                 was_opened = true;
-                arrivals.note_receiver();
+                arrivals.record_receiver();
             }
-            Event::Lost { detail } => arrivals.note_loss(&detail),
+            Event::Lost { detail } => arrivals.record_loss(&detail),
             other => return Err(format!("a subscription was disturbed: {other:?}").into()),
         }
     }
