@@ -1,11 +1,13 @@
-//! What is measured and compared: teamwire, the baselines that it stands on, and what is used in its place.
+//! The candidates: teamwire, the baselines that it builds on, and the peers that could replace it.
 
 mod file;
 pub(crate) mod grpc;
-pub(crate) mod nats;
+mod nats;
 pub(crate) mod null_server;
-pub(crate) mod rabbit;
-pub(crate) mod store_only;
+mod payload;
+mod plain_store;
+mod rabbit;
+mod store_only;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,60 +15,60 @@ use futures::future::BoxFuture;
 
 use crate::{Bench, Result, Store, measure::Arrivals, process::Scratch};
 
-/// The name of the team.
+/// The name of every team.
 pub(crate) const TEAM: &str = "bench";
 
 /// The summary of every message.
 pub(crate) const SUMMARY: &str = "a message of the benchmark";
 
-/// Something that takes messages for inboxes.
+/// A system that takes messages for inboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Candidate {
-    /// The release build of the coordinator, in a process of its own, through the Rust client.
+    /// The release build of the coordinator, in its own process, through the Rust client.
     Teamwire(Store),
-    /// [`null_server`], with or without a store, through the same client.
+    /// [`null_server`] with a store or without, through the same client.
     NullServer(Option<Store>),
-    /// [`store_only`]: the store alone.
+    /// [`store_only`], without a server.
     StoreOnly(Store),
-    /// NATS `JetStream`. True: it flushes every write before it answers.
+    /// NATS `JetStream`. True: it flushes every write before it replies.
     Nats(bool),
-    /// `RabbitMQ`, with durable queues. True: of the kind that is replicated, and flushes before it answers.
+    /// `RabbitMQ` with durable queues. True: quorum queues, which flush before they confirm.
     Rabbit(bool),
-    /// A file of JSON for each inbox.
+    /// A JSON file per inbox.
     File,
 }
 
-/// How many there are around a candidate.
+/// The load on a candidate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Row calls, all at once.
+    /// The number of concurrent callers.
     pub(crate) callers: usize,
-    /// Row is sent to.
+    /// The number of inboxes.
     pub(crate) inboxes: usize,
 }
 
 impl Shape {
-    /// Returns how many connections the callers share.
+    /// Returns the number of connections that the callers share.
     pub(crate) fn connections(self) -> usize {
         self.callers.div_ceil(16).min(32)
     }
 }
 
-/// A candidate that is ready to take messages.
+/// A running candidate.
 #[tonic::async_trait]
 pub(crate) trait Mail: Send + Sync {
-    /// Sends a content, and returns when that is confirmed.
+    /// Sends a message, and returns when it is confirmed.
     async fn send(&self, caller: usize, inbox: usize, content: String) -> Result<()>;
 
-    /// Receives what comes, until so many are taken and acknowledged.
+    /// Receives and acknowledges a number of messages.
     fn receive(&self, inbox: usize, until: u64, arrivals: Arc<Arrivals>) -> BoxFuture<'static, Result<()>>;
 
-    /// Returns the time of processors that its processes have used together. `None`: it has none of its own.
+    /// Returns the CPU time of all its processes. `None`: it has none.
     fn cpu(&self) -> Result<Option<Duration>> {
         Ok(None)
     }
 
-    /// Returns which part of that was Redis. `None`: it is not on Redis.
+    /// Returns the CPU time of its Redis. `None`: it uses none.
     fn redis_cpu(&self) -> Result<Option<Duration>> {
         Ok(None)
     }
@@ -80,7 +82,7 @@ impl fmt::Display for Candidate {
             Self::NullServer(Some(store)) => write!(f, "null server, {store}"),
             Self::StoreOnly(store) => write!(f, "store only, {store}"),
             Self::Nats(true) => f.write_str("NATS JetStream, sync always"),
-            Self::Nats(false) => f.write_str("NATS JetStream, as it comes"),
+            Self::Nats(false) => f.write_str("NATS JetStream, default sync"),
             Self::Rabbit(true) => f.write_str("RabbitMQ, quorum queues"),
             Self::Rabbit(false) => f.write_str("RabbitMQ, classic queues"),
             Self::File => f.write_str("JSON file under a lock"),
@@ -89,7 +91,7 @@ impl fmt::Display for Candidate {
 }
 
 impl Candidate {
-    /// Returns what an OK of it is worth.
+    /// Returns what its OK guarantees.
     pub(crate) fn promise(self) -> &'static str {
         match self {
             Self::Teamwire(Store::RedisEverysec) => {
@@ -109,7 +111,7 @@ impl Candidate {
         }
     }
 
-    /// Starts it, alone, with callers and inboxes.
+    /// Starts it for a load.
     pub(crate) async fn open(self, bench: &Bench, shape: Shape) -> Result<Arc<dyn Mail>> {
         let below = &bench.directory;
         Ok(match self {
@@ -125,7 +127,7 @@ impl Candidate {
     }
 }
 
-/// Returns the name of an inbox's owner.
+/// Returns the name of an inbox and its member.
 pub(crate) fn inbox_name(inbox: usize) -> String {
     format!("inbox-{inbox}")
 }

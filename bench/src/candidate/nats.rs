@@ -1,4 +1,4 @@
-//! NATS `JetStream`: one stream in files, a subject and a durable consumer for each inbox, a message id on each message.
+//! NATS `JetStream`: one stream in files, a subject and a durable consumer per inbox, an id on each message.
 
 use std::{fmt::Display, fs, path::Path, process::Command, sync::Arc, time::Duration};
 
@@ -22,16 +22,16 @@ use crate::{
 /// A server with its stream.
 #[derive(Debug)]
 pub(crate) struct Nats {
-    /// Connections, shared by the callers as those of teamwire are.
+    /// Connections, which the callers share as with teamwire.
     senders: Vec<Context>,
     consumers: Vec<Consumer<pull::Config>>,
     server: Process,
-    /// Goes last.
+    /// Dropped last.
     _scratch: Scratch,
 }
 
 impl Nats {
-    /// Starts one. `sync_always`: it flushes every write before it answers; otherwise every 2 minutes.
+    /// Starts one. `sync_always`: it flushes every write before it replies; otherwise every 2 minutes.
     pub(crate) async fn open(below: &Path, sync_always: bool, shape: Shape) -> Result<Self> {
         let scratch = Scratch::prepare(below, None).await?;
         let (port, directory) = (free_port()?, scratch.directory());
@@ -48,7 +48,7 @@ impl Nats {
         for _ in 0..shape.connections() {
             senders.push(jetstream::new(async_nats::connect(&url).await?));
         }
-        // Receivers are apart from senders, as they are with the others.
+        // Receivers have their own connection, as with the other candidates.
         let receiving = jetstream::new(async_nats::connect(&url).await?);
         let config = stream::Config {
             name: "inboxes".to_owned(),
@@ -85,7 +85,7 @@ impl Mail for Nats {
         Box::pin(async move {
             let mut messages = consumer.messages().await?;
             for _ in 0..until {
-                let message = messages.next().await.ok_or("a consumer has ended")??;
+                let message = messages.next().await.ok_or("a consumer ended")??;
                 arrivals.record(std::str::from_utf8(&message.payload)?)?;
                 message.ack().await?;
             }

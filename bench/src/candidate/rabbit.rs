@@ -1,5 +1,5 @@
-//! `RabbitMQ`: a durable queue for each inbox, persistent messages, publisher confirms, acknowledgements of the consumer. A
-//! classic queue confirms what was received and acknowledged without a flush, and flushes what waits later; a quorum queue
+//! `RabbitMQ`: a durable queue per inbox, persistent messages, publisher confirms and consumer acknowledgements. A classic queue
+//! confirms without a flush a message that was received and acknowledged, and flushes waiting ones later. A quorum queue
 //! flushes its log first.
 
 use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
@@ -23,29 +23,29 @@ use crate::{
     process::{Process, Scratch, free_port},
 };
 
-/// How many messages a consumer has unacknowledged at most: as a session of teamwire.
+/// How many messages a consumer may have unacknowledged, as in a session of teamwire.
 const WINDOW: u16 = 64;
 
-/// How long it may take until it takes connections.
+/// How long it may take to accept connections.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A broker with its queues.
 #[derive(Debug)]
 pub(crate) struct Rabbit {
-    /// Connections, shared by the callers as those of teamwire are.
+    /// Channels on connections that the callers share, as with teamwire.
     senders: Vec<Channel>,
-    /// On a connection of their own.
+    /// Channels on their own connection.
     consumers: Vec<Channel>,
-    /// They end when dropped.
+    /// Close when dropped.
     _connections: Vec<Connection>,
     _broker: Process,
     _names: Process,
-    /// Goes last.
+    /// Dropped last.
     _scratch: Scratch,
 }
 
 impl Rabbit {
-    /// Starts one, with the service for names that Erlang needs. `quorum`: of which kind its queues are.
+    /// Starts one, with the name server (epmd) that Erlang needs. `quorum`: use quorum queues instead of classic ones.
     pub(crate) async fn open(below: &Path, quorum: bool, shape: Shape) -> Result<Self> {
         let scratch = Scratch::prepare(below, None).await?;
         let directory = scratch.directory();
@@ -91,7 +91,7 @@ impl Rabbit {
     }
 }
 
-/// Connects, when it is ready to: it listens a little earlier.
+/// Connects. Retries, because the broker listens slightly before it is ready.
 async fn connect(url: &str) -> Result<Connection> {
     let began = Instant::now();
     loop {
@@ -106,7 +106,7 @@ async fn connect(url: &str) -> Result<Connection> {
 impl Mail for Rabbit {
     async fn send(&self, caller: usize, inbox: usize, content: String) -> Result<()> {
         let sender = &self.senders[caller % self.senders.len()];
-        // Refused where there is no such queue, instead of dropped.
+        // A missing queue is then an error; by default the message would be dropped.
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let persistent = BasicProperties::default().with_delivery_mode(2).with_type(SUMMARY.into());
         let published =

@@ -1,4 +1,4 @@
-//! Workers who empty a board: each claims the next task, and again, until there is none.
+//! Workers that empty a board: each claims the next task until none is left.
 
 use std::{
     sync::Arc,
@@ -18,19 +18,19 @@ use crate::{
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "claim";
 
-/// How many workers there are, and how many tasks for each. A member may have 32 claims.
+/// The number of workers, and of tasks per worker. A member may hold 32 claims.
 const WORKERS: usize = 100;
 const TASKS_EACH: usize = 20;
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let case = format!("{WORKERS} workers, {} tasks", WORKERS * TASKS_EACH);
     for _ in 0..bench.runs {
         for store in &bench.stores {
-            // The claims of a board take turns, so that what bounds them is one commit after the other.
+            // The claims of a board take turns, so their lower bound is one commit after the other.
             let (baseline, shape) = (Candidate::StoreOnly(*store), Shape { callers: 1, inboxes: 1 });
             let commits = send_all(&baseline.open(bench, shape).await?, shape, bench.pace).await?;
             report.add(
@@ -80,7 +80,7 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
         members.lead.create_task(v1::CreateTaskRequest { subject, ..v1::CreateTaskRequest::default() })
     });
     let created: Vec<_> = stream::iter(tasks).buffer_unordered(32).try_collect().await?;
-    // Connections open before the contest begins.
+    // Opens the connections before the clock starts.
     for worker in &workers {
         worker.list_tasks(v1::ListTasksRequest { limit: 1, ..v1::ListTasksRequest::default() }).await?;
     }

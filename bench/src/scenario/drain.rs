@@ -1,4 +1,4 @@
-//! How fast one subscriber takes and acknowledges what has piled up.
+//! How fast one subscriber receives and acknowledges a backlog.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,15 +10,15 @@ use crate::{
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "drain";
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let shape = Shape { callers: 64, inboxes: 1 };
     let case = format!("{} messages, received and acknowledged by one", bench.backlog);
     let mut candidates = teamwire_and_baselines(bench);
-    // redb has no readers; and the null server never reads back what it stored.
+    // redb has no blocking reads, and the null server never reads back what it stored.
     candidates.retain(|candidate| {
         !matches!(candidate, Candidate::StoreOnly(Store::Embedded) | Candidate::NullServer(Some(_)))
     });

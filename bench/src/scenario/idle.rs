@@ -1,4 +1,4 @@
-//! What a subscriber costs who waits: memory and time of the coordinator's process.
+//! What a waiting subscriber costs: memory and CPU time of the coordinator's process.
 
 use std::time::Duration;
 
@@ -17,33 +17,31 @@ use crate::{
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "idle";
 
-/// How many members a team has.
+/// The number of members in a team.
 const TEAM: usize = 200;
 
-/// How many subscribers share a connection, where they do; a connection has 64 streams at most.
+/// How many subscribers share a connection in the second case. The limit is 64 streams.
 const SHARING: usize = 50;
 
-/// How many streams are opened at a time, and teams founded.
+/// How many streams to open, and teams to create, concurrently.
 const AT_ONCE: usize = 32;
 
-/// How many files this process has open besides the connections to one candidate.
+/// How many files this process may have open besides the connections to one candidate.
 const OTHER_FILES: usize = 256;
 
-/// Heartbeats come every 10 s, so this is at least two of them.
+/// The least time to observe: two heartbeats, which come every 10 s.
 const OBSERVED_MIN: Duration = Duration::from_secs(20);
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let candidates: Vec<_> = [Candidate::NullServer(None)]
         .into_iter()
         .chain(bench.stores.iter().map(|store| Candidate::Teamwire(*store)))
         .collect();
-    for (sharing, how) in
-        [(1, "each on a connection of its own".to_owned()), (SHARING, format!("{SHARING} a connection"))]
-    {
+    for (sharing, how) in [(1, "one connection each".to_owned()), (SHARING, format!("{SHARING} a connection"))] {
         let (case, streams) = (format!("{} subscribers, {how}", bench.streams), bench.streams as f64);
         for _ in 0..bench.runs {
             let observed = candidates.iter().map(|candidate| async move {
@@ -52,8 +50,8 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     _ => of_null_server(bench, sharing).await,
                 }
             });
-            // Several at once, since they hardly do anything, and each is asked for its own memory and time; as many as this
-            // process can have connections to.
+            // Candidates run side by side, since idle ones don't disturb each other: as many as this process may have
+            // connections for.
             let at_once = (connections_max()? / (bench.streams + OTHER_FILES)).max(1);
             let observed: Vec<_> = stream::iter(observed).buffered(at_once).try_collect().await?;
             for (candidate, [resident, cpu]) in candidates.iter().zip(observed) {
@@ -101,8 +99,8 @@ async fn of_null_server(bench: &Bench, sharing: usize) -> Result<[f64; 2]> {
     observe(bench, &address, &credentials, sharing, &mut server).await
 }
 
-/// Opens a stream for each, and returns how many bytes of memory that has taken, and which part of a processor it takes to
-/// keep them.
+/// Opens a stream for each credential. Returns the memory that the streams take, in bytes, and the fraction of a processor that
+/// it takes to keep them open.
 async fn observe(
     bench: &Bench,
     address: &str,
@@ -120,7 +118,7 @@ async fn observe(
     }
     let opening = stream::iter(clients).map(open).buffer_unordered(AT_ONCE);
     let subscriptions: Vec<Subscription> = opening.try_collect().await?;
-    // Until what opening them has taken is over.
+    // Lets the work of opening them settle.
     sleep(Duration::from_secs(3)).await;
     let opened = process.usage()?;
     let observed = bench.pace.length.max(OBSERVED_MIN);

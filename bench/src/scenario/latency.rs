@@ -1,4 +1,4 @@
-//! From the call to the subscriber, at a low rate and one message at a time.
+//! The latency from the call to the subscriber, at a low rate.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::{
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "latency";
 
-/// How many messages a second.
+/// Messages per second.
 const RATE: f64 = 50.0;
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let shape = Shape { callers: 1, inboxes: 1 };
     let case = format!("{RATE} messages a second, from when a send was due to the subscriber");
-    // redb has nobody who waits for a message.
+    // redb has no blocking reads.
     let mut candidates = teamwire_and_baselines(bench);
     candidates.retain(|candidate| *candidate != Candidate::StoreOnly(Store::Embedded));
     for _ in 0..bench.runs {

@@ -1,4 +1,4 @@
-//! Sending and receiving, beside what is used in teamwire's place.
+//! Sending and receiving, compared with what could replace teamwire.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,19 +13,19 @@ use crate::{
     report::{Report, Row},
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "peers";
 
-/// Row sends at once.
+/// The number of concurrent callers.
 const CALLERS: usize = 64;
 
-/// How many messages a second for the latency.
+/// Messages per second when measuring latency.
 const RATE: f64 = 20.0;
 
-/// How long everybody is given to be there.
+/// How long receivers get to connect.
 const SETTLING: Duration = Duration::from_millis(200);
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut candidates: Vec<_> = bench.stores.iter().map(|store| Candidate::Teamwire(*store)).collect();
     candidates.extend(
@@ -45,7 +45,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     }
     candidates.push(Candidate::File);
     let peer = |candidate: Candidate| match candidate {
-        // Compared with those whose OK says as much of the disk.
+        // Compared with peers whose OK guarantees as much about the disk.
         Candidate::Teamwire(store) => {
             let by_hand = by_hand(if store == Store::Embedded { Store::RedisAlways } else { store });
             let is_flushed = store != Store::RedisEverysec;
@@ -96,7 +96,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 peer(*candidate),
                 &[("p50 ms", arrived.percentile_ms(50.0)), ("p99 ms", arrived.percentile_ms(99.0))],
             );
-            // It looks twice a second, which leaves no room for the others in a plot.
+            // It polls twice a second, which would dwarf the others in a plot.
             if *candidate != Candidate::File {
                 report.add_latencies(NAME, &case, &peer(*candidate).name, &arrived)?;
             }

@@ -1,4 +1,4 @@
-//! How many sends are confirmed, and how long one takes. Nobody receives, so that it is sending alone that is measured.
+//! The throughput and latency of sends. No one receives, so only sending is measured.
 
 use super::{row, send_all, send_at, teamwire_and_baselines};
 use crate::{
@@ -7,17 +7,17 @@ use crate::{
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "send";
 
-/// How many inboxes the messages go to in turn.
+/// The number of inboxes, which messages go to in turn.
 const INBOXES: usize = 32;
 
-/// How many callers there are; the load of these is halved for the open loop.
+/// The numbers of callers; and the number whose rate the open loop halves.
 const CALLERS: [usize; 4] = [1, 8, 64, 512];
 const HALVED: usize = 64;
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let candidates = teamwire_and_baselines(bench);
     for callers in CALLERS.into_iter().filter(|callers| !bench.is_quick || [1, HALVED].contains(callers)) {
@@ -34,7 +34,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     ("p99 ms", sent.percentile_ms(99.0)),
                     ("p99.9 ms", sent.percentile_ms(99.9)),
                 ];
-                // Hardly depends on what else the machine does.
+                // CPU time hardly depends on the load of the machine.
                 let names = ["server CPU µs each", "of it Redis"];
                 for ((name, before), after) in names.into_iter().zip(before).zip(after) {
                     let used = before.zip(after).map(|(before, after)| after - before);
@@ -45,7 +45,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         }
     }
     let shape = Shape { callers: HALVED, inboxes: INBOXES };
-    let case = format!("at half the rate of {HALVED} callers, timed from when each was due");
+    let case = format!("open loop at half the rate of {HALVED} callers");
     for _ in 0..bench.runs {
         for candidate in candidates.iter().filter(|candidate| !matches!(candidate, Candidate::StoreOnly(_))) {
             let reached = report.last(NAME, &closed(HALVED), &row(*candidate).name).unwrap_or(0.0);
@@ -71,5 +71,5 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 fn closed(callers: usize) -> String {
-    format!("{callers} callers, each again once answered")
+    format!("{callers} callers, closed loop")
 }

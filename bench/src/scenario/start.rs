@@ -1,4 +1,4 @@
-//! How long a coordinator takes until it serves.
+//! How long a coordinator takes to serve.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,10 +13,10 @@ use crate::{
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "start";
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let queued = format!("{} messages queued", bench.queued);
     for _ in 0..bench.runs {
@@ -43,14 +43,14 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Returns a team in the first inbox of which messages are queued.
+/// Returns a team with messages queued in its first inbox.
 pub(super) async fn filled(bench: &Bench, store: Store) -> Result<Team> {
     let shape = Shape { callers: 64, inboxes: 1 };
     let team = Arc::new(Team::of_teamwire(bench, store, shape).await?);
     let mail: Arc<dyn Mail> = team.clone();
     queue(&mail, bench.queued).await?;
     drop(mail);
-    Arc::into_inner(team).ok_or_else(|| "somebody still sends".into())
+    Arc::into_inner(team).ok_or_else(|| "a sender is still running".into())
 }
 
 pub(super) fn ms(began: Instant) -> f64 {
