@@ -1,7 +1,7 @@
 //! Makes the clients in other languages ready: builds, checks and tests each by its own `check`.
 
 use crate::{
-    redis::in_path,
+    install::in_path,
     step::{Failure, Step, root},
 };
 

@@ -1,12 +1,12 @@
-//! A gRPC server in a process of its own that speaks teamwire's protocol and has none of its rules: it takes every message as
-//! it is, stores it as [`RawStore`] does or not at all, and hands it to whoever has a stream open. So it is what any server
-//! with these messages on these libraries must cost.
+//! A gRPC server in its own process that speaks teamwire's protocol without its rules.
+//!
+//! It accepts every message unchecked, stores it in a [`PlainStore`] or not at all, and hands it to the open streams. So it
+//! costs what any server with these messages on these libraries must cost.
 
 use std::{
     collections::HashMap,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
 };
 
 use prost::Message as _;
@@ -25,20 +25,20 @@ use tonic::{Request, Response, Status, transport::Server};
 use uuid::Uuid;
 
 use super::{
-    SUMMARY, TEAM,
-    raw::{Entry, RawStore},
+    payload::message,
+    plain_store::{Entry, PlainStore},
 };
 use crate::Result;
 
-/// What it prints before its address.
+/// What it prints before its port.
 pub(crate) const LISTENS: &str = "listens on port ";
 
-/// Serves until it is killed. `store`: the URL of a store; empty for none.
+/// Serves until it is killed, on the store of a URL. An empty URL stores nothing.
 pub(crate) async fn serve(store: &str) -> Result<()> {
-    let bare = Bare { store: RawStore::open(store).await?, inboxes: Arc::default() };
+    let server = NullServer { store: PlainStore::open(store).await?, inboxes: Arc::default() };
     let socket = TcpSocket::new_v4()?;
     socket.bind("127.0.0.1:0".parse()?)?;
-    // As many as the system lets wait: subscribers come all at once.
+    // A long backlog: all subscribers connect at once.
     let listener = socket.listen(4096)?;
     println!("{LISTENS}{}", listener.local_addr()?.port());
     let connections = TcpListenerStream::new(listener).map(|connection| {
@@ -46,39 +46,10 @@ pub(crate) async fn serve(store: &str) -> Result<()> {
             let _ = stream.set_nodelay(true);
         })
     });
-    Ok(Server::builder().add_service(MessageServiceServer::new(bare)).serve_with_incoming(connections).await?)
+    Ok(Server::builder().add_service(MessageServiceServer::new(server)).serve_with_incoming(connections).await?)
 }
 
-/// Makes a message to one member as teamwire composes and stores it.
-pub(crate) fn compose(recipient: &str, content: String) -> (Uuid, Vec<u8>) {
-    let text = v1::DirectMessage { recipient: recipient.to_owned(), summary: SUMMARY.to_owned(), content };
-    let (id, message) = message(vec![recipient.to_owned()], String::new(), v1::message::Body::Message(text));
-    (id, message.encode_to_vec())
-}
-
-/// Returns what a stored message says.
-pub(crate) fn content(body: &[u8]) -> Result<String> {
-    match v1::Message::decode(body)?.body {
-        Some(v1::message::Body::Message(text)) => Ok(text.content),
-        _ => Err("not the message that was sent".into()),
-    }
-}
-
-fn message(recipients: Vec<String>, sender: String, body: v1::message::Body) -> (Uuid, v1::Message) {
-    let id = Uuid::now_v7();
-    let message = v1::Message {
-        id: id.to_string(),
-        team: TEAM.to_owned(),
-        sender: Some(v1::Sender { kind: v1::SenderKind::Member.into(), name: sender }),
-        sent_at: Some(SystemTime::now().into()),
-        recipients,
-        body: Some(body),
-        ..v1::Message::default()
-    };
-    (id, message)
-}
-
-/// An inbox: who reads it, and what nobody has read.
+/// An inbox: its open stream, and the messages that wait for one.
 #[derive(Debug, Default)]
 struct Inbox {
     reader: Option<mpsc::UnboundedSender<std::result::Result<v1::StreamResponse, Status>>>,
@@ -93,7 +64,7 @@ impl Inbox {
                 self.sequence += 1;
                 let (sequence, message) = (self.sequence, Some(message));
                 let delivery = v1::Delivery { sequence, delivery_count: 1, message };
-                // It may have gone away.
+                // The client may have disconnected.
                 let _ = reader.send(Ok(v1::StreamResponse { frame: Some(Frame::Delivery(delivery)) }));
             }
             None => self.waiting.push(message),
@@ -101,13 +72,13 @@ impl Inbox {
     }
 }
 
-struct Bare {
-    store: RawStore,
+struct NullServer {
+    store: PlainStore,
     inboxes: Arc<Mutex<HashMap<String, Inbox>>>,
 }
 
 #[tonic::async_trait]
-impl MessageService for Bare {
+impl MessageService for NullServer {
     type StreamStream = Pin<Box<dyn Stream<Item = std::result::Result<v1::StreamResponse, Status>> + Send>>;
 
     async fn send(&self, request: Request<v1::SendRequest>) -> std::result::Result<Response<v1::SendResponse>, Status> {
@@ -116,10 +87,10 @@ impl MessageService for Bare {
         let (inboxes, body) = match request.body {
             Some(Body::Message(text)) => (vec![text.recipient.clone()], v1::message::Body::Message(text)),
             Some(Body::Broadcast(text)) => (self.readers(), v1::message::Body::Broadcast(text)),
-            _ => return Err(Status::unimplemented("only texts")),
+            _ => return Err(Status::unimplemented("the null server takes messages and broadcasts only")),
         };
         let (id, message) = message(inboxes.clone(), sender, body);
-        if !matches!(self.store, RawStore::Nothing) {
+        if !matches!(self.store, PlainStore::Nothing) {
             let body = message.encode_to_vec();
             let entry = Entry { id, key: request.idempotency_key, inboxes: inboxes.clone(), body };
             self.store.append(entry).await.map_err(|error| Status::internal(error.to_string()))?;
@@ -144,6 +115,7 @@ impl MessageService for Bare {
         request: Request<v1::StreamRequest>,
     ) -> std::result::Result<Response<Self::StreamStream>, Status> {
         let member = caller(&request);
+        #[expect(clippy::disallowed_methods, reason = "a bound would be a rule, and this server has none")]
         let (reader, frames) = mpsc::unbounded_channel();
         let opened = v1::SessionOpened {
             session_id: Uuid::new_v4().to_string(),
@@ -171,25 +143,25 @@ impl MessageService for Bare {
         &self,
         _: Request<v1::GetMessageRequest>,
     ) -> std::result::Result<Response<v1::GetMessageResponse>, Status> {
-        Err(Status::unimplemented("not measured"))
+        Err(Status::unimplemented("the null server does not implement this call"))
     }
 
     async fn list_inbox(
         &self,
         _: Request<v1::ListInboxRequest>,
     ) -> std::result::Result<Response<v1::ListInboxResponse>, Status> {
-        Err(Status::unimplemented("not measured"))
+        Err(Status::unimplemented("the null server does not implement this call"))
     }
 }
 
-impl Bare {
+impl NullServer {
     fn readers(&self) -> Vec<String> {
         let open = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().filter(|(_, inbox)| inbox.reader.is_some()).map(|(name, _)| name.clone()).collect()
     }
 }
 
-/// Returns the name that somebody calls by: all that its credential is here.
+/// Returns the caller's name, which serves as its credential here.
 fn caller<T>(request: &Request<T>) -> String {
     let authorization = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
     authorization.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! NATS `JetStream`: one stream in files, a subject and a durable consumer for each inbox, a message id on each message.
+//! NATS `JetStream`: one stream in files, a subject and a durable consumer per inbox, an id on each message.
 
 use std::{fmt::Display, fs, path::Path, process::Command, sync::Arc, time::Duration};
 
@@ -16,25 +16,25 @@ use crate::{
     Result,
     fetch::Program,
     measure::Arrivals,
-    process::{Ground, Process, free_port},
+    process::{Process, Scratch, free_port},
 };
 
 /// A server with its stream.
 #[derive(Debug)]
 pub(crate) struct Nats {
-    /// Connections, shared by the callers as those of teamwire are.
+    /// Connections, which the callers share as with teamwire.
     senders: Vec<Context>,
     consumers: Vec<Consumer<pull::Config>>,
     server: Process,
-    /// Goes last.
-    _ground: Ground,
+    /// Dropped last.
+    _scratch: Scratch,
 }
 
 impl Nats {
-    /// Starts one. `sync_always`: it flushes every write before it answers; otherwise every 2 minutes.
+    /// Starts one. `sync_always`: it flushes every write before it replies; otherwise every 2 minutes.
     pub(crate) async fn open(below: &Path, sync_always: bool, shape: Shape) -> Result<Self> {
-        let ground = Ground::prepare(below, None).await?;
-        let (port, directory) = (free_port()?, ground.directory());
+        let scratch = Scratch::prepare(below, None).await?;
+        let (port, directory) = (free_port()?, scratch.directory());
         let sync = if sync_always { "sync_interval: always" } else { "" };
         let store = directory.join("jetstream").display().to_string();
         let configuration = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {store:?}\n{sync} }}\n");
@@ -42,13 +42,13 @@ impl Nats {
         let mut command = Command::new(Program::Nats.find()?);
         command.args(["-c", "nats.conf"]);
         let mut server = Process::start(command, directory, "nats")?;
-        server.said("Server is ready").await?;
+        server.await_line("Server is ready").await?;
         let url = format!("127.0.0.1:{port}");
         let mut senders = Vec::new();
         for _ in 0..shape.connections() {
             senders.push(jetstream::new(async_nats::connect(&url).await?));
         }
-        // Receivers are apart from senders, as they are with the others.
+        // Receivers have their own connection, as with the other candidates.
         let receiving = jetstream::new(async_nats::connect(&url).await?);
         let config = stream::Config {
             name: "inboxes".to_owned(),
@@ -67,7 +67,7 @@ impl Nats {
             };
             consumers.push(stream.create_consumer(config).await?);
         }
-        Ok(Self { senders, consumers, server, _ground: ground })
+        Ok(Self { senders, consumers, server, _scratch: scratch })
     }
 }
 
@@ -85,8 +85,8 @@ impl Mail for Nats {
         Box::pin(async move {
             let mut messages = consumer.messages().await?;
             for _ in 0..until {
-                let message = messages.next().await.ok_or("a consumer has ended")??;
-                arrivals.note(std::str::from_utf8(&message.payload)?)?;
+                let message = messages.next().await.ok_or("a consumer ended")??;
+                arrivals.record(std::str::from_utf8(&message.payload)?)?;
                 message.ack().await?;
             }
             Ok(())

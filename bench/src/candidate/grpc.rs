@@ -1,4 +1,4 @@
-//! A team at a coordinator, or at what speaks the same protocol, through the Rust client.
+//! A team at a coordinator or a null server, through the Rust client.
 
 use std::{path::Path, process::Command, sync::Arc, time::Duration};
 
@@ -8,32 +8,32 @@ use teamwire_client::{
     v1::{self, message::Body},
 };
 
-use super::{Mail, SUMMARY, Shape, TEAM, bare, inbox_name};
+use super::{Mail, SUMMARY, Shape, TEAM, inbox_name, null_server};
 use crate::{
     Bench, Result, Store,
     measure::Arrivals,
-    process::{Coordinator, Ground, Process},
+    process::{Coordinator, Process, Scratch},
 };
 
-/// A team of senders and owners of inboxes.
+/// A team of senders and receivers.
 #[derive(Debug)]
 pub(crate) struct Team {
-    /// One for each connection.
+    /// One per connection.
     pub(crate) senders: Vec<Client>,
-    /// Each on a connection of its own.
+    /// Each on its own connection.
     pub(crate) inboxes: Vec<Client>,
-    /// Where they are. `None`: at a bare server.
+    /// The coordinator. `None`: the team is at a null server.
     pub(crate) coordinator: Option<Coordinator>,
-    bare: Option<Process>,
-    /// Goes last.
-    ground: Ground,
+    null_server: Option<Process>,
+    /// Dropped last.
+    scratch: Scratch,
 }
 
 impl Team {
-    /// Gathers one at a new coordinator.
+    /// Creates a team at a new coordinator.
     pub(crate) async fn of_teamwire(bench: &Bench, store: Store, shape: Shape) -> Result<Self> {
-        let ground = Ground::prepare(&bench.directory, Some(store)).await?;
-        let coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+        let scratch = Scratch::prepare(&bench.directory, Some(store)).await?;
+        let coordinator = Coordinator::start(&bench.teamwire, scratch.directory(), &scratch.url).await?;
         let members = Members::found(&coordinator, TEAM).await?;
         let (mut senders, mut inboxes) = (Vec::new(), Vec::new());
         for sender in 0..shape.connections() {
@@ -42,42 +42,42 @@ impl Team {
         for inbox in 0..shape.inboxes {
             inboxes.push(members.join(&inbox_name(inbox)).await?);
         }
-        Ok(Self { senders, inboxes, coordinator: Some(coordinator), bare: None, ground })
+        Ok(Self { senders, inboxes, coordinator: Some(coordinator), null_server: None, scratch })
     }
 
-    /// Gathers one at a new bare server.
-    pub(crate) async fn of_bare(bench: &Bench, store: Option<Store>, shape: Shape) -> Result<Self> {
-        let ground = Ground::prepare(&bench.directory, store).await?;
-        let url = if store.is_some() { &*ground.url } else { "" };
-        let (server, address) = start_bare(ground.directory(), url).await?;
+    /// Creates a team at a new null server.
+    pub(crate) async fn of_null_server(bench: &Bench, store: Option<Store>, shape: Shape) -> Result<Self> {
+        let scratch = Scratch::prepare(&bench.directory, store).await?;
+        let url = if store.is_some() { &*scratch.url } else { "" };
+        let (server, address) = start_null_server(scratch.directory(), url).await?;
         let member = |name: String| Ok(Client::connect(&address)?.with_credential(&name)?.with_team(TEAM));
         Ok(Self {
             senders: (0..shape.connections()).map(|at| member(format!("sender-{at}"))).collect::<Result<_>>()?,
             inboxes: (0..shape.inboxes).map(|at| member(inbox_name(at))).collect::<Result<_>>()?,
             coordinator: None,
-            bare: Some(server),
-            ground,
+            null_server: Some(server),
+            scratch,
         })
     }
 }
 
-/// Starts a bare server on a store, given as its URL, and returns it with its address.
-pub(crate) async fn start_bare(directory: &Path, store: &str) -> Result<(Process, String)> {
+/// Starts a null server on the store of a URL, or on none if it is empty. Returns it with its address.
+pub(crate) async fn start_null_server(directory: &Path, store: &str) -> Result<(Process, String)> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bare", store]);
-    let mut server = Process::start(command, directory, "bare")?;
-    let said = server.said(bare::LISTENS).await?;
+    command.args(["null-server", store]);
+    let mut server = Process::start(command, directory, "null-server")?;
+    let said = server.await_line(null_server::LISTENS).await?;
     let port = said.rsplit(' ').next().unwrap_or_default();
     Ok((server, format!("http://127.0.0.1:{port}")))
 }
 
-/// A team that others may join.
+/// A team to join.
 #[derive(Debug)]
 pub(crate) struct Members {
     address: String,
-    /// Where joining is done, so that it leaves no connection behind.
+    /// The connection for all joins, so that a join leaves no connection open.
     entrance: Client,
-    /// Who leads it.
+    /// The lead.
     pub(crate) lead: Client,
     token: String,
 }
@@ -88,7 +88,7 @@ impl Members {
         Self::found_through(Client::connect(coordinator.address())?, coordinator, name).await
     }
 
-    /// Creates a team through a connection that there is.
+    /// Creates a team through an existing connection.
     pub(crate) async fn found_through(entrance: Client, coordinator: &Coordinator, name: &str) -> Result<Self> {
         let operator = entrance.with_credential(&coordinator.operator()?)?;
         let request = v1::CreateTeamRequest { name: name.to_owned(), ..v1::CreateTeamRequest::default() };
@@ -98,13 +98,13 @@ impl Members {
         Ok(Self { address, entrance, lead, token: invited.join_token })
     }
 
-    /// Has somebody join, with a connection of its own.
+    /// Adds a member, and returns its client on a new connection.
     pub(crate) async fn join(&self, name: &str) -> Result<Client> {
         let credential = self.credential(name).await?;
         Ok(Client::connect(&self.address)?.with_credential(&credential)?)
     }
 
-    /// Has somebody join, and returns the credential.
+    /// Adds a member, and returns its credential.
     pub(crate) async fn credential(&self, name: &str) -> Result<String> {
         let request = v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() };
         Ok(self.entrance.with_credential(&self.token)?.join(request).await?.credential)
@@ -124,32 +124,32 @@ impl Mail for Team {
     }
 
     fn cpu(&self) -> Result<Option<Duration>> {
-        let mut all = self.ground.cpu()?.unwrap_or_default();
+        let mut all = self.scratch.cpu()?.unwrap_or_default();
         if let Some(coordinator) = &self.coordinator {
             all += coordinator.usage()?.cpu;
         }
-        if let Some(bare) = &self.bare {
-            all += bare.usage()?.cpu;
+        if let Some(server) = &self.null_server {
+            all += server.usage()?.cpu;
         }
         Ok(Some(all))
     }
 
     fn redis_cpu(&self) -> Result<Option<Duration>> {
-        self.ground.cpu()
+        self.scratch.cpu()
     }
 }
 
-/// Takes what comes into an inbox and acknowledges it.
+/// Receives and acknowledges a number of messages.
 pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>) -> Result<()> {
     let mut inbox = client.subscribe(SubscribeOptions::default());
     let (mut taken, mut was_opened) = (0, false);
     while taken < until {
-        match inbox.next().await.ok_or("a subscription has ended")?? {
+        match inbox.next().await.ok_or("a subscription ended")?? {
             Event::Delivery(delivery) => {
                 match &delivery.message.body {
-                    Some(Body::Message(text)) => arrivals.note(&text.content)?,
-                    Some(Body::Broadcast(text)) => arrivals.note(&text.content)?,
-                    other => return Err(format!("not what was sent: {other:?}").into()),
+                    Some(Body::Message(text)) => arrivals.record(&text.content)?,
+                    Some(Body::Broadcast(text)) => arrivals.record(&text.content)?,
+                    other => return Err(format!("an unexpected message: {other:?}").into()),
                 }
                 delivery.ack();
                 taken += 1;
@@ -157,10 +157,10 @@ pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>)
             Event::Opened(_) if was_opened => {}
             Event::Opened(_) => {
                 was_opened = true;
-                arrivals.note_receiver();
+                arrivals.record_receiver();
             }
-            Event::Lost { detail } => arrivals.note_loss(&detail),
-            other => return Err(format!("a subscription was disturbed: {other:?}").into()),
+            Event::Lost { detail } => arrivals.record_loss(&detail),
+            other => return Err(format!("an unexpected event of a subscription: {other:?}").into()),
         }
     }
     Ok(inbox.flush_acks().await?)

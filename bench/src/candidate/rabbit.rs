@@ -1,5 +1,5 @@
-//! `RabbitMQ`: a durable queue for each inbox, persistent messages, publisher confirms, acknowledgements of the consumer. A
-//! classic queue confirms what was received and acknowledged without a flush, and flushes what waits later; a quorum queue
+//! `RabbitMQ`: a durable queue per inbox, persistent messages, publisher confirms and consumer acknowledgements. A classic queue
+//! confirms without a flush a message that was received and acknowledged, and flushes waiting ones later. A quorum queue
 //! flushes its log first.
 
 use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
@@ -20,35 +20,35 @@ use crate::{
     Result,
     fetch::Program,
     measure::Arrivals,
-    process::{Ground, Process, free_port},
+    process::{Process, Scratch, free_port},
 };
 
-/// How many messages a consumer has unacknowledged at most: as a session of teamwire.
+/// How many messages a consumer may have unacknowledged, as in a session of teamwire.
 const WINDOW: u16 = 64;
 
-/// How long it may take until it takes connections.
+/// How long it may take to accept connections.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A broker with its queues.
 #[derive(Debug)]
 pub(crate) struct Rabbit {
-    /// Connections, shared by the callers as those of teamwire are.
+    /// Channels on connections that the callers share, as with teamwire.
     senders: Vec<Channel>,
-    /// On a connection of their own.
+    /// Channels on their own connection.
     consumers: Vec<Channel>,
-    /// They end when dropped.
+    /// Close when dropped.
     _connections: Vec<Connection>,
     _broker: Process,
     _names: Process,
-    /// Goes last.
-    _ground: Ground,
+    /// Dropped last.
+    _scratch: Scratch,
 }
 
 impl Rabbit {
-    /// Starts one, with the service for names that Erlang needs. `quorum`: of which kind its queues are.
+    /// Starts one, with the name server (epmd) that Erlang needs. `quorum`: use quorum queues instead of classic ones.
     pub(crate) async fn open(below: &Path, quorum: bool, shape: Shape) -> Result<Self> {
-        let ground = Ground::prepare(below, None).await?;
-        let directory = ground.directory();
+        let scratch = Scratch::prepare(below, None).await?;
+        let directory = scratch.directory();
         let (port, names_port, dist_port) = (free_port()?, free_port()?.to_string(), free_port()?.to_string());
         let mut names = Command::new("epmd");
         names.args(["-port", &names_port, "-address", "127.0.0.1"]);
@@ -65,7 +65,7 @@ impl Rabbit {
         broker.env("RABBITMQ_DIST_PORT", dist_port).env("ERL_EPMD_PORT", names_port);
         broker.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,1}");
         let mut broker = Process::start(broker, directory, "rabbitmq")?;
-        broker.listens(port).await?;
+        broker.await_port(port).await?;
         let url = format!("amqp://guest:guest@127.0.0.1:{port}/%2f");
         let mut connections = vec![connect(&url).await?];
         let mut consumers = Vec::new();
@@ -87,11 +87,11 @@ impl Rabbit {
             senders.push(channel);
             connections.push(connection);
         }
-        Ok(Self { senders, consumers, _connections: connections, _broker: broker, _names: names, _ground: ground })
+        Ok(Self { senders, consumers, _connections: connections, _broker: broker, _names: names, _scratch: scratch })
     }
 }
 
-/// Connects, when it is ready to: it listens a little earlier.
+/// Connects. Retries, because the broker listens slightly before it is ready.
 async fn connect(url: &str) -> Result<Connection> {
     let began = Instant::now();
     loop {
@@ -106,7 +106,7 @@ async fn connect(url: &str) -> Result<Connection> {
 impl Mail for Rabbit {
     async fn send(&self, caller: usize, inbox: usize, content: String) -> Result<()> {
         let sender = &self.senders[caller % self.senders.len()];
-        // Refused where there is no such queue, instead of dropped.
+        // A missing queue is then an error; by default the message would be dropped.
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let persistent = BasicProperties::default().with_delivery_mode(2).with_type(SUMMARY.into());
         let published =
@@ -126,7 +126,7 @@ impl Mail for Rabbit {
             let mut deliveries = consuming.await?;
             for _ in 0..until {
                 let delivery = deliveries.next().await.ok_or("a consumer has ended")??;
-                arrivals.note(std::str::from_utf8(&delivery.data)?)?;
+                arrivals.record(std::str::from_utf8(&delivery.data)?)?;
                 delivery.ack(BasicAckOptions::default()).await?;
             }
             Ok(())

@@ -1,4 +1,4 @@
-//! An inbox as teams without a server have it: a file of JSON that is rewritten under a lock, and looked at now and then.
+//! Inboxes as teams without a server have them: JSON files that writers rewrite under a lock, and readers poll.
 
 use std::{
     fs::{self, File},
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{Mail, inbox_name};
-use crate::{Result, measure::Arrivals, process::Ground};
+use crate::{Result, measure::Arrivals, process::Scratch};
 
-/// How often a reader looks.
+/// How often a reader polls.
 pub(crate) const POLL: Duration = Duration::from_millis(500);
 
 /// The inboxes of a team.
 #[derive(Debug)]
-pub(crate) struct Files(Ground);
+pub(crate) struct Files(Scratch);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
@@ -30,9 +30,9 @@ struct Line {
 }
 
 impl Files {
-    /// Keeps them in a directory.
-    pub(crate) fn open(ground: Ground) -> Self {
-        Self(ground)
+    /// Creates them in a directory.
+    pub(crate) fn open(scratch: Scratch) -> Self {
+        Self(scratch)
     }
 
     fn path(&self, inbox: usize) -> PathBuf {
@@ -40,7 +40,7 @@ impl Files {
     }
 }
 
-/// Reads an inbox, changes it and writes it again, as the only one that does.
+/// Reads, changes and rewrites an inbox under its lock.
 fn rewrite(path: &Path, change: impl FnOnce(&mut Vec<Line>)) -> Result<()> {
     let lock = File::create(path.with_extension("lock"))?;
     lock.lock()?;
@@ -68,7 +68,7 @@ impl Mail for Files {
             let mut taken = 0;
             loop {
                 let (path, mut new) = (path.clone(), Vec::new());
-                let look = move || {
+                let read = move || {
                     let unread = |line: &&mut Line| !line.read;
                     rewrite(&path, |lines| {
                         for line in lines.iter_mut().filter(unread) {
@@ -78,8 +78,8 @@ impl Mail for Files {
                     })?;
                     Result::Ok(new)
                 };
-                for text in spawn_blocking(look).await?? {
-                    arrivals.note(&text)?;
+                for text in spawn_blocking(read).await?? {
+                    arrivals.record(&text)?;
                     taken += 1;
                 }
                 if taken >= until {
