@@ -9,6 +9,7 @@ mod buf;
 mod charts;
 mod clients;
 mod containers;
+mod docs;
 mod faketime;
 mod fuzz;
 mod generate;
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
         ["test"] => test(false),
-        ["generate"] => generate::run(),
+        ["generate"] => generate::run().and_then(|()| docs::generate()),
         ["released"] => buf::keep_as_released(),
         ["clients"] => clients(),
         ["charts"] => charts::check(),
