@@ -67,8 +67,7 @@ impl Machine {
 
     /// Installs what building the clients and generating their code needs, and puts the clients into the repository.
     fn with_clients(self) -> Self {
-        let fetch = "of=${4#*:} && to=${5#*=} && /bin/mkdir -p $to && : >$to/${of%%:*}-${4##*:}.exe";
-        let machine = self.with("mvn", fetch).with("javac", "").with("node", "").with("git", "");
+        let machine = self.with("mvn", "").with("javac", "").with("node", "").with("git", "");
         let machine = machine
             .with_file("client/typescript/package-lock.json", "")
             .with_file("client/python/requirements-generate.txt", "");

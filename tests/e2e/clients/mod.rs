@@ -1,17 +1,17 @@
 //! The clients of all languages, against a real coordinator, by the one list of scenarios in `tests/conformance`.
 //!
-//! What a language is tested with is its [`actor`]; a [`scenario`] says what actors do and what they must be told. A
+//! What a language is tested with is its [`driver`]; a [`scenario`] says what drivers do and what they must be told. A
 //! language whose client was not made ready (`cargo xtask clients` does that) is left out, with a notice; with `CI=true`
 //! that is a failure.
 
-mod actor;
+mod driver;
 mod scenario;
 
 use std::env;
 
 use self::scenario::{Cast, Scenario};
 
-/// Names the languages whose clients are ready, with commas between them. Rust's is when its actor was built.
+/// Names the languages whose clients are ready, with commas between them. Rust's is when its driver was built.
 const READY: &str = "TEAMWIRE_CLIENTS";
 
 /// All of them, in the order in which a mixed team is cast.
@@ -20,7 +20,7 @@ const LANGUAGES: [&str; 5] = ["python", "typescript", "go", "java", "rust"];
 fn is_ready(language: &str) -> bool {
     let ready = env::var(READY).unwrap_or_default();
     let is_ready = match language {
-        "rust" => actor::path(language).exists(),
+        "rust" => driver::path(language).exists(),
         _ => ready.split(',').any(|ready| ready == language),
     };
     if !is_ready {

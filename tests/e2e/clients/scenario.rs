@@ -12,7 +12,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::actor::Actor;
+use super::driver::Driver;
 use crate::world::{LEAD, PATIENCE, World};
 
 /// Which languages play a scenario.
@@ -47,7 +47,7 @@ pub(super) struct Scenario {
     /// Without `tls`: the coordinator's configuration, as its file has it.
     #[serde(default)]
     configuration: String,
-    /// What actors find in their environment besides; "$address" is where the coordinator is.
+    /// What drivers find in their environment besides; "$address" is where the coordinator is.
     #[serde(default)]
     environment: BTreeMap<String, String>,
     /// Who plays besides the lead. They have joined before, and are connected.
@@ -74,7 +74,7 @@ fn one() -> Cast {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
-    /// An actor, `cli` (the lead at the command line) or `coordinator`.
+    /// An driver, `cli` (the lead at the command line) or `coordinator`.
     who: String,
     /// The word of a command; for `cli` the arguments, with spaces between them.
     #[serde(rename = "do")]
@@ -94,7 +94,7 @@ struct Step {
     /// The refusal that the answer must be: its reason, or all that it must have in it.
     #[serde(default)]
     refused: Option<Value>,
-    /// The answer is not waited for; the step `answer` of the same actor takes it.
+    /// The answer is not waited for; the step `answer` of the same driver takes it.
     #[serde(default)]
     later: bool,
     /// What to keep of the answer: names, and where in it they are, as `message/id`.
@@ -111,7 +111,7 @@ impl Scenario {
         list.scenario
     }
 
-    /// Plays it, and says where it fails. The languages are given to the actors in turn.
+    /// Plays it, and says where it fails. The languages are given to the drivers in turn.
     pub(super) fn succeeds(&self, languages: &[&str]) -> bool {
         catch_unwind(AssertUnwindSafe(|| self.play(languages)))
             .map_err(|_| eprintln!("^ in \"{}\" with {languages:?}\n", self.name))
@@ -132,7 +132,7 @@ impl Scenario {
         let mut stage = Stage {
             environment: environment.map(|(name, text)| (name.clone(), text.replace("$address", &address))).collect(),
             world,
-            actors: BTreeMap::new(),
+            drivers: BTreeMap::new(),
             kept: BTreeMap::new(),
             languages: BTreeMap::new(),
         };
@@ -162,13 +162,13 @@ fn ask_for_certificates(world: &mut World) {
     world.environment.borrow_mut().extend([("TEAMWIRE_CERT".to_owned(), cert), ("TEAMWIRE_KEY".to_owned(), key)]);
 }
 
-/// A world with its actors.
+/// A world with its drivers.
 struct Stage {
     world: World,
-    actors: BTreeMap<String, Actor>,
-    /// What actors find in their environment besides.
+    drivers: BTreeMap<String, Driver>,
+    /// What drivers find in their environment besides.
     environment: BTreeMap<String, String>,
-    /// Whose place an actor has, and its language.
+    /// Whose place an driver has, and its language.
     languages: BTreeMap<String, (String, String)>,
     /// What was kept of answers.
     kept: BTreeMap<String, Value>,
@@ -177,13 +177,13 @@ struct Stage {
 impl Stage {
     fn enter(&mut self, name: &str, connects: bool) {
         let (identity, language) = self.languages[name].clone();
-        let mut actor = Actor::start(&self.world, name, &identity, &language, &self.environment);
+        let mut driver = Driver::start(&self.world, name, &identity, &language, &self.environment);
         if connects {
-            actor.tell(&json!({ "do": "connect" }));
-            let answer = actor.answer();
+            driver.tell(&json!({ "do": "connect" }));
+            let answer = driver.answer();
             assert!(holds(&json!({"ok": {"member": identity, "team": "acme"}}), &answer), "{name}: connect: {answer}");
         }
-        self.actors.insert(name.to_owned(), actor);
+        self.drivers.insert(name.to_owned(), driver);
     }
 
     fn take(&mut self, step: &Step, number: usize) {
@@ -231,38 +231,38 @@ impl Stage {
                 let said = self.world.cli(LEAD, &arguments).succeeds().stdout;
                 return done(json!({ "said": said.trim() }));
             }
-            (name, "kill") => self.actor(name).kill(),
+            (name, "kill") => self.driver(name).kill(),
             (name, "exit") => {
-                let code = self.actor(name).exit();
+                let code = self.driver(name).exit();
                 return done(json!({ "code": code }));
             }
             (name, "enter") => self.enter(name, true),
-            (name, "answer") => return self.actor(name).answer(),
+            (name, "answer") => return self.driver(name).answer(),
             (name, "take") => {
-                let actor = self.actor(name);
-                actor.tell(&json!({ "do": "next" }));
-                let taken = actor.answer();
+                let driver = self.driver(name);
+                driver.tell(&json!({ "do": "next" }));
+                let taken = driver.answer();
                 if let Some(id) = taken.pointer("/ok/message/id") {
-                    actor.tell(&json!({ "do": "ack", "message_id": id }));
-                    assert!(holds(&done(json!({})), &actor.answer()), "{name} acknowledges {id}");
+                    driver.tell(&json!({ "do": "ack", "message_id": id }));
+                    assert!(holds(&done(json!({})), &driver.answer()), "{name} acknowledges {id}");
                 }
                 return taken;
             }
             (name, word) => {
                 let mut command = self.filled(&Value::Object(step.with.clone()));
                 command["do"] = word.into();
-                let actor = self.actor(name);
-                actor.tell(&command);
+                let driver = self.driver(name);
+                driver.tell(&command);
                 if !step.later {
-                    return actor.answer();
+                    return driver.answer();
                 }
             }
         }
         done(json!({}))
     }
 
-    fn actor(&mut self, name: &str) -> &mut Actor {
-        self.actors.get_mut(name).unwrap_or_else(|| panic!("nobody plays {name}"))
+    fn driver(&mut self, name: &str) -> &mut Driver {
+        self.drivers.get_mut(name).unwrap_or_else(|| panic!("nobody plays {name}"))
     }
 
     /// Puts what was kept in the place of `$NAME`.
