@@ -10,10 +10,11 @@ use std::sync::{
 
 use async_trait::async_trait;
 use prost::Message;
+use teamwire_agents::text;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
-    dialect, render,
+    dialect,
     v1::{self, history_entry::Event, send_request::Body},
 };
 use teamwire_server::{
@@ -290,7 +291,7 @@ impl World {
         for entry in history.entries {
             let Some(Event::Message(message)) = entry.event else { continue };
             assert_eq!(entry.receipts.len(), message.recipients.len());
-            render::teammate_message(&message);
+            text::teammate_message(&message);
             dialect::write(&message);
         }
         for member in members {
@@ -300,7 +301,7 @@ impl World {
         }
         let list = v1::ListTasksRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
         for task in c.list_tasks(operator, &list).await.expect("tasks").tasks {
-            render::task(&task);
+            text::task(&task);
         }
         let list = v1::ListRequestsRequest { team: "alpha".to_owned(), ..Default::default() };
         c.list_requests(operator, &list).await.expect("requests");

@@ -2,13 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
-use async_trait::async_trait;
-use tokio::sync::broadcast;
-
 use super::metrics::Metrics;
-use crate::store::{
-    Entry, Extent, Key, Leases, Loss, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
-};
+use crate::store::{Store, StoreError, StoreLayer};
 
 /// A store with its times and errors counted.
 #[derive(Debug)]
@@ -39,54 +34,17 @@ impl MeteredStore {
     }
 }
 
-#[async_trait]
-impl Store for MeteredStore {
-    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        let began = Instant::now();
-        self.note("read", began, self.store.read(namespace, keys).await)
+impl StoreLayer for MeteredStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
     }
 
-    async fn scan(
+    async fn around<T: Send>(
         &self,
-        namespace: &Namespace,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
+        operation: &'static str,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         let began = Instant::now();
-        self.note("scan", began, self.store.scan(namespace, kind, after, limit).await)
-    }
-
-    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        let began = Instant::now();
-        self.note("range", began, self.store.range(namespace, stream, range).await)
-    }
-
-    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        let began = Instant::now();
-        self.note("extents", began, self.store.extents(namespace, streams).await)
-    }
-
-    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
-        let began = Instant::now();
-        self.note("leases", began, self.store.leases(namespace).await)
-    }
-
-    async fn now_ms(&self) -> Result<u64, StoreError> {
-        let began = Instant::now();
-        self.note("now", began, self.store.now_ms().await)
-    }
-
-    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        let began = Instant::now();
-        self.note("commit", began, self.store.commit(namespace, txn).await)
-    }
-
-    fn notifications(&self) -> broadcast::Receiver<Notification> {
-        self.store.notifications()
-    }
-
-    fn losses(&self) -> broadcast::Receiver<Loss> {
-        self.store.losses()
+        self.note(operation, began, call.await)
     }
 }
