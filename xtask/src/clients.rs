@@ -1,7 +1,7 @@
 //! Builds, checks and tests the clients in languages other than Rust, each by its own `check`.
 
 use crate::{
-    redis::in_path,
+    install::in_path,
     step::{Failure, Step, root},
 };
 

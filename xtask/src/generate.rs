@@ -6,7 +6,8 @@ use std::{env, fs, path::PathBuf};
 
 use crate::{
     buf,
-    step::{Failure, Step, changed, root},
+    install::{npm, venv},
+    step::{Failure, Step, root},
 };
 
 /// What holds nothing but made code, and is made anew.
@@ -57,35 +58,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
 }
 
-/// Installs what a `package-lock.json` pins, where it is not there.
-pub(crate) fn npm(directory: &str) -> Result<(), Failure> {
-    let lock = root().join(directory).join("package-lock.json");
-    // npm writes the second file when it is done.
-    let done = root().join(directory).join("node_modules/.package-lock.json");
-    if changed(&lock) <= changed(&done) {
-        return Ok(());
-    }
-    Step::new("npm", &["ci", "--prefix", directory, "--ignore-scripts", "--no-audit", "--no-fund"])
-        .advice("npm comes with Node.js 20 or newer (Debian and Ubuntu: `sudo apt-get install npm`)")
-        .run()
-}
-
 /// Installs the tools that make Python's code into an environment of their own, and returns its interpreter.
 fn python() -> Result<PathBuf, Failure> {
-    venv("client/python/requirements-generate.txt", "target/tools/python")
-}
-
-/// Makes a Python environment with what a file of requirements pins, where it is not there, and returns its interpreter.
-pub(crate) fn venv(requirements: &str, directory: &str) -> Result<PathBuf, Failure> {
-    let python = root().join(directory).join("bin/python");
-    let done = root().join(directory).join("done");
-    if changed(&root().join(requirements)) <= changed(&done) {
-        return Ok(python);
-    }
-    let advice = "it needs Python 3.10 or newer with venv (Debian and Ubuntu: `sudo apt-get install python3-venv`)";
-    Step::new("python3", &["-m", "venv", "--clear", directory]).advice(advice).run()?;
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", requirements];
-    Step::new(&python, &install).advice(advice).run()?;
-    fs::write(&done, "").map_err(|error| Failure::new(format!("{}: {error}", done.display()), "make room"))?;
-    Ok(python)
+    Ok(venv("client/python/requirements-generate.txt", "target/tools/python")?.join("python"))
 }
