@@ -9,15 +9,13 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use clap::ValueEnum;
 use parking_lot::Mutex;
 use teamwire_server::store::{
-    Check, Commit, Durability, Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store,
-    StoreError, Txn, Write,
+    Check, Commit, Durability, Key, Namespace, Outcome, Record, Store, StoreError, StoreLayer, Txn, Write,
 };
-use tokio::{sync::broadcast, time::sleep};
+use tokio::time::sleep;
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,7 +25,7 @@ pub enum Bug {
     /// One in 40 inbox entries goes to a stream that no one reads.
     TrimmedInbox,
     /// The store ignores idempotency keys.
-    NoLedger,
+    NoIdempotency,
     /// One in 40 inbox entries is replaced by the previous one.
     SwappedEntries,
     /// Reading a session record always returns the first session.
@@ -75,7 +73,7 @@ impl BuggyStore {
     fn apply_bug(&self, txn: &Txn) -> Txn {
         let mut txn = txn.clone();
         match self.bug {
-            Bug::NoLedger => {
+            Bug::NoIdempotency => {
                 txn.checks.retain(|check| !matches!(check, Check::KeyUnused { .. }));
                 txn.writes.retain(|write| !matches!(write, Write::RememberReply { .. }));
             }
@@ -114,8 +112,11 @@ impl BuggyStore {
     }
 }
 
-#[async_trait]
-impl Store for BuggyStore {
+impl StoreLayer for BuggyStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
         let mut records = self.store.read(namespace, keys).await?;
         if self.bug == Bug::NoFence {
@@ -129,32 +130,6 @@ impl Store for BuggyStore {
             }
         }
         Ok(records)
-    }
-
-    async fn scan(
-        &self,
-        namespace: &Namespace,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.store.scan(namespace, kind, after, limit).await
-    }
-
-    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.store.range(namespace, stream, range).await
-    }
-
-    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.store.extents(namespace, streams).await
-    }
-
-    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
-        self.store.leases(namespace).await
-    }
-
-    async fn now_ms(&self) -> Result<u64, StoreError> {
-        self.store.now_ms().await
     }
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
@@ -173,9 +148,5 @@ impl Store for BuggyStore {
             _ => {}
         }
         self.store.commit(namespace, &self.apply_bug(txn)).await
-    }
-
-    fn notifications(&self) -> broadcast::Receiver<Notification> {
-        self.store.notifications()
     }
 }

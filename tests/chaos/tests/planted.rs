@@ -144,7 +144,7 @@ async fn a_trimmed_inbox_is_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ignored_idempotency_keys_are_found() {
-    assert_eq!(broken(Bug::NoLedger).await, [Promise::NothingDuplicated]);
+    assert_eq!(broken(Bug::NoIdempotency).await, [Promise::NothingDuplicated]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

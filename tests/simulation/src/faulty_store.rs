@@ -2,23 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
-use teamwire_server::store::{
-    Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn, Write,
-};
-use tokio::{sync::broadcast, time::sleep};
+use teamwire_server::store::{Namespace, Outcome, Store, StoreError, StoreLayer, Txn, Write};
+use tokio::time::sleep;
 
 /// The faults between one coordinator and the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreFaults {
-    /// Every call fails, though some take effect.
+    /// No call is answered, but some commits are applied.
     pub(crate) is_down: bool,
     /// The store refuses writes.
     pub(crate) is_refusing: bool,
-    /// This coordinator's notifications are dropped.
+    /// Notifications of this coordinator's commits are lost.
     pub(crate) is_mute: bool,
-    /// The longest delay in each direction.
+    /// The maximum latency in each direction.
     pub(crate) delay_max: Duration,
 }
 
@@ -40,12 +37,12 @@ impl FaultyStore {
         Arc::new(Self { store, faults: Mutex::default() })
     }
 
-    /// Returns the faults, to be changed.
+    /// Returns the faults, for reading or changing.
     pub(crate) fn faults(&self) -> MutexGuard<'_, StoreFaults> {
         self.faults.lock()
     }
 
-    /// Delays one direction of a call. Fails if the store is unreachable.
+    /// Waits for the latency of one direction. Fails if the store is unreachable.
     async fn travel(&self) -> Result<(), StoreError> {
         let delay_max = self.faults().delay_max;
         sleep(delay_max.mul_f64(rand::random())).await;
@@ -55,50 +52,26 @@ impl FaultyStore {
         }
         Ok(())
     }
+}
 
-    /// Delays a call in both directions.
-    async fn ask<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+impl StoreLayer for FaultyStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn around<T: Send>(
+        &self,
+        _: &'static str,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         self.travel().await?;
-        let answer = answer.await;
+        let answer = call.await;
         self.travel().await?;
         answer
     }
-}
-
-#[async_trait]
-impl Store for FaultyStore {
-    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.ask(self.store.read(namespace, keys)).await
-    }
-
-    async fn scan(
-        &self,
-        namespace: &Namespace,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.ask(self.store.scan(namespace, kind, after, limit)).await
-    }
-
-    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.ask(self.store.range(namespace, stream, range)).await
-    }
-
-    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.ask(self.store.extents(namespace, streams)).await
-    }
-
-    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
-        self.ask(self.store.leases(namespace)).await
-    }
-
-    async fn now_ms(&self) -> Result<u64, StoreError> {
-        self.ask(self.store.now_ms()).await
-    }
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        // A transaction that left before the cut still arrives.
+        // A commit that was on its way when the connection broke still arrives.
         if let Err(error) = self.travel().await
             && rand::random_bool(0.7)
         {
@@ -115,9 +88,5 @@ impl Store for FaultyStore {
         let answer = self.store.commit(namespace, &txn).await;
         self.travel().await?;
         answer
-    }
-
-    fn notifications(&self) -> broadcast::Receiver<Notification> {
-        self.store.notifications()
     }
 }

@@ -55,7 +55,7 @@ fn a_trimmed_inbox_is_found() {
 
 #[test]
 fn ignored_idempotency_keys_are_found() {
-    assert_found("no-ledger", "NothingDuplicated");
+    assert_found("no-idempotency", "NothingDuplicated");
 }
 
 #[test]
