@@ -9,6 +9,15 @@ use std::{
     process::{Command, Output},
 };
 
+macro_rules! languages {
+    ($($language:ident: $needs:expr, $advice:expr;)*) => {
+        /// The clients in languages other than Rust.
+        const LANGUAGES: &[&str] = &[$(stringify!($language)),*];
+    };
+}
+
+include!("../../client/languages.rs");
+
 /// What `cargo` does if nextest is not installed.
 const NO_NEXTEST: &str = "[ $1 != nextest ]";
 
@@ -71,7 +80,7 @@ impl Machine {
         let machine = machine
             .with_file("client/typescript/package-lock.json", "")
             .with_file("client/python/requirements-generate.txt", "");
-        ["python", "typescript", "go", "java"].into_iter().fold(machine, |machine, language| {
+        LANGUAGES.iter().fold(machine, |machine, language| {
             machine
                 .with_file(&format!("client/{language}/README.md"), "")
                 .with(&format!("../repository/client/{language}/check"), "")
@@ -283,16 +292,13 @@ fn lint_installs_its_tools_once_and_checks_the_quickest_first() {
 
 #[test]
 fn prose_reports_every_listed_phrase_with_its_line_and_remedy() {
-    let rows = "| is/are told | learns | vague |\n| how-manieth | which | no word |";
+    let rows = "| is/are foo | learns | vague |\n| bar-baz | which | no word |";
     let machine = Machine::new("prose")
         .with_python()
         .with_phrases(rows)
-        .with_file("a.md", "Fine.\n\nIt Is told, and\nthey are\ntold `how-manieth`.\n")
-        .with_file(
-            "b.rs",
-            "/// Says what it is\n    /// told.\nfn the_lead_is_told() {}\nlet s = \"are \\\n  told\";\n",
-        )
-        .with_file("c.md", "It is retold. It is. Told.\n\nIt is\n\ntold. It was told, how manieth_x.\n");
+        .with_file("a.md", "Fine.\n\nIt Is foo, and\nthey are\nfoo `bar-baz`.\n")
+        .with_file("b.rs", "/// Says what it is\n    /// foo.\nfn the_lead_is_foo() {}\nlet s = \"are \\\n  foo\";\n")
+        .with_file("c.md", "It is refoo. It is. Foo.\n\nIt is\n\nfoo. It was foo, bar baz_x.\n");
     let output = machine.xtask(&["prose"], &[]);
     assert!(!output.status.success());
     let stderr = stderr(&output);
@@ -300,13 +306,13 @@ fn prose_reports_every_listed_phrase_with_its_line_and_remedy() {
     assert_eq!(
         found,
         [
-            "a.md:3: `is/are told`: write learns (vague)",
-            "a.md:4: `is/are told`: write learns (vague)",
-            "a.md:5: `how-manieth`: write which (no word)",
-            "c.md:5: `how-manieth`: write which (no word)",
-            "b.rs:1: `is/are told`: write learns (vague)",
-            "b.rs:3: `is/are told`: write learns (vague)",
-            "b.rs:4: `is/are told`: write learns (vague)",
+            "a.md:3: `is/are foo`: write learns (vague)",
+            "a.md:4: `is/are foo`: write learns (vague)",
+            "a.md:5: `bar-baz`: write which (no word)",
+            "c.md:5: `bar-baz`: write which (no word)",
+            "b.rs:1: `is/are foo`: write learns (vague)",
+            "b.rs:3: `is/are foo`: write learns (vague)",
+            "b.rs:4: `is/are foo`: write learns (vague)",
         ]
     );
     assert!(stderr.contains("7 phrases") && stderr.contains("next: rewrite"), "{stderr}");
@@ -314,7 +320,7 @@ fn prose_reports_every_listed_phrase_with_its_line_and_remedy() {
 
 #[test]
 fn prose_without_a_listed_phrase_passes() {
-    let machine = Machine::new("good-prose").with_python().with_phrases("| anew | again | archaic |");
+    let machine = Machine::new("good-prose").with_python().with_phrases("| foo | again | archaic |");
     let machine = machine.with_file("a.md", "It starts again.\n").with_file("b.rs", "\n");
     let output = machine.xtask(&["prose"], &[]);
     assert!(output.status.success(), "{output:?}");
@@ -322,7 +328,7 @@ fn prose_without_a_listed_phrase_passes() {
 
 #[test]
 fn a_misspelling_fails_prose_and_names_the_command_that_corrects_it() {
-    let machine = Machine::new("misspelling").with_python().with_phrases("| anew | again | archaic |");
+    let machine = Machine::new("misspelling").with_python().with_phrases("| foo | again | archaic |");
     let machine = machine.with_file("target/tools/lint/bin/typos.does", "exit 2");
     let output = machine.xtask(&["prose"], &[]);
     assert!(!output.status.success());
@@ -414,7 +420,8 @@ fn ci_checks_then_tests_with_ci_set() {
         .with_clients();
     let output = machine.xtask(&["ci"], &[]);
     assert!(output.status.success(), "{output:?}");
-    let tested = ["build", "test", "test"].map(|step| format!("{step} CI=true python,typescript,go,java\n")).concat();
+    let ready = LANGUAGES.join(",");
+    let tested = ["build", "test", "test"].map(|step| format!("{step} CI=true {ready}\n")).concat();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
         format!("fmt CI=\nclippy CI=\nbuild CI=\nbuild CI=\nrun CI=\n{tested}")
@@ -425,7 +432,7 @@ fn ci_checks_then_tests_with_ci_set() {
     };
     let order = ["buf generate", "git status", "python -B xtask/charts/check.py", "check ", "cargo test"].map(at);
     assert!(order.is_sorted(), "{calls:#?}");
-    assert_eq!(calls.iter().filter(|call| *call == "check ").count(), 4);
+    assert_eq!(calls.iter().filter(|call| *call == "check ").count(), LANGUAGES.len());
 }
 
 #[test]
@@ -439,8 +446,9 @@ fn a_client_without_its_tools_is_skipped_but_fails_ci() {
     fs::remove_file(without.directory.join("bin/javac")).unwrap();
     let output = without.xtask(&["test"], &[]);
     assert!(output.status.success(), "{output:?}");
-    assert!(stderr(&output).contains("the java client is left out"), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "python,typescript,go\n".repeat(3));
+    assert!(stderr(&output).contains("skipping the java client"), "{output:?}");
+    let others: Vec<_> = LANGUAGES.iter().copied().filter(|language| *language != "java").collect();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", others.join(",")).repeat(3));
     let output = without.xtask(&["ci"], &[]);
     assert!(!output.status.success());
     assert!(stderr(&output).contains("no javac in PATH") && stderr(&output).contains("openjdk"), "{output:?}");
