@@ -429,7 +429,7 @@ fn revoke(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) 
     let notice = v1::Notice {
         kind: NoticeKind::TaskRevoked.into(),
         task: Some(summary(task, actor)),
-        text: format!("Task {} is not yours any more: {}. RuleError working on it.", task.id, task.subject),
+        text: format!("Task {} is not yours any more: {}. Stop working on it.", task.id, task.subject),
         ..v1::Notice::default()
     };
     post::notify(tx, team, &[&owner], notice);
