@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 use serde_json::Value;
 use teamwire_proto::{
     dialect,
-    v1::{self, TaskEventKind, history_entry::Event},
+    v1::{self, MemberState, TaskEventKind, history_entry::Event},
     word,
 };
 
@@ -44,11 +44,12 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
         Some(Event::Member(event)) => {
             let forced = event.forced_by.as_ref().map_or_else(String::new, |by| format!(" (forced by {})", by.name));
             let detail = if event.detail.is_empty() { String::new() } else { format!(": {}", plain(&event.detail)) };
-            format!(
-                "{} is {}{forced}{detail}",
-                event.member,
-                paint(state_style(event.state()), word::member_state(event.state()))
-            )
+            let is = match event.state() {
+                MemberState::Joined | MemberState::Exited => "",
+                _ => "is ",
+            };
+            let state = paint(state_style(event.state()), word::member_state(event.state()));
+            format!("{} {is}{state}{forced}{detail}", event.member)
         }
         Some(Event::Team(event)) => {
             let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());

@@ -28,7 +28,7 @@ pub fn members(members: &[v1::Member]) {
 /// Describes how a process ended: its exit code or signal, and how long it ran.
 pub fn exit_text(exit: &v1::ExitReport) -> String {
     let mut text = match (exit.code, exit.signal) {
-        (_, signal) if signal > 0 => format!("killed by signal {signal}"),
+        (_, signal) if signal > 0 => format!("ended by signal {signal}"),
         (Some(code), _) => format!("exit code {code}"),
         (None, _) => "exit not reported".to_owned(),
     };

@@ -10,6 +10,7 @@ mod buf;
 mod charts;
 mod clients;
 mod containers;
+mod docs;
 mod faketime;
 mod faults;
 mod fuzz;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         ["clients"] => test::clients(),
         ["charts"] => charts::check(),
         ["ci"] => ci(),
-        ["generate"] => generate::run(),
+        ["generate"] => generate::run().and_then(|()| docs::generate()),
         ["manifests"] => charts::write(),
         ["released"] => buf::keep_as_released(),
         ["faults", ref options @ ..] => faults::inject(options),
