@@ -1,4 +1,4 @@
-//! A program in one of the languages that does what it is told; `tests/conformance/README.md` is its protocol.
+//! Runs a conformance driver, a program in one of the languages; `tests/conformance/README.md` defines its protocol.
 
 use std::{
     collections::BTreeMap,
@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, TEAMWIRE, World, eventually};
 
-/// An driver that runs. Killed when dropped.
+/// A running driver. Killed on drop.
 pub(super) struct Driver {
     name: String,
     process: Child,
-    /// None: it was told that nothing more comes.
+    /// `None` once it is closed.
     stdin: Option<ChildStdin>,
     answers: Receiver<String>,
 }
 
 impl Driver {
-    /// Starts the driver of a language, in the place of a member of a world.
+    /// Starts the driver of a language as a member of a world.
     pub(super) fn start(
         world: &World,
         name: &str,
@@ -48,30 +48,30 @@ impl Driver {
         Self { name: name.to_owned(), stdin: process.stdin.take(), process, answers }
     }
 
-    /// Has it carry a command out. If it cannot take it, that is seen from its answer.
-    pub(super) fn tell(&mut self, command: &Value) {
+    /// Sends a command. If the driver has died, [`answer`](Self::answer) reports it.
+    pub(super) fn send(&mut self, command: &Value) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{command}").and_then(|()| stdin.flush());
         }
     }
 
-    /// Waits for its answer to the oldest command that it has not answered.
+    /// Waits for the answer to the oldest unanswered command.
     pub(super) fn answer(&self) -> Value {
         let gone = |what: &str| json!({ "failed": format!("{} {what}", self.name) });
         match self.answers.recv_timeout(PATIENCE * 2) {
-            Ok(line) => serde_json::from_str(&line).unwrap_or_else(|_| gone(&format!("says: {line}"))),
-            Err(error) => gone(&format!("does not answer: {error}")),
+            Ok(line) => serde_json::from_str(&line).unwrap_or_else(|_| gone(&format!("answered: {line}"))),
+            Err(error) => gone(&format!("did not answer: {error}")),
         }
     }
 
-    /// Lets it end, and returns its exit code.
+    /// Closes its input, waits for it to exit, and returns its exit code.
     pub(super) fn exit(&mut self) -> Option<i32> {
         self.stdin = None;
-        let what = format!("{} ends when nothing more comes", self.name);
+        let what = format!("{} exits when its input ends", self.name);
         eventually(&what, || self.process.try_wait().unwrap()).code()
     }
 
-    /// Ends it on the spot.
+    /// Kills it.
     pub(super) fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -84,7 +84,7 @@ impl Drop for Driver {
     }
 }
 
-/// Returns where the driver of a language is. Rust's is built beside the binary under test.
+/// Returns the path of a language's driver. Cargo builds Rust's beside the binary under test.
 pub(super) fn path(language: &str) -> PathBuf {
     match language {
         "rust" => Path::new(TEAMWIRE).with_file_name("teamwire-conformance-driver"),

@@ -1,4 +1,4 @@
-//! Does with the Rust client what a scenario of the clients' tests tells it; `tests/conformance/README.md` says how it is told.
+//! The Rust client's conformance driver; `tests/conformance/README.md` defines its protocol.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long `next` and `wait_decision` wait, unless something else is said.
+/// How long `next` and `wait_decision` wait by default.
 const PATIENCE_SECONDS: u64 = 20;
 
 #[tokio::main]
@@ -30,25 +30,25 @@ struct Driver {
 
 impl Driver {
     async fn answer(&mut self, command: &Value) -> Value {
-        match self.act(command).await {
+        match self.run(command).await {
             Ok(done) => json!({ "ok": done }),
             Err(Error::Refused(refusal)) => {
                 let code = format!("{:?}", refusal.reason.code());
-                let mut said = json!({
+                let mut refused = json!({
                     "reason": refusal.reason.as_str(),
                     "code": screaming(&code),
                     "message": refusal.message,
                 });
                 if let Some(field) = refusal.field {
-                    said["field"] = field.into();
+                    refused["field"] = field.into();
                 }
-                json!({ "refused": said })
+                json!({ "refused": refused })
             }
             Err(error) => json!({ "failed": error.to_string() }),
         }
     }
 
-    async fn act(&mut self, command: &Value) -> Result<Value, Error> {
+    async fn run(&mut self, command: &Value) -> Result<Value, Error> {
         let text = |name: &str| command[name].as_str().unwrap_or_default();
         let seconds = Duration::from_secs(command["seconds"].as_u64().unwrap_or(PATIENCE_SECONDS));
         let word = text("do");
@@ -137,15 +137,15 @@ impl Driver {
                 client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
                 json!({})
             }
-            unknown => return Err(Error::Context(format!("there is no command \"{unknown}\""))),
+            unknown => return Err(Error::Context(format!("unknown command \"{unknown}\""))),
         })
     }
 }
 
-/// Returns the next message or the end; what else a subscription tells is not asked for.
+/// Waits for the next message or the end of the subscription; skips its other events.
 async fn next(inbox: Option<&mut Subscription>, patience: Duration) -> Result<Value, Error> {
     let inbox = inbox.ok_or_else(|| Error::Context("subscribe first".to_owned()))?;
-    let awaited = async {
+    let next = async {
         loop {
             let ended = |how: &str| Ok(json!({ "ended": how }));
             match inbox.next().await.ok_or(Error::Closed(Closed::Dropped))?? {
@@ -168,7 +168,7 @@ async fn next(inbox: Option<&mut Subscription>, patience: Duration) -> Result<Va
             }
         }
     };
-    timeout(patience, awaited).await.unwrap_or_else(|_| Ok(json!({ "nothing": true })))
+    timeout(patience, next).await.unwrap_or_else(|_| Ok(json!({ "nothing": true })))
 }
 
 fn sent(reply: v1::SendResponse) -> Value {
@@ -182,7 +182,7 @@ fn sent(reply: v1::SendResponse) -> Value {
     })
 }
 
-/// Turns the name of an enum's value into the word for it.
+/// Returns the name of an enum's value as the protocol writes it.
 fn lower(name: &str, prefix: &str) -> Value {
     name.trim_start_matches(prefix).to_ascii_lowercase().into()
 }
