@@ -4,8 +4,7 @@
 //! - [`name`], [`credential`], [`id`]: what may stand in a string field, checked once at the edge.
 //! - [`address`], [`join_string`]: where a coordinator is, and the one word that is pasted to join from another machine.
 //! - [`reason`]: the one table from reasons to gRPC codes; [`refusal`]: an error with its reason, as a `tonic::Status`.
-//! - [`dialect`]: the JSON forms of SendMessage; [`render`]: the form in which an agent reads a message;
-//!   [`word`]: the words in which people read values.
+//! - [`dialect`]: the JSON forms of SendMessage; [`word`]: the words in which people read values.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
 pub mod address;
@@ -16,7 +15,6 @@ pub mod join_string;
 pub mod name;
 pub mod reason;
 pub mod refusal;
-pub mod render;
 pub mod trace_parent;
 pub mod word;
 
