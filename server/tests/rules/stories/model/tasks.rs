@@ -109,7 +109,8 @@ impl Model {
             return false;
         };
         let (is_own, rules) = (now.owner.as_deref() == Some(from), self.rules(from));
-        let (is_claimed, moves) = (now.status == Status::InProgress, !change.add.is_empty() || !change.remove.is_empty());
+        let (is_claimed, moves) =
+            (now.status == Status::InProgress, !change.add.is_empty() || !change.remove.is_empty());
         let kept: BTreeSet<_> = now.blocked_by.difference(&change.remove).copied().collect();
         let owner_fits = change.owner.as_ref().is_none_or(|owner| {
             let is_same = now.owner.as_deref().unwrap_or_default() == owner;
