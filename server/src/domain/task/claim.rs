@@ -200,10 +200,11 @@ fn check_claim(caller: &Principal, task: &TaskRecord, token: &str) -> Result<(),
     let text = match (&task.status, &task.owner) {
         (Status::Pending, _) if token.is_empty() => "is not claimed. Claim it first".to_owned(),
         (Status::InProgress, Some(owner)) => {
-            format!("is in progress with {owner}, and this is not the token of that claim. RuleError working on it")
+            format!("is in progress with {owner}, and this is not the token of that claim. Stop working on it")
         }
-        _ => "is back on the board: the claim of this token has ended. RuleError working on it, or claim it again"
-            .to_owned(),
+        _ => {
+            "is back on the board: the claim of this token has ended. Stop working on it, or claim it again".to_owned()
+        }
     };
     Err(Refusal::new(Reason::StaleClaim, format!("Task {} {text}.", task.id)).field("claim_token"))
 }

@@ -40,7 +40,7 @@ pub(super) fn tell_revoked(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, ta
     let notice = v1::Notice {
         kind: NoticeKind::TaskRevoked.into(),
         task: Some(summary(task, actor)),
-        text: format!("Task {} is not yours any more: {}. RuleError working on it.", task.id, task.subject),
+        text: format!("Task {} is not yours any more: {}. Stop working on it.", task.id, task.subject),
         ..v1::Notice::default()
     };
     post::notify(tx, team, &[&owner], notice);

@@ -1,75 +1,75 @@
-//! What a runner tells of its doings, for a reader.
+//! What happens to a runner, for people who watch it.
 
 use std::{fmt, time::Duration};
 
-/// Something that has happened. Its `Display` form is a line without its end.
+/// Something that happened. Its `Display` form is one line, without the line break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunnerEvent {
-    /// A life has begun.
+    /// An incarnation of the member has begun.
     Joined {
         /// The team.
         team: String,
         /// The member.
         member: String,
-        /// Which life of the member it is.
+        /// The number of the incarnation, from 1.
         incarnation: u64,
     },
     /// The program was started.
     Started {
-        /// Its process.
+        /// Its process id.
         pid: i32,
     },
     /// A session has opened.
     Connected {
-        /// How many messages wait.
+        /// How many messages wait in the inbox.
         backlog: u64,
     },
-    /// The session was lost; another one is being opened.
+    /// The session was lost, and another is being opened.
     Disconnected {
-        /// What happened.
+        /// What went wrong.
         detail: String,
     },
     /// A message was handed to the program.
     Handed {
-        /// The message.
+        /// The message's id.
         message_id: String,
-        /// How many sessions have seen it.
+        /// How many sessions have delivered it, this one included.
         delivery_count: u32,
     },
-    /// The member was asked to end.
+    /// The member was asked to shut down.
     ShutdownRequested {
-        /// The request.
+        /// The request's id.
         request_id: String,
     },
-    /// Something that the program or the runner wanted to send was not sent.
+    /// A call that the program asked for, or that the runner made for it, failed.
     NotSent {
         /// Why.
         detail: String,
     },
-    /// A batch has failed as often as it is tried in one session, and is left to the next session.
+    /// A message has failed as often as one session retries it, and goes back to the coordinator.
     GivenBack {
-        /// The message.
+        /// The message's id.
         message_id: String,
     },
-    /// A task was taken off the board.
+    /// The runner claimed a task.
     TaskTaken {
-        /// The task.
+        /// The task's id.
         task_id: u64,
     },
-    /// A task that was taken is not the member's any more.
+    /// A claimed task is no longer the member's.
     TaskGone {
-        /// The task.
+        /// The task's id.
         task_id: u64,
     },
-    /// A task was given back to the board because the program has failed.
+    /// A task goes back to the board because the program failed.
     TaskReleased {
-        /// The task.
+        /// The task's id.
         task_id: u64,
         /// Why.
         detail: String,
     },
-    /// No task can be taken just now.
+    /// No task can be claimed just now. Reported once for each reason.
     NoTask {
         /// Why.
         detail: String,
@@ -79,16 +79,16 @@ pub enum RunnerEvent {
         /// Why.
         why: String,
     },
-    /// The program has ended.
+    /// The program has exited.
     Exited {
-        /// Its exit code. None: a signal ended it.
+        /// Its exit code. None: a signal killed it.
         code: Option<i32>,
         /// The signal's number. Zero: none.
         signal: i32,
     },
-    /// The program will be started again.
+    /// The program will be restarted.
     Restarting {
-        /// In how long.
+        /// The delay before that.
         after: Duration,
     },
 }
@@ -97,7 +97,9 @@ impl fmt::Display for RunnerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Joined { team, member, incarnation: 1 } => write!(f, "joined {team} as {member}"),
-            Self::Joined { team, member, incarnation } => write!(f, "joined {team} as {member}, life {incarnation}"),
+            Self::Joined { team, member, incarnation } => {
+                write!(f, "joined {team} as {member}, incarnation {incarnation}")
+            }
             Self::Started { pid } => write!(f, "started process {pid}"),
             Self::Connected { backlog: 0 } => f.write_str("connected"),
             Self::Connected { backlog } => write!(f, "connected, {backlog} messages waiting"),
@@ -110,7 +112,7 @@ impl fmt::Display for RunnerEvent {
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
             Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after repeated failures"),
             Self::TaskTaken { task_id } => write!(f, "took task {task_id}"),
-            Self::TaskGone { task_id } => write!(f, "task {task_id} is not ours any more"),
+            Self::TaskGone { task_id } => write!(f, "task {task_id} is no longer ours"),
             Self::TaskReleased { task_id, detail } => write!(f, "gave task {task_id} back: {detail}"),
             Self::NoTask { detail } => write!(f, "no task: {detail}"),
             Self::Ending { why } => write!(f, "ending the process: {why}"),

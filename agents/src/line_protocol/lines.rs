@@ -1,22 +1,22 @@
-//! Reads lines of any length in bounded memory.
+//! Splits a stream into lines of any length, in bounded memory.
 
 use std::{io, mem};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// The longest line that is read as one. A message of 64 KiB fits, however it is escaped.
+/// The longest line that is kept in one piece, in bytes. A message of 64 KiB fits, however it is escaped.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// A piece of what was read.
+/// A piece of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// A line, without its end.
     Line(Vec<u8>),
-    /// A part of a line that is too long to be one; the last part has the line's end.
+    /// A part of a line that is too long to keep in one piece. The last part includes the line's end.
     Part(Vec<u8>),
 }
 
-/// A stream as lines.
+/// A stream that is read line by line.
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
@@ -30,7 +30,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { reader: BufReader::new(reader), line: Vec::new(), is_within_long: false, bytes_max: LINE_BYTES_MAX }
     }
 
-    /// Returns the next piece. None: the stream has ended.
+    /// Returns the next piece. None: the stream has ended. Cancel-safe.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Piece>> {
         loop {
             let read = self.reader.fill_buf().await?;
@@ -74,13 +74,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_come_without_their_ends_and_the_last_needs_none() {
+    async fn lines_lose_their_ends_and_the_last_needs_none() {
         assert_eq!(pieces(b"a\n\nbc").await, [line("a"), line(""), line("bc")]);
         assert_eq!(pieces(b"").await, []);
     }
 
     #[tokio::test]
-    async fn a_line_over_the_bound_comes_in_parts_and_the_next_is_a_line_again() {
+    async fn a_long_line_is_split_and_the_next_line_is_whole_again() {
         let long = "x".repeat(20_000);
         let pieces = pieces(format!("{long}\nab\n").as_bytes()).await;
         let (last, parts) = pieces.split_last().expect("pieces");

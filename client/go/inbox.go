@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// queued is how many messages or acknowledgements wait at most, and remembered how many messages' ids are known.
+	// queued bounds the waiting messages and acknowledgements, and remembered the known message ids.
 	queued, remembered = 4096, 4096
-	// acksInCall is how many messages one call acknowledges: the protocol's own bound.
+	// acksInCall is how many messages one call may acknowledge: the protocol's limit.
 	acksInCall = 1000
-	// settled is how long a session must have held for its loss to be no sign of a coordinator in trouble.
+	// settled is how long a session must last before its loss resets the delays.
 	settled = 10 * time.Second
 )
 
-// Why a subscription has ended.
+// The reasons for which a subscription ends.
 const (
 	ShutdownApproved = v1.CloseReason_CLOSE_REASON_SHUTDOWN_APPROVED
 	Superseded       = v1.CloseReason_CLOSE_REASON_SUPERSEDED // another process holds the inbox
@@ -30,31 +30,32 @@ const (
 	MemberStopped    = v1.CloseReason_CLOSE_REASON_MEMBER_STOPPED
 )
 
-// refusals are the endings that come as a reason.
+// refusals maps the reason of a refusal to the ending that it means.
 var refusals = map[string]v1.CloseReason{
 	"SESSION_SUPERSEDED": Superseded, "TEAM_NOT_FOUND": TeamDeleted, "MEMBER_STOPPED": MemberStopped,
 }
 
-// Ending says how a subscription has ended.
+// Ending says why a subscription has ended.
 type Ending struct {
-	// Reason is one of the four above. Zero: it has not ended, or by an error.
+	// Reason is one of the four above. Zero if the subscription ended with an error.
 	Reason v1.CloseReason
-	// RequestID is, with ShutdownApproved, the request that was approved.
+	// RequestID is the approved request, with ShutdownApproved.
 	RequestID string
 }
 
-// Message is one message of the inbox.
+// Message is a message of the inbox.
 type Message struct {
 	*v1.Message
-	// DeliveryCount is, when it is over 1, a sign that an earlier process may have seen the message.
+	// DeliveryCount is how many sessions have, or may have, delivered the message. Above 1, an earlier process may have
+	// seen it.
 	DeliveryCount uint32
 	inbox         *Inbox
 }
 
-// Ack says that the message is processed, and returns at once. See [Inbox.Flush].
+// Ack acknowledges the message as processed. It returns at once; see [Inbox.Flush].
 func (m *Message) Ack() { m.inbox.Ack(m.GetId()) }
 
-// Inbox is a subscription to one's own inbox. It is safe for concurrent use.
+// Inbox is a subscription to the caller's inbox. It is safe for concurrent use.
 type Inbox struct {
 	client          *Client
 	ctx             context.Context
@@ -62,11 +63,11 @@ type Inbox struct {
 	urgent, waiting chan *Message
 	acks            chan ack
 
-	ended  chan struct{} // closed when the two below are set
+	ended  chan struct{} // closed once ending and err are set
 	ending Ending
 	err    error
 
-	stopped chan struct{} // closed when nothing is acknowledged any more, because of ackErr
+	stopped chan struct{} // closed when acknowledging has ended, because of ackErr
 	ackErr  error
 
 	session *session // the latest
@@ -75,13 +76,13 @@ type Inbox struct {
 	seen window
 }
 
-// ack is the id of a message that is processed, or somebody who waits until those before are confirmed.
+// ack is the id of an acknowledged message, or a Flush that waits for the acknowledgements before it.
 type ack struct {
 	id        string
 	confirmed chan struct{}
 }
 
-// window remembers the latest messages, and whether they are acknowledged.
+// window remembers the latest messages, and whether each is acknowledged.
 type window struct {
 	acked map[string]bool
 	order []string
@@ -97,9 +98,9 @@ func (w *window) put(id string, isAcked bool) {
 	}
 }
 
-// Subscribe subscribes to the caller's own inbox until ctx is done; an older subscription of the same member ends. From
-// now on the client's calls belong to its session: they are refused once another process has taken over. options may
-// change what is asked for, such as how many messages may be unacknowledged.
+// Subscribe subscribes to the caller's inbox until ctx is done; an older subscription of the same member ends. From now on,
+// the client's calls carry its session: the coordinator refuses them once another process has taken over. options may change
+// the request, for example the unacknowledged window.
 func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamRequest)) *Inbox {
 	i := &Inbox{
 		client: c, request: &v1.StreamRequest{InstanceId: uuid.NewString()},
@@ -127,8 +128,8 @@ func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamReques
 	return i
 }
 
-// Messages yields the messages until the subscription ends: shutdown requests first, the others as they came. Leaving
-// the loop does not end the subscription.
+// Messages yields messages until the subscription ends: shutdown requests first, the others in order. Leaving the loop does
+// not end the subscription.
 func (i *Inbox) Messages() iter.Seq[*Message] {
 	return func(yield func(*Message) bool) {
 		for {
@@ -140,9 +141,9 @@ func (i *Inbox) Messages() iter.Seq[*Message] {
 	}
 }
 
-// Next returns the next message; io.EOF when the subscription has ended, as Ending says, or the error that has ended it.
+// Next waits for the next message. It returns io.EOF if the subscription has ended as Ending says, or the error that ended it.
 func (i *Inbox) Next(ctx context.Context) (*Message, error) {
-	select { // the end comes before everything that waits
+	select { // the end takes precedence over waiting messages
 	case <-i.ended:
 		return nil, cmp.Or(i.err, io.EOF)
 	default:
@@ -164,23 +165,23 @@ func (i *Inbox) Next(ctx context.Context) (*Message, error) {
 	}
 }
 
-// Ending waits until the subscription has ended, and returns how. The zero Ending: by an error.
+// Ending waits until the subscription has ended, and returns why. It is zero if an error ended it; see [Inbox.Err].
 func (i *Inbox) Ending() Ending {
 	<-i.ended
 	return i.ending
 }
 
-// Err waits until the subscription has ended, and returns the error by which it has. Nil: it has ended as Ending says.
+// Err waits until the subscription has ended, and returns the error that ended it, or nil if it ended as Ending says.
 func (i *Inbox) Err() error {
 	<-i.ended
 	return i.err
 }
 
-// Ack says that a message is processed, and returns at once. What is no message's id is ignored.
+// Ack acknowledges a message as processed. It returns at once, and ignores a malformed id.
 func (i *Inbox) Ack(id string) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
-		return // the coordinator would refuse all those that it is sent with
+		return // the coordinator would refuse the whole batch
 	}
 	id = parsed.String()
 	i.mu.Lock()
@@ -188,7 +189,7 @@ func (i *Inbox) Ack(id string) {
 	i.mu.Unlock()
 	select {
 	case i.acks <- ack{id: id}:
-	default: // far more than a coordinator hands out; the message comes again
+	default: // far above the unacknowledged window; the message is redelivered
 	}
 }
 
@@ -210,7 +211,7 @@ func (i *Inbox) Flush(ctx context.Context) error {
 	}
 }
 
-// read holds one session after the other, until one ends for good.
+// read runs sessions, one after the other, until the subscription ends.
 func (i *Inbox) read() {
 	defer func() { i.session.end() }()
 	for n := 0; ; n++ {
@@ -234,7 +235,7 @@ func (i *Inbox) read() {
 	}
 }
 
-// hold opens a session, and reads it to its end.
+// hold opens a session and reads it to its end.
 func (i *Inbox) hold() error {
 	ctx, cancel := context.WithCancel(i.ctx)
 	defer cancel()
@@ -253,7 +254,7 @@ func (i *Inbox) hold() error {
 		if err != nil {
 			return err
 		}
-		silence.Stop() // whoever takes the messages may take its time
+		silence.Stop() // a slow consumer is not a silent coordinator
 		switch frame := response.Frame.(type) {
 		case *v1.StreamResponse_Opened:
 			patience = max(3*time.Duration(frame.Opened.HeartbeatIntervalMs)*time.Millisecond, time.Second)
@@ -267,7 +268,7 @@ func (i *Inbox) hold() error {
 			switch reason := frame.Closing.Reason; reason {
 			case ShutdownApproved, Superseded, TeamDeleted, MemberStopped:
 				i.ending = Ending{reason, frame.Closing.RequestId}
-			default: // it drains, or says what is newer than this client
+			default: // draining, or a reason newer than this client
 				i.client.leave(place)
 			}
 			return nil
@@ -276,7 +277,7 @@ func (i *Inbox) hold() error {
 	}
 }
 
-// deliver hands a message out, unless it was handed out before.
+// deliver queues a new message.
 func (i *Inbox) deliver(delivery *v1.Delivery) {
 	message := &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}
 	id, queue := message.GetId(), i.waiting
@@ -288,7 +289,7 @@ func (i *Inbox) deliver(delivery *v1.Delivery) {
 		queue = i.urgent
 	}
 	switch {
-	case isAcked: // the coordinator does not know that yet
+	case isAcked: // the coordinator has not recorded it
 		i.Ack(id)
 	case !isKnown:
 		select {
@@ -298,7 +299,7 @@ func (i *Inbox) deliver(delivery *v1.Delivery) {
 	}
 }
 
-// acknowledge sends acknowledgements, many at a time, until they are refused for good.
+// acknowledge sends acknowledgements in batches until the coordinator refuses them permanently.
 func (i *Inbox) acknowledge() error {
 	for {
 		var ids []string

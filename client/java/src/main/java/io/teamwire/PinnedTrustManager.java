@@ -13,13 +13,13 @@ import javax.net.ssl.TrustManagerFactory;
 import javax.net.ssl.X509ExtendedTrustManager;
 
 /**
- * Trusts the one certificate in the coordinator's chain that has the fingerprint, as the only authority: the
- * coordinator's own certificate must come from it, be valid, and be for the host, as with any other authority.
+ * Trusts the certificate in the coordinator's chain that has the fingerprint, as the only authority. As with any
+ * authority, it must have issued the coordinator's certificate, which must be valid and for the host.
  */
-final class ByFingerprint extends X509ExtendedTrustManager {
+final class PinnedTrustManager extends X509ExtendedTrustManager {
     private final byte[] fingerprint;
 
-    ByFingerprint(String fingerprint) {
+    PinnedTrustManager(String fingerprint) {
         this.fingerprint = HexFormat.of().parseHex(fingerprint.replaceFirst("^sha256:", ""));
     }
 
@@ -37,7 +37,7 @@ final class ByFingerprint extends X509ExtendedTrustManager {
 
     @Override
     public void checkServerTrusted(X509Certificate[] chain, String authType) throws CertificateException {
-        throw new CertificateException("it is not known which host the certificate is for");
+        throw new CertificateException("the host of the certificate is unknown");
     }
 
     private X509ExtendedTrustManager authority(X509Certificate[] chain) throws CertificateException {
@@ -57,10 +57,10 @@ final class ByFingerprint extends X509ExtendedTrustManager {
         } catch (IOException | GeneralSecurityException e) {
             throw new CertificateException(e);
         }
-        throw new CertificateException("the coordinator does not show the certificate sha256:"
+        throw new CertificateException("the coordinator does not present the certificate sha256:"
                 + HexFormat.of().formatHex(fingerprint)
-                + ", so it is another one than the join string is for. Ask for a new join string; if that does not"
-                + " help, somebody may be in between");
+                + ", which the join string names. Ask for a new join string; if that does not help, the connection may"
+                + " be intercepted");
     }
 
     @Override

@@ -21,29 +21,29 @@ import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
-/** The ways to the coordinators: a channel to each of those that share a store, of which one is in use at a time. */
-final class Links implements AutoCloseable {
-    /** The largest reply that is read: 1,000 messages of 64 KiB each, and room. */
+/** One channel to each coordinator that shares the store. One channel is in use at a time. */
+final class Channels implements AutoCloseable {
+    /** The largest accepted reply, with room for 1,000 messages of 64 KiB. */
     private static final int REPLY_BYTES_MAX = 80 << 20;
 
-    /** Of a name with several addresses, tries them in any order. */
+    /** Tries the addresses of a name in random order. */
     private static final Map<String, ?> SPREAD =
             Map.of("loadBalancingConfig", List.of(Map.of("pick_first", Map.of("shuffleAddressList", true))));
 
     private static final Pattern ADDRESS = Pattern.compile(
             "(?:(https?)://)?([a-z0-9._-]{1,253}|\\[[0-9a-f:.]{2,45}])(?::(\\d{1,5}))?/?", Pattern.CASE_INSENSITIVE);
 
-    /** Where a coordinator is. The authority is {@code HOST:PORT}. */
+    /** The address of a coordinator. The authority is {@code HOST:PORT}. */
     record Address(boolean isTls, String authority) {}
 
     private final List<ManagedChannel> channels;
     private int current;
     private boolean isClosed;
 
-    /** Sends nothing yet. Fails when an address, a certificate or a key cannot be used. */
-    Links(Map<String, String> settings) {
+    /** Does not connect yet. Throws if an address, a certificate or a key is invalid. */
+    Channels(Map<String, String> settings) {
         var addresses = new ArrayList<>(addresses(settings.get(Settings.ADDRESS)));
-        // So that clients spread themselves.
+        // Spread clients over the addresses.
         Collections.shuffle(addresses);
         try {
             var isTls = addresses.get(0).isTls();
@@ -51,13 +51,13 @@ final class Links implements AutoCloseable {
             channels =
                     addresses.stream().map(each -> channel(each, credentials)).toList();
         } catch (IOException | RuntimeException e) {
-            throw new TeamwireException(Code.INVALID_ARGUMENT, "TLS cannot be set up: " + e);
+            throw new TeamwireException(Code.INVALID_ARGUMENT, "Cannot set up TLS: " + e);
         }
     }
 
-    /** Reads 1 to 16 addresses with commas between them: all with TLS, or all without. */
+    /** Parses 1 to 16 addresses, separated by commas: all with TLS, or all without. */
     static List<Address> addresses(String text) {
-        var addresses = Stream.of(text.split(",", 17)).map(Links::address).toList();
+        var addresses = Stream.of(text.split(",", 17)).map(Channels::address).toList();
         if (addresses.size() > 16
                 || addresses.stream().map(Address::isTls).distinct().count() > 1) {
             throw malformed();
@@ -78,15 +78,15 @@ final class Links implements AutoCloseable {
         return new Address(isTls, parts.group(2).toLowerCase(Locale.ROOT) + ":" + port);
     }
 
-    /** Leaves the text out: somebody may have pasted a join string, which is secret. */
+    /** Omits the text: it may be a join string, which is secret. */
     private static TeamwireException malformed() {
         return new TeamwireException(
                 Code.INVALID_ARGUMENT,
-                "TEAMWIRE_ADDRESS is no address of a coordinator. Write https://HOST:PORT, or up to 16 with commas between"
-                        + " them, or all with http, with ports from 1 to 65535.");
+                "TEAMWIRE_ADDRESS is malformed. Write https://HOST:PORT or http://HOST:PORT, with a port from 1 to 65535, or"
+                        + " up to 16 of one scheme separated by commas.");
     }
 
-    /** Returns an address as gRPC takes it: a URI, in whose path the brackets of IPv6 may not stand. */
+    /** Returns an address as a URI for gRPC, with the brackets of IPv6 escaped. */
     private static String target(Address address) {
         return "dns:///" + address.authority().replace("[", "%5B").replace("]", "%5D");
     }
@@ -107,10 +107,10 @@ final class Links implements AutoCloseable {
         if (settings.containsKey(Settings.CA)) {
             builder.trustManager(pem(settings.get(Settings.CA)));
         } else if (settings.containsKey(Settings.FINGERPRINT)) {
-            builder.trustManager(new ByFingerprint(settings.get(Settings.FINGERPRINT)));
+            builder.trustManager(new PinnedTrustManager(settings.get(Settings.FINGERPRINT)));
         }
         if (settings.containsKey(Settings.CERT) != settings.containsKey(Settings.KEY)) {
-            throw new IOException("a client certificate and its key go together, and only one of them is given");
+            throw new IOException("a client certificate requires its key: set both TEAMWIRE_CERT and TEAMWIRE_KEY");
         }
         if (settings.containsKey(Settings.CERT)) {
             builder.keyManager(pem(settings.get(Settings.CERT)), pem(settings.get(Settings.KEY)));
@@ -124,7 +124,7 @@ final class Links implements AutoCloseable {
                 : Files.newInputStream(Path.of(text));
     }
 
-    /** Returns the channel in use. It connects when it is called on. */
+    /** Returns the current channel. It connects on first use. */
     synchronized ManagedChannel channel() {
         if (isClosed) {
             throw new IllegalStateException("The client is closed.");
@@ -133,17 +133,17 @@ final class Links implements AutoCloseable {
     }
 
     /**
-     * Has the next call go to the next coordinator, over a new connection, if that may do better after this failure.
-     * What is under way on the old one goes on.
+     * Makes the next call use the next coordinator, over a new connection, if that may help after this failure. Calls in
+     * flight on the failed channel continue.
      */
     synchronized void leave(ManagedChannel failed, TeamwireException failure) {
-        if (failure.isOfConnection() && failed == channels.get(current)) {
+        if (failure.isConnectionFailure() && failed == channels.get(current)) {
             failed.enterIdle();
             current = (current + 1) % channels.size();
         }
     }
 
-    /** Returns whether every coordinator has been tried so many times. */
+    /** Returns whether this many attempts have tried every coordinator. */
     boolean areTried(int attempts) {
         return attempts >= channels.size();
     }

@@ -38,7 +38,7 @@ func closing(reason v1.CloseReason) *v1.StreamResponse {
 	return &v1.StreamResponse{Frame: &v1.StreamResponse_Closing{Closing: frame}}
 }
 
-// says has the next session of a fake send these frames, wait for the test to go on, and end with an error or a frame.
+// says makes the next session send these frames, wait for goOn, and end with an error or a frame.
 func (f *fake) says(end any, frames ...*v1.StreamResponse) (goOn context.CancelFunc) {
 	wait, goOn := context.WithCancel(context.Background())
 	f.streams <- func(stream grpc.ServerStreamingServer[v1.StreamResponse]) error {
@@ -71,7 +71,7 @@ func next(t *testing.T, inbox *Inbox) *Message {
 	return message
 }
 
-func TestAMessageIsHandedOutOnceThroughReconnectsAndItsLostAcknowledgementIsSentAgain(t *testing.T) {
+func TestAMessageIsHandedOutOnceThroughReconnectsAndItsLostAcknowledgementIsResent(t *testing.T) {
 	one, two, three := uuid.NewString(), uuid.NewString(), uuid.NewString()
 	f := newFake(t)
 	breaks := f.says(draining, opened("s1"), delivery(one), delivery(two))
@@ -102,7 +102,7 @@ func TestAMessageIsHandedOutOnceThroughReconnectsAndItsLostAcknowledgementIsSent
 	}
 }
 
-func TestShutdownRequestsComeFirstAndTheEndBeforeEverything(t *testing.T) {
+func TestShutdownRequestsComeFirstAndTheEndBeforeAllMessages(t *testing.T) {
 	f := newFake(t)
 	ends := f.says(nil, opened("s1"), delivery("a"), delivery("b"), shutdown("c"), shutdown("d"), delivery("e"))
 	inbox := client(t, f).Subscribe(context.Background())
@@ -124,8 +124,8 @@ func TestShutdownRequestsComeFirstAndTheEndBeforeEverything(t *testing.T) {
 	}
 }
 
-func TestAProxyWithoutItsCoordinatorEndsNoSubscriptionThatHasBegun(t *testing.T) {
-	proxy := httptest.NewServer(http.NotFoundHandler()) // speaks nothing newer than HTTP/1.1
+func TestAProxyErrorDoesNotEndAnEstablishedSubscription(t *testing.T) {
+	proxy := httptest.NewServer(http.NotFoundHandler()) // speaks only HTTP/1.1
 	t.Cleanup(proxy.Close)
 	f := newFake(t)
 	breaks := f.says(draining, opened("s1"), delivery("a"))
@@ -138,11 +138,11 @@ func TestAProxyWithoutItsCoordinatorEndsNoSubscriptionThatHasBegun(t *testing.T)
 	}
 	inbox = client(t, &fake{address: proxy.URL}).Subscribe(context.Background())
 	if inbox.Err() == nil {
-		t.Error("nobody there has ever been a coordinator")
+		t.Error("no coordinator has ever answered there")
 	}
 }
 
-func TestAnEndThatIsNewerThanTheClientEndsTheSessionOnly(t *testing.T) {
+func TestAnUnknownCloseReasonEndsOnlyTheSession(t *testing.T) {
 	f := newFake(t)
 	f.says(closing(99), opened("s1"))()
 	f.says(closing(TeamDeleted), opened("s2"))()
@@ -151,9 +151,9 @@ func TestAnEndThatIsNewerThanTheClientEndsTheSessionOnly(t *testing.T) {
 	}
 }
 
-func TestASilentSessionIsGivenUpForAnother(t *testing.T) {
+func TestASilentSessionIsReplaced(t *testing.T) {
 	f := newFake(t)
-	f.says(nil, opened("s1")) // and then nothing for three times 100 ms, but at least a second
+	f.says(nil, opened("s1")) // then silence; the limit is three times 100 ms, but at least 1 s
 	f.says(refusal(codes.Unauthenticated, "CREDENTIAL_INVALID"))()
 	began := time.Now()
 	inbox := client(t, f).Subscribe(context.Background())
@@ -163,7 +163,7 @@ func TestASilentSessionIsGivenUpForAnother(t *testing.T) {
 	}
 }
 
-func TestACallRefusedForASessionOfItsOwnIsMadeInTheNewOne(t *testing.T) {
+func TestACallSupersededByOurOwnNextSessionIsRetriedInIt(t *testing.T) {
 	f := newFake(t, refusal(codes.Aborted, "SESSION_SUPERSEDED"), nil, refusal(codes.Aborted, "SESSION_SUPERSEDED"))
 	breaks := f.says(draining, opened("s1"), delivery("a"))
 	ends := f.says(closing(Superseded), opened("s2"), delivery("b"))
@@ -197,7 +197,7 @@ func TestASubscriptionEndsWithItsContextOrItsClient(t *testing.T) {
 	}
 }
 
-func TestTheOldestIsForgottenWhenTheWindowIsFull(t *testing.T) {
+func TestTheOldestMessageIsForgottenWhenTheWindowIsFull(t *testing.T) {
 	w := window{acked: map[string]bool{}}
 	for n := range remembered + 1 {
 		w.put(fmt.Sprint(n), n%2 == 0)

@@ -9,7 +9,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-class LinksTest {
+class ChannelsTest {
     @ParameterizedTest
     @CsvSource({
         "host                       , host:80",
@@ -18,8 +18,8 @@ class LinksTest {
         "https://[::1]:7420         , [::1]:7420 over TLS",
         "'https://a,https://b:65535', a:443 over TLS b:65535 over TLS",
     })
-    void addresses_are_read(String text, String expected) {
-        var read = Links.addresses(text).stream()
+    void addresses_are_parsed(String text, String expected) {
+        var read = Channels.addresses(text).stream()
                 .map(address -> address.authority() + (address.isTls() ? " over TLS" : ""))
                 .collect(Collectors.joining(" "));
         assertEquals(expected, read);
@@ -27,10 +27,11 @@ class LinksTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"http://[::1]:7420", "https://[2001:db8::1]", "https://host:1"})
-    void a_channel_can_be_made_to_every_kind_of_address(String text) {
-        try (var links = new Links(Map.of(Settings.ADDRESS, text))) {
+    void every_kind_of_address_gets_a_channel(String text) {
+        try (var channels = new Channels(Map.of(Settings.ADDRESS, text))) {
             assertEquals(
-                    Links.addresses(text).get(0).authority(), links.channel().authority());
+                    Channels.addresses(text).get(0).authority(),
+                    channels.channel().authority());
         }
     }
 
@@ -51,7 +52,7 @@ class LinksTest {
                 "https://a,http://b",
                 "a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a",
             })
-    void what_is_no_address_is_refused(String text) {
-        assertThrows(TeamwireException.class, () -> Links.addresses(text));
+    void a_malformed_address_is_refused(String text) {
+        assertThrows(TeamwireException.class, () -> Channels.addresses(text));
     }
 }

@@ -1,28 +1,31 @@
-//! What a program says on its standard output.
+//! Tells which lines of a program's output are meant for the runner.
 
 use serde_json::Value;
 
 use teamwire_proto::{Refusal, dialect, v1};
 
-/// A line that a program has written.
+/// A line that a program wrote.
 #[derive(Debug, PartialEq)]
 pub(crate) enum OutputLine {
     /// `{"ack": "MESSAGE_ID"}`, or a list of them.
     Ack(Vec<String>),
-    /// `{"complete": TASK_ID, "result": "…"}`, and as it was written.
+    /// `{"complete": TASK_ID, "result": "…"}`: the task, the result, and the line as it was written.
     Complete(u64, String, Value),
-    /// `{"release": TASK_ID, "reason": "…"}`, and as it was written.
+    /// `{"release": TASK_ID, "reason": "…"}`: the task, the reason, and the line as it was written.
     Release(u64, String, Value),
-    /// A SendMessage in either dialect, and as it was written.
+    /// A SendMessage in either dialect, or why it cannot be read; and the line as it was written.
     Send(Box<Result<v1::SendRequest, Refusal>>, Value),
-    /// Anything else.
+    /// Anything else: output that is passed on.
     Other,
 }
 
 impl OutputLine {
-    /// Reads a line. Only an object with `ack`, with the number of a task to complete or release, with one of the six types, or with `to` and `message` is meant for the
-    /// runner: programs write JSON of their own, too, and some show what they read.
-    pub(crate) fn of(line: &str) -> Self {
+    /// Parses a line.
+    ///
+    /// Only an object with `ack`, with the number of a task to `complete` or `release`, with the `type` of a message, or
+    /// with `to` and `message` is meant for the runner. Programs also print JSON for other readers, and some echo what
+    /// they were given; those lines carry a `delivery_count`.
+    pub(crate) fn parse(line: &str) -> Self {
         if !line.trim_start().starts_with('{') {
             return Self::Other;
         }
@@ -50,7 +53,7 @@ impl OutputLine {
     }
 }
 
-/// Reads a task's number, which some write as a text.
+/// Reads a task's number, which some programs write as a string.
 fn task_id(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
@@ -62,18 +65,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acknowledgements_are_one_or_many() {
-        assert_eq!(OutputLine::of(r#" {"ack":"a"}"#), OutputLine::Ack(vec!["a".into()]));
-        assert_eq!(OutputLine::of(r#"{"ack":["a","b"]}"#), OutputLine::Ack(vec!["a".into(), "b".into()]));
+    fn an_ack_names_one_message_or_several() {
+        assert_eq!(OutputLine::parse(r#" {"ack":"a"}"#), OutputLine::Ack(vec!["a".into()]));
+        assert_eq!(OutputLine::parse(r#"{"ack":["a","b"]}"#), OutputLine::Ack(vec!["a".into(), "b".into()]));
     }
 
     #[test]
-    fn tasks_are_completed_and_given_back() {
-        let complete = OutputLine::of(r#"{"complete":3,"result":"done"}"#);
+    fn a_program_completes_and_releases_tasks() {
+        let complete = OutputLine::parse(r#"{"complete":3,"result":"done"}"#);
         assert!(matches!(complete, OutputLine::Complete(3, result, _) if result == "done"));
-        let release = OutputLine::of(r#"{"release":"4"}"#);
+        let release = OutputLine::parse(r#"{"release":"4"}"#);
         assert!(matches!(release, OutputLine::Release(4, reason, _) if reason.is_empty()));
-        assert_eq!(OutputLine::of(r#"{"complete":true}"#), OutputLine::Other);
+        assert_eq!(OutputLine::parse(r#"{"complete":true}"#), OutputLine::Other);
     }
 
     #[test]
@@ -83,25 +86,25 @@ mod tests {
             r#"{"to":"a","message":"c","summary":"s"}"#,
             r#"{"to":"lead","message":{"type":"shutdown_response","request_id":"r","approve":true}}"#,
         ] {
-            assert!(matches!(OutputLine::of(line), OutputLine::Send(request, _) if request.is_ok()), "{line}");
+            assert!(matches!(OutputLine::parse(line), OutputLine::Send(request, _) if request.is_ok()), "{line}");
         }
-        let without_answer = r#"{"type":"shutdown_response","request_id":"r"}"#;
-        assert!(matches!(OutputLine::of(without_answer), OutputLine::Send(request, _) if request.is_err()));
+        let without_decision = r#"{"type":"shutdown_response","request_id":"r"}"#;
+        assert!(matches!(OutputLine::parse(without_decision), OutputLine::Send(request, _) if request.is_err()));
     }
 
     #[test]
-    fn a_programs_own_lines_are_let_through() {
+    fn other_output_is_passed_on() {
         let read = r#"{"type":"message","id":"m","to":"me","delivery_count":1}"#;
         for line in [read, "", "hello", "{", "[]", r#"{"type":"assistant"}"#, r#"{"ack":1}"#, r#"{"to":"a"}"#, "{} {}"]
         {
-            assert_eq!(OutputLine::of(line), OutputLine::Other, "{line}");
+            assert_eq!(OutputLine::parse(line), OutputLine::Other, "{line}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_line_is_understood_somehow(line in "\\PC*") {
-            let _ = OutputLine::of(&line);
+        fn no_line_makes_the_parser_panic(line in "\\PC*") {
+            let _ = OutputLine::parse(&line);
         }
     }
 }
