@@ -139,6 +139,12 @@ fn the_checks_find_what_they_are_for() {
         ("a/two.rs", "fn f() -> crate::a::one::One { todo!() }"),
     ]);
     assert_eq!(circles(&circle), ["a/one.rs -> a/two.rs -> a/one.rs"]);
+    let face = of(&[
+        ("a/mod.rs", "mod one;\npub use self::one::One;"),
+        ("a/one.rs", "use crate::b::Two;"),
+        ("b.rs", "use crate::a::One;"),
+    ]);
+    assert_eq!(circles(&face), ["a/one.rs -> b.rs -> a/one.rs"]);
 
     let status = of(&[
         ("grpc/a.rs", "use tonic::{Request, Status};"),
@@ -347,18 +353,46 @@ fn arrows(sources: &Sources, parts: &[(&str, &[&str])]) -> Vec<String> {
     violations
 }
 
-/// Finds files that name each other in a circle.
+/// Returns what a module hands on from the modules inside it, by name: the whole paths behind its `pub use`.
+fn handed_on(of: &[&str], code: &str, modules: &BTreeMap<Vec<&str>, &str>) -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
+    for (at, _) in code.match_indices("pub") {
+        let after = &code[at + 3..];
+        let after = after.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(after, |(_, rest)| rest);
+        let Some(tree) = after.strip_prefix(" use ").and_then(|rest| rest.split(';').next()) else { continue };
+        let mut paths = BTreeSet::new();
+        expand(&tree.split_whitespace().collect::<Vec<_>>().join(" "), &[], &mut paths);
+        for path in paths {
+            if let Named::Inside(whole) = resolve(&path, of, modules)
+                && whole.len() > of.len() + 1
+                && whole.iter().zip(of).all(|(one, other)| one == other)
+                && let Some(name) = whole.last()
+            {
+                found.insert(name.clone(), whole.clone());
+            }
+        }
+    }
+    found
+}
+
+/// Finds files that name each other in a circle. A module that hands a name on from a module inside it does not name it; who
+/// takes the name from there names the file that defines it.
 fn circles(sources: &Sources) -> Vec<String> {
     let modules = sources.modules();
+    let handed_on: BTreeMap<Vec<&str>, _> = sources
+        .0
+        .iter()
+        .map(|(file, text)| (module_of(file), handed_on(&module_of(file), &code(text), &modules)))
+        .collect();
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (file, text) in &sources.0 {
         let of = module_of(file);
         for path in paths(&code(text)) {
             let Named::Inside(path) = resolve(&path, &of, &modules) else { continue };
-            let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            let deepest = (1..=path.len()).rev().find_map(|length| modules.get(&path[..length]));
-            if let Some(other) = deepest.filter(|other| *other != file) {
-                names.entry(file).or_default().insert(*other);
+            let is_handed_on = handed_on[&of].values().any(|whole| *whole == path);
+            let other = definer(&path, &modules, &handed_on);
+            if let Some(other) = other.filter(|other| *other != file && !is_handed_on) {
+                names.entry(file).or_default().insert(other);
             }
         }
     }
@@ -367,6 +401,21 @@ fn circles(sources: &Sources) -> Vec<String> {
         walk(file, &names, &mut Vec::new(), &mut done, &mut found);
     }
     found
+}
+
+/// Returns the file that defines what a path names.
+fn definer<'s>(
+    path: &[String],
+    modules: &BTreeMap<Vec<&str>, &'s str>,
+    handed_on: &BTreeMap<Vec<&str>, BTreeMap<String, Vec<String>>>,
+) -> Option<&'s str> {
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    let length = (1..=parts.len()).rev().find(|length| modules.contains_key(&parts[..*length]))?;
+    let module = &parts[..length];
+    match path.get(length).and_then(|name| handed_on[module].get(name)) {
+        Some(whole) => definer(whole, modules, handed_on),
+        None => modules.get(module).copied(),
+    }
 }
 
 fn walk<'s>(
