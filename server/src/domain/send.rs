@@ -90,7 +90,7 @@ impl Sending<'_> {
         match self.team.member(name).map(|member| &member.life) {
             Some(Life::Stopping { .. }) => Err(Refusal::new(
                 Reason::MemberStopped,
-                format!("{name} has approved its shutdown and can send nothing more. End this process."),
+                format!("{name} has approved its shutdown and can send nothing else. End this process."),
             )),
             _ => Ok(()),
         }
@@ -105,7 +105,7 @@ impl Sending<'_> {
             Body::Message(v1::DirectMessage { recipient: to.name.to_string(), summary, content: ask.content.clone() });
         let warnings = match to.life {
             Life::Lost => vec![format!(
-                "{} was not heard of for some time and counts as lost. The message waits in its inbox.",
+                "{} has given no heartbeat for some time and counts as lost. The message waits in its inbox.",
                 to.name
             )],
             _ => Vec::new(),
@@ -127,7 +127,7 @@ impl Sending<'_> {
             .collect();
         let body = Body::Broadcast(v1::Broadcast { summary, content: ask.content.clone() });
         let warnings = match to.as_slice() {
-            [] => vec!["The team has no other member that is alive: nobody will read this.".to_owned()],
+            [] => vec!["The team has no other live member: no one will read this.".to_owned()],
             _ => Vec::new(),
         };
         let message = self.post(tx, body, &to, Urgency::Ordinary);
@@ -154,7 +154,7 @@ impl Sending<'_> {
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.reason, &tx.ctx.limits)?;
         let body = Body::ShutdownResponse(v1::ShutdownResponse { approve: Some(answer.approve), ..ask.clone() });
         let decided = request::answer_shutdown(tx, self.team, self.sender, &answer, |tx| self.compose(tx, body))?;
-        Ok(answered(decided, &answer, "Say why you go on working, so that the lead knows when to ask again."))
+        Ok(answered(decided, &answer, "Say why you continue working, so that the lead knows when to ask again."))
     }
 
     fn plan_approval_request(
@@ -167,19 +167,19 @@ impl Sending<'_> {
             Principal::Member { .. } => {
                 return Err(Refusal::new(
                     Reason::SelfRecipient,
-                    "A plan goes to the team's lead, and that is you. Only a teammate submits plans.",
+                    "A plan goes to the team's lead, which is you. Only teammates submit plans.",
                 )
                 .into());
             }
             Principal::Operator | Principal::Observer => {
                 return Err(Refusal::new(
                     Reason::NotPermitted,
-                    "Only a teammate submits plans. Use a member's credential.",
+                    "Only teammates submit plans. Use a member's credential.",
                 )
                 .into());
             }
         };
-        // Never a silent success: a lead that has exited would not read it.
+        // A lead that has exited would never read the plan, so success would mislead.
         self.team.resolve_receiver(LEAD_ALIAS, "recipient")?;
         check_content(&ask.plan, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;

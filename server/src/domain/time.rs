@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Returns a bound on time in milliseconds, as records and transactions have it.
+/// Converts a duration to milliseconds.
 pub fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Heartbeats: members say that they are alive, and what they do.
+//! Heartbeats: members report that they are alive, and what they do.
 
 use teamwire_proto::{
     Reason,

@@ -18,7 +18,7 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// Mints a join token.
+/// Issues a join token.
 pub fn invite(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -49,11 +49,11 @@ pub fn invite(
     tx.put(&id, &token);
     history::append(tx, team_event(TeamEventKind::Invited, &actor, member.as_ref().map_or("", Name::as_str)));
     let join_token = Credential::Join { team: team.name.clone(), id, secret }.reveal();
-    // Where that is good is not known to a rule; `grpc` adds it.
+    // `grpc/` adds the join string, since a rule does not know any addresses.
     Ok(v1::InviteResponse { join_token, expires_at: Some(timestamp(expires_ms)), join_string: String::new() })
 }
 
-/// Mints an observer's credential.
+/// Issues an observer's credential.
 pub fn create_observer(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
