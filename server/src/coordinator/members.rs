@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Coordinator {
-    /// Finds out who calls, on records read for this call.
+    /// Authenticates the caller, on records read for this call.
     pub(super) async fn caller(
         &self,
         who: &CallerCredentials,
@@ -30,7 +30,7 @@ impl Coordinator {
         Ok((namespace, team, caller))
     }
 
-    /// Finds out whether a credential holds; see [`identity::holds`].
+    /// Returns whether a credential is valid; see [`identity::holds`].
     pub async fn holds(&self, who: &CallerCredentials) -> Result<bool, Refusal> {
         let (namespace, keys) = match who.credential.team() {
             Some(team) => (Namespace::team(team), vec![team_key()]),
@@ -67,13 +67,14 @@ impl Coordinator {
             .collect())
     }
 
-    /// Renews the leases of members that gave a sign of life.
+    /// Renews the leases of members that gave a heartbeat.
     pub async fn renew(&self, namespace: &Namespace, names: &[Name]) -> Result<(), Refusal> {
         self.decide(namespace, &[team_key()], |tx| life::renew(tx, names)).await?;
         Ok(())
     }
 
-    /// Carries out what is due in a team. Returns how long nothing will be if nothing changes; `None`: for ever.
+    /// Carries out everything that is due in a team. Returns when something will be due next if nothing changes.
+    /// `None`: never.
     pub async fn sweep(
         &self,
         namespace: &Namespace,

@@ -21,7 +21,7 @@ use crate::{
 /// How long a call waits for a decision by default.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// How often a waiting call looks by itself, in case a notification was lost.
+/// How often a waiting call reads the request without a notification, in case one was lost.
 const POLL: Duration = Duration::from_secs(1);
 
 impl Coordinator {

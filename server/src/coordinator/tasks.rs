@@ -31,13 +31,13 @@ use crate::{
     store::{Namespace, Range},
 };
 
-/// How often a waiting call looks by itself, in case a notification was lost; half as much again or less.
+/// How often a waiting call tries to claim without a notification, in case one was lost; jittered by up to a half.
 const POLL: Duration = Duration::from_secs(2);
 
 /// How many tasks are read at once.
 const CHUNK: usize = 64;
 
-/// How many bytes of tasks a list returns at most, the last one aside.
+/// How many bytes of tasks a list returns at most, not counting the last task.
 const LIST_BYTES_MAX: usize = 4 << 20;
 
 impl Coordinator {
@@ -54,7 +54,7 @@ impl Coordinator {
         };
         let deadline = Instant::now() + timeout;
         let mut watch = self.notifier.watch_tasks(&namespace);
-        // The first look, and each that no notification has caused, is at the store whatever others have seen.
+        // The first attempt, and each that no notification has caused, is made whatever others have found.
         let mut is_woken = false;
         loop {
             let mut turn = self.turns.take(&namespace).await;
@@ -89,7 +89,7 @@ impl Coordinator {
         Ok(claim)
     }
 
-    /// Returns whether a task is assigned to the caller, as far as is known here.
+    /// Returns whether a task is assigned to the caller, according to the cache.
     fn is_any_assigned(&self, namespace: &Namespace, who: &CallerCredentials) -> bool {
         let teamwire_proto::credential::Credential::Member { member, .. } = &who.credential else { return false };
         let mut snapshot = Snapshot::default();
@@ -131,7 +131,7 @@ impl Coordinator {
         Ok(list)
     }
 
-    /// Returns tasks as they stand.
+    /// Returns the current state of tasks.
     pub async fn show_tasks(&self, namespace: &Namespace, ids: &[u64]) -> Result<Vec<v1::Task>, Refusal> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -146,14 +146,14 @@ impl Coordinator {
         self.fetch(namespace, ids.iter().map(|id| record_id(*id)).collect()).await
     }
 
-    /// Returns the tasks that entries of the history are about, and how far was looked.
+    /// Returns the tasks that entries of the history concern, and the last sequence searched.
     pub async fn changed_tasks(&self, namespace: &Namespace, after: u64) -> Result<(Vec<u64>, u64), Refusal> {
         let range = Range::after(after, 256);
         let entries = self.entries(namespace, HISTORY, range).await?;
         let looked_to = entries.last().map_or(after, |entry| entry.sequence);
         let mut ids: Vec<u64> = Vec::new();
         for entry in entries {
-            // What cannot be read is reported to whoever reads the history.
+            // Reading the history reports an entry that cannot be read.
             let decoded = v1::HistoryEntry::decode(&*entry.data).unwrap_or_default();
             if let Some(Event::Task(event)) = decoded.event
                 && !ids.contains(&event.task_id)

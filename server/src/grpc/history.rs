@@ -49,7 +49,7 @@ impl HistoryService for Services {
         request: Request<v1::FollowHistoryRequest>,
     ) -> Result<Response<Self::FollowHistoryStream>, Status> {
         let (who, v1::FollowHistoryRequest { team, filter, after_sequence, .. }) = self.open(request).await?;
-        // Refused at once rather than in the stream.
+        // Refuse at once rather than in the stream.
         self.coordinator.rule(&who, &team, Touches::Team, |tx| team::get(tx, &who, &team)).await?;
         let namespace = namespace_of(&who, &team)?;
         let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, newest: false };
@@ -59,7 +59,7 @@ impl HistoryService for Services {
     }
 }
 
-/// The history, from a place in it.
+/// The history, from a sequence on.
 struct Entries {
     coordinator: Arc<Coordinator>,
     who: Arc<CallerCredentials>,

@@ -220,7 +220,10 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
     if dismissed {
         return Err(Refusal::new(
             Reason::MemberStopped,
-            format!("{} was asked to exit, and has exited. To come back it needs a new join token from the lead.", record.name),
+            format!(
+                "{} was asked to exit, and has exited. To come back it needs a new join token from the lead.",
+                record.name
+            ),
         ));
     }
     Ok(record.name.clone())
