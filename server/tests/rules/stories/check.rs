@@ -4,18 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use teamwire_proto::{
     name::Name,
-    v1::{
-        self, MemberState, ReceiptState, RequestKind, RequestState, SenderKind, history_entry::Event, message::Body,
-    },
+    v1::{self, MemberState, ReceiptState, RequestKind, RequestState, SenderKind, history_entry::Event, message::Body},
 };
 use teamwire_server::{
-    coordinator::reads::HistoryQuery,
+    coordinator::HistoryQuery,
     domain::{record::inbox, task::board::Status as TaskStatus},
     store::Store,
 };
 
 use super::{
-    Story,
+    Sessions, Story,
     generate::NAMES,
     model::{self, Asks, Life, State, Status},
 };
@@ -132,19 +130,24 @@ impl Story {
         let entries = self.coordinators[0].history(&operator(), "alpha", &query).await.unwrap().entries;
         let mut places: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
+        let mut processed = 0;
         let mut accepted: BTreeSet<&str> = self.model.sent.iter().map(|sent| sent.id.as_str()).collect();
         for (at, entry) in entries.iter().enumerate() {
             assert_eq!(entry.sequence, at as u64 + 1, "the history is dense");
             let Some(Event::Message(message)) = &entry.event else { continue };
             let is_notice = message.sender.as_ref().unwrap().kind() == SenderKind::Coordinator
                 || self.handed_on.contains(&message.id);
-            assert!(is_notice || accepted.remove(message.id.as_str()), "never accepted, or recorded twice: {message:?}");
+            assert!(
+                is_notice || accepted.remove(message.id.as_str()),
+                "never accepted, or recorded twice: {message:?}"
+            );
             let named: Vec<_> = entry.receipts.iter().map(|receipt| receipt.recipient.as_str()).collect();
             assert_eq!(named, message.recipients, "each recipient has a receipt");
             for receipt in &entry.receipts {
                 if matches!(receipt.state(), ReceiptState::Queued | ReceiptState::Delivered) {
                     *waiting.entry(receipt.recipient.clone()).or_default() += 1;
                 }
+                processed += usize::from(receipt.state() == ReceiptState::Processed);
                 if receipt.sequence > 0 {
                     places.entry(receipt.recipient.clone()).or_default().push(receipt.sequence);
                 }
@@ -153,6 +156,13 @@ impl Story {
                 self.check_receipt(&message.id, receipt);
             }
         }
+        // An acknowledgement of a message that a session dead-lettered has no effect.
+        let are_acked = if self.sessions == Sessions::OpenOnly {
+            processed == self.acked.len()
+        } else {
+            processed <= self.acked.len()
+        };
+        assert!(are_acked, "{processed} messages are processed, {} were acknowledged", self.acked.len());
         assert!(accepted.is_empty(), "accepted, but not in the history: {accepted:?}");
         for member in self.coordinators[0].list_members(&operator(), "alpha").await.unwrap() {
             let name = Name::parse(&member.name, "name").unwrap();
