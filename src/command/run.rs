@@ -15,54 +15,56 @@ use crate::{
 
 /// Run a program as a member of a team
 ///
-/// The runner joins, hands messages to the program, sends what it answers, keeps the member alive, and ends the program,
-/// with all processes that it has started, when its shutdown is approved. A message is acknowledged only on proof.
+/// The runner joins, hands messages to the program, sends its answers, keeps the member alive, and ends the program and
+/// every process it has started when its shutdown is approved. It acknowledges a message only on proof that the program
+/// has processed it.
 ///
-/// Ways to hand messages over (--via): `stdin` writes one line of JSON for each message to the program's standard input;
-/// the program answers with lines of JSON: {"ack": "MESSAGE_ID"}, or any SendMessage object. `exec` runs the program once
-/// for each batch of messages; what it prints goes back to the sender.
+/// How messages reach the program (--via): `stdin` writes one line of JSON for each message to the program's standard
+/// input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"}, or any SendMessage object. `exec` runs the
+/// program once for each batch of messages and sends its output back to the sender.
 ///
-/// Who joins: with --join, the join string's bearer, and where that says; else the name's own identity from an earlier run, in a new life; else, if
-/// you lead the team (or are the operator of this machine's coordinator), the runner invites itself.
+/// Which identity joins: with --join, a new member at the coordinator that the join string names; else the identity that
+/// this name kept from an earlier run; else, if you lead the team or operate this machine's coordinator, the runner
+/// invites itself.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// The member's name; may be left out when a join token is bound to one
+    /// The member's name; optional if the join token is bound to one
     #[arg(value_name = "NAME")]
     name_word: Option<String>,
     /// The member's name, as an option
     #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
     name: Option<String>,
-    /// What `teamwire invite` has printed, or a bare join token with --address
+    /// The join string from `teamwire invite`, or a bare join token with --address
     #[arg(long, env = JOIN_VARIABLE, value_name = "JOIN_STRING", hide_env_values = true)]
     join: Option<String>,
     /// How messages reach the program
     #[arg(long, value_enum, default_value = "stdin")]
     via: Via,
-    /// With --via stdin: what counts as proof that a message is processed
+    /// With --via stdin: what proves that a message is processed
     #[arg(long, value_enum, default_value = "reply")]
     ack: Ack,
-    /// With --via exec: how many messages go together at most
+    /// With --via exec: the most messages in a batch
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
-    /// Take the next task off the board whenever the program has nothing in hand (see `teamwire task`)
+    /// Claim the next task whenever the program has nothing in hand (see `teamwire task`)
     ///
-    /// With --via stdin the program is given the task as a line and says {"complete": ID} when it is done; with --via exec
-    /// the program is run for the task, and exit code 0 completes it. If the program dies, the task goes back.
+    /// With --via stdin the program reads the task as a line and writes {"complete": ID} when it is done. With --via exec the
+    /// program runs once for the task, and exit code 0 completes it. If the program dies, the task goes back to the board.
     #[arg(long)]
     claim: bool,
-    /// Who answers a shutdown request: the program, or the runner by approving it
+    /// What answers a shutdown request: the program (ask), or the runner by approving it (approve)
     #[arg(long, value_enum, default_value = "ask")]
     on_shutdown: Answer,
-    /// Whether to start the program again when it has failed, each time in a new life of the member
+    /// Whether to restart the program when it fails, as a new incarnation of the member
     #[arg(long, value_enum, default_value = "never")]
     restart: RestartWhen,
-    /// How many failures in a row end the runner
+    /// The number of failures in a row that ends the runner
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
-    /// How long the program has to end before it is killed, in seconds
+    /// How long the program has to exit before the runner kills it, in seconds
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     grace: u64,
-    /// Say nothing about what happens
+    /// Do not print what happens
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -80,9 +82,9 @@ enum Via {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Ack {
-    /// The program says so, or answers the message
+    /// The program acknowledges or answers the message
     Reply,
-    /// The line was written to the program's input
+    /// The program's input pipe took the line
     Written,
 }
 
@@ -142,17 +144,17 @@ impl Run {
         config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
         if !self.quiet {
             config.on_event = Arc::new(|progress| {
-                // Nobody may read it; the program goes on all the same.
+                // A closed stderr must not end the program.
                 let _ = writeln!(anstream::stderr(), "{} {progress}", show::paint(show::bold(), "teamwire:"));
             });
         }
         Ok(config)
     }
 
-    /// Finds the credential to join with, and where.
+    /// Finds the coordinator and the credential to join with.
     async fn entry(&self, context: &ContextArgs, name: &str) -> Result<Caller, Failure> {
         if let Some(text) = &self.join {
-            // A runner that starts again has used its token up: then it goes on under the name that it has.
+            // A runner that restarts has already used its token, and joins with the identity that it kept.
             let joining = context.joining(text)?;
             if let Some(kept) = self.kept(context, name, joining.team.as_deref()).await?
                 && kept.address == joining.address
@@ -180,7 +182,7 @@ impl Run {
         Ok(Caller { credential: token, ..caller })
     }
 
-    /// Returns where and with what a member that ran here before may begin a new life.
+    /// Returns the kept identity of a member that ran here before, if it can still join.
     async fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Caller>, Failure> {
         if name.is_empty() {
             return Ok(None);
@@ -188,8 +190,8 @@ impl Run {
         let Some(kept) = context.kept(name, team)? else { return Ok(None) };
         let Ok(caller) = context.caller_with(kept.credential.clone(), Known::Kept(&kept)) else { return Ok(None) };
         let found = caller.client.get_team(v1::GetTeamRequest::default()).await;
-        // Refused: it was dismissed, or its team is gone; unless it has ended by itself, and may come back. No answer says
-        // nothing of it, and the runner will try on.
+        // A refusal means that the member was dismissed or its team deleted, unless it exited by itself and may come back.
+        // No answer proves nothing, and the runner retries.
         let may_join = |error: &Error| match error {
             Error::Refused(refusal) => refusal.metadata.get("may_join").is_some_and(|may| may == "true"),
             _ => false,
