@@ -64,6 +64,7 @@ mod messages;
 mod operations;
 mod paste;
 mod rates;
+mod readme;
 mod rolling;
 mod shutdowns;
 mod takers;

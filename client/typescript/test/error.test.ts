@@ -4,7 +4,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { readError, TeamwireError } from "../dist/error.js";
 import { message, refusal, withDetails } from "./coordinator.js";
 
-test("a refusal tells its reason, its field, its facts and when to try again", () => {
+test("a refusal carries its reason, field, facts and retry delay", () => {
   const error = readError(refusal("AGENT_NOT_FOUND", Code.NotFound, 1_500), false);
   assert.ok(error instanceof TeamwireError && error instanceof ConnectError);
   assert.deepEqual(
@@ -13,7 +13,7 @@ test("a refusal tells its reason, its field, its facts and when to try again", (
   );
 });
 
-test("an error from elsewhere has no reason", () => {
+test("an error without teamwire details has no reason", () => {
   const foreign = message([1, "AGENT_NOT_FOUND"], [2, "elsewhere"]);
   for (const bytes of [foreign, new Uint8Array([0x0a]), new Uint8Array([0xff, 0xff, 0xff]), new Uint8Array()]) {
     const error = readError(withDetails(Code.NotFound, [["ErrorInfo", bytes]]), false);
@@ -22,7 +22,7 @@ test("an error from elsewhere has no reason", () => {
   assert.ok(!(new ConnectError("no") instanceof TeamwireError));
 });
 
-test("what passes is what the coordinator says of now, and what leaves the outcome unknown", () => {
+test("not-now reasons and unknown outcomes are retryable", () => {
   for (const reason of ["STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED"]) {
     assert.ok(readError(refusal(reason, Code.Unavailable), false).isPassing, reason);
   }
@@ -33,11 +33,11 @@ test("what passes is what the coordinator says of now, and what leaves the outco
     assert.ok(readError(withDetails(code, []), false).isPassing, Code[code]);
   }
   assert.ok(!readError(withDetails(Code.Unimplemented, []), false).isPassing);
-  // Made here: nothing came over the wire.
+  // A local error, without a response.
   assert.ok(readError(new ConnectError("missing status", Code.Internal), false).isPassing);
 });
 
-test("TLS passes only where a coordinator has answered before", () => {
+test("a TLS error is retryable only after a coordinator has answered", () => {
   const broken = Object.assign(new Error("expired"), { code: "CERT_HAS_EXPIRED" });
   const thrown = new ConnectError("expired", Code.Internal, undefined, undefined, new Error("", { cause: broken }));
   assert.equal(readError(thrown, false).isPassing, false);

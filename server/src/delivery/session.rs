@@ -1,393 +1,95 @@
-//! The loop of one session: deliver while credit lasts, then sleep until something happens.
-//!
-//! A session keeps a handful of numbers and what is unacknowledged (64 messages or 1 MiB at most, by default), never a
-//! copy of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a
-//! bounded channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
+//! A session, from its opening to its last frame.
 
-use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
 
-use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
-    trace_parent,
-    v1::{self, CloseReason, stream_response::Frame},
+    v1::{self, stream_response},
 };
-use tokio::{
-    sync::{Notify, mpsc},
-    task::JoinHandle,
-    time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
-};
+use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 
-use super::lease::SignsOfLife;
+use super::{
+    delivery_loop::{Credit, DeliveryLoop, OpenInbox},
+    end::End,
+    frames::{Frame, channel, frame},
+    heartbeats::Heartbeats,
+    pace::Pace,
+};
 use crate::{
-    coordinator::Coordinator,
-    domain::{
-        Limits,
-        identity::is_lost,
-        post::timestamp,
-        record::{CursorRecord, SessionEnd, SessionRecord},
-        session::{self, Leaving, RESERVED_AHEAD},
-    },
-    store::{Namespace, Range},
+    coordinator::{Coordinator, sessions::OpenedSession},
+    domain::{identity::CallerCredentials, session::Opened},
+    notify::Mailbox,
 };
 
-/// The rhythm of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
-    /// The longest silence between two frames. 10 s.
-    pub heartbeat_interval: Duration,
-    /// How long a client may take no frame while one is waiting. 30 s.
-    pub write_timeout: Duration,
-    /// How long a stream lives at the most; a tenth more or less. 45 min.
-    pub stream_age: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            heartbeat_interval: Duration::from_secs(10),
-            write_timeout: Duration::from_secs(30),
-            stream_age: Duration::from_secs(45 * 60),
-        }
-    }
-}
-
-/// How often a session records how far it has come, at the most.
-const RECORD_INTERVAL: Duration = Duration::from_millis(200);
-
-/// How long an arrival waits for those before it at the most, until they are read from the store.
-const OVERTAKEN_MAX: Duration = Duration::from_millis(5);
-
-/// How many messages are read from the store at a time.
-const AHEAD_MAX: usize = 128;
-
-/// How many arrivals wait at the most.
-const ARRIVALS_MAX: usize = 128;
-
-/// How many frames wait for the client at the most.
-const FRAMES_MAX: usize = 32;
-
-/// A frame, or why there are no more. In a box, since a channel keeps room for many of them while none is sent.
-pub type Said = Box<Result<v1::StreamResponse, Refusal>>;
-
-fn say(frame: Frame) -> Said {
-    Box::new(Ok(v1::StreamResponse { frame: Some(frame) }))
-}
-
-/// The part of a session that others touch.
-#[derive(Debug)]
-pub struct Shared {
-    /// Whose team.
-    pub namespace: Namespace,
-    /// Whose inbox.
-    pub member: Name,
-    /// What the client presents.
-    pub session_id: String,
-    wake: Notify,
-    /// The lowest sequence that the session has not handled yet.
-    seen_next: AtomicU64,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Something may be in the store.
-    look: bool,
-    /// The session may have ended.
-    check: bool,
-    /// The inbox has gone back to an earlier state: only another session can tell what of it is new.
-    begin_again: bool,
-    /// Entries that were just committed here, by sequence.
-    arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
-    /// What was delivered and is still in the inbox, by the message's id.
-    unacked: HashMap<String, Unacked>,
-    /// How much of that uses up credit: what is not acknowledged.
-    held: Held,
-    /// Something has left the inbox that this session had not delivered yet.
-    has_holes: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
-    messages: u64,
-    bytes: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Unacked {
-    sequence: u64,
-    bytes: u64,
-    delivered_ms: u64,
-    delivery_count: u32,
-    /// An acknowledgement is on its way into the store: it uses up no credit.
-    is_leaving: bool,
-}
-
-impl State {
-    /// Changes whether a message uses up credit.
-    fn set_leaving(&mut self, id: &str, is_leaving: bool) {
-        let Some(message) = self.unacked.get_mut(id).filter(|message| message.is_leaving != is_leaving) else { return };
-        message.is_leaving = is_leaving;
-        if is_leaving {
-            self.held.messages -= 1;
-            self.held.bytes -= message.bytes;
-        } else {
-            self.held.messages += 1;
-            self.held.bytes += message.bytes;
-        }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An entry was committed to the inbox. `message`: what it names, where that is at hand.
-    pub(super) fn arrived(&self, sequence: u64, message: Option<&Arc<v1::Message>>) {
-        let mut state = self.lock();
-        if state.arrivals.len() < ARRIVALS_MAX {
-            state.arrivals.insert(sequence, message.cloned());
-        } else {
-            state.look = true;
-        }
-        drop(state);
-        self.wake.notify_one();
-    }
-
-    /// The inbox may have grown.
-    pub(super) fn look(&self) {
-        self.lock().look = true;
-        self.wake.notify_one();
-    }
-
-    /// Returns the lowest sequence that the session has not handled yet. May lag.
-    pub(super) fn seen_next(&self) -> u64 {
-        self.seen_next.load(Ordering::Relaxed)
-    }
-
-    /// The inbox has gone back to an earlier state.
-    pub(super) fn begin_again(&self) {
-        self.lock().begin_again = true;
-        self.wake.notify_one();
-    }
-
-    /// The session may have ended.
-    pub(super) fn check(&self) {
-        self.lock().check = true;
-        self.wake.notify_one();
-    }
-
-    /// Returns a message that this session has delivered and that is not acknowledged.
-    pub fn unacked(&self, id: &str) -> Option<Leaving> {
-        self.lock().unacked.get(id).map(|message| Leaving {
-            sequence: message.sequence,
-            message_id: id.to_owned(),
-            delivered_ms: message.delivered_ms,
-            delivery_count: message.delivery_count,
-        })
-    }
-
-    /// Messages are about to be acknowledged: their credit is free again. They are gone once that is [done](Leave::done),
-    /// and stay if it is not.
-    pub(crate) fn leave<'m>(self: &Arc<Self>, messages: &'m [Leaving]) -> Leave<'m> {
-        let mut state = self.lock();
-        for message in messages {
-            state.set_leaving(&message.message_id, true);
-        }
-        drop(state);
-        self.wake.notify_one();
-        Leave { shared: Arc::clone(self), messages }
-    }
-}
-
-/// Messages that are about to leave an inbox.
-pub(crate) struct Leave<'m> {
-    shared: Arc<Shared>,
-    messages: &'m [Leaving],
-}
-
-impl Leave<'_> {
-    /// They have left.
-    pub(crate) fn done(self) {
-        let mut state = self.shared.lock();
-        for message in self.messages {
-            state.set_leaving(&message.message_id, true);
-            let was_delivered = state.unacked.remove(&message.message_id).is_some();
-            state.has_holes |= !was_delivered;
-        }
-    }
-}
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        for message in self.messages {
-            state.set_leaving(&message.message_id, false);
-        }
-    }
-}
-
-/// What the client asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct SessionOptions {
-    messages_max: u64,
-    bytes_max: u64,
-}
-
-impl SessionOptions {
-    /// Takes what the client asked for, within the bounds in force.
-    pub fn new(request: &v1::StreamRequest, limits: &Limits) -> Self {
-        let within = |asked: u32, max: u64| if asked == 0 { max } else { u64::from(asked).min(max) };
-        Self {
-            messages_max: within(request.unacked_messages_max, limits.unacked_messages_max),
-            bytes_max: within(request.unacked_bytes_max, limits.unacked_bytes_max),
-        }
-    }
-}
-
-/// A session that was opened and waits to be run.
+/// A session that was opened and waits to be started.
 #[derive(Debug)]
 pub struct Session {
     coordinator: Arc<Coordinator>,
-    shared: Arc<Shared>,
     opened: v1::SessionOpened,
     kind: Kind,
 }
 
 #[derive(Debug)]
 enum Kind {
-    Open {
-        record: SessionRecord,
-        reserved: u64,
-        options: SessionOptions,
-    },
-    /// The member has approved this request: that is all there is to say.
-    Stopping {
-        request_id: String,
-    },
-}
-
-/// Why a session ends.
-enum End {
-    /// With a last frame.
-    Closing { reason: CloseReason, detail: &'static str, request_id: String },
-    /// The client is gone.
-    Gone,
-    /// The client takes no frames.
-    Slow,
-}
-
-impl End {
-    fn closing(reason: CloseReason, detail: &'static str) -> Self {
-        Self::Closing { reason, detail, request_id: String::new() }
-    }
-
-    /// The inbox, or the session itself, has gone back to an earlier state.
-    fn begin_again() -> Self {
-        let detail = "The store has lost a part of what it had answered. Reconnect, to begin with what is left.";
-        Self::closing(CloseReason::Draining, detail)
-    }
+    /// The session delivers an inbox.
+    Open(OpenInbox),
+    /// The member has approved this request; the session only says so.
+    Stopping { request_id: String },
 }
 
 impl Session {
-    /// A session on an inbox.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn open(
-        coordinator: Arc<Coordinator>,
-        namespace: Namespace,
-        member: Name,
-        team: Name,
-        record: SessionRecord,
-        reserved: u64,
-        backlog: u64,
-        options: SessionOptions,
-    ) -> Self {
-        let opened = v1::SessionOpened {
-            session_id: record.session_id.clone(),
-            epoch: record.epoch,
-            incarnation: record.incarnation,
-            backlog,
-            ..announce(&member, &team)
-        };
-        let shared = share(namespace, member, record.session_id.clone());
-        Self { coordinator, shared, opened, kind: Kind::Open { record, reserved, options } }
-    }
-
-    /// A session of a member that has approved its shutdown.
-    pub(crate) fn stopping(
-        coordinator: Arc<Coordinator>,
-        namespace: Namespace,
-        member: Name,
-        team: Name,
-        incarnation: u64,
-        request_id: String,
-    ) -> Self {
-        let opened = v1::SessionOpened { incarnation, ..announce(&member, &team) };
-        let shared = share(namespace, member, String::new());
-        Self { coordinator, shared, opened, kind: Kind::Stopping { request_id } }
-    }
-
-    /// Runs the session on a task of its own. Returns where its frames come out.
-    pub fn start(mut self, pace: Pace, signs: Arc<SignsOfLife>, draining: CancellationToken) -> mpsc::Receiver<Said> {
-        // One place more, kept for the last frame, which must get through however full the channel is.
-        let (frames, out) = mpsc::channel(FRAMES_MAX + 1);
-        self.opened.heartbeat_interval_ms = u32::try_from(pace.heartbeat_interval.as_millis()).unwrap_or(u32::MAX);
-        tokio::spawn(self.run(pace, frames, signs, draining));
-        out
-    }
-
-    async fn run(self, pace: Pace, frames: mpsc::Sender<Said>, signs: Arc<SignsOfLife>, draining: CancellationToken) {
-        let opened = Frame::Opened(self.opened);
-        let (record, reserved, options) = match self.kind {
-            Kind::Open { record, reserved, options } => (record, reserved, options),
-            Kind::Stopping { request_id } => {
-                let closing = Frame::Closing(v1::SessionClosing {
-                    reason: CloseReason::ShutdownApproved.into(),
-                    detail: "The shutdown was approved. End the process.".to_owned(),
-                    request_id,
-                });
-                for frame in [opened, closing] {
-                    let _ = timeout(pace.write_timeout, frames.send(say(frame))).await;
-                }
-                return;
+    /// Opens a session on the caller's inbox.
+    pub async fn open(
+        coordinator: &Arc<Coordinator>,
+        who: &CallerCredentials,
+        request: &v1::StreamRequest,
+    ) -> Result<Self, Refusal> {
+        let OpenedSession { namespace, opened, backlog } = coordinator.open_session(who, request).await?;
+        let coordinator = Arc::clone(coordinator);
+        Ok(match opened {
+            Opened::Session { member, team, record, reserved } => {
+                let opened = v1::SessionOpened {
+                    session_id: record.session_id.clone(),
+                    epoch: record.epoch,
+                    incarnation: record.incarnation,
+                    backlog,
+                    ..announce(&member, &team)
+                };
+                let mailbox = Mailbox::new(namespace, member, record.session_id.clone());
+                let credit = Credit::new(request, coordinator.limits());
+                Self { coordinator, opened, kind: Kind::Open(OpenInbox { mailbox, session: record, reserved, credit }) }
             }
-        };
-        let Ok(last) = frames.clone().reserve_owned().await else { return };
-        let _open = self.coordinator.metrics().session();
-        let entered = self.coordinator.hub().enter(Arc::clone(&self.shared));
-        let cursor = CursorRecord { epoch: record.epoch, reserved, ..CursorRecord::default() };
-        let mut run = Running {
-            coordinator: self.coordinator,
-            shared: self.shared,
-            record,
-            options,
-            pace,
-            frames,
-            taken: Taken { written: 0, count: 0, at: Instant::now() },
-            cursor,
-            next: 1,
-            unrecorded: false,
-            recording: None,
-            ahead: VecDeque::new(),
-            look_at: None,
-        };
-        let end = match run.write(opened).await {
-            Ok(()) => run.deliver_until_end(&signs, &draining).await,
-            Err(end) => end,
-        };
-        drop(entered);
-        run.finish(end, last).await;
+            Opened::Stopping { member, team, incarnation, request_id } => {
+                let opened = v1::SessionOpened { incarnation, ..announce(&member, &team) };
+                Self { coordinator, opened, kind: Kind::Stopping { request_id } }
+            }
+        })
+    }
+
+    /// Runs the session on a task of its own. Returns the channel that its frames come out of.
+    pub fn start(
+        mut self,
+        pace: Pace,
+        heartbeats: Arc<Heartbeats>,
+        draining: CancellationToken,
+    ) -> mpsc::Receiver<Frame> {
+        self.opened.heartbeat_interval_ms = u32::try_from(pace.heartbeat_interval.as_millis()).unwrap_or(u32::MAX);
+        let (frames, out) = channel();
+        tokio::spawn(async move {
+            let opened = stream_response::Frame::Opened(self.opened);
+            match self.kind {
+                Kind::Open(inbox) => run(self.coordinator, inbox, opened, pace, frames, &heartbeats, &draining).await,
+                Kind::Stopping { request_id } => {
+                    let closing = last_frame(End::shutdown_approved(request_id), pace);
+                    for frame in [Some(frame(opened)), closing].into_iter().flatten() {
+                        let _ = timeout(pace.write_timeout, frames.send(frame)).await;
+                    }
+                }
+            }
+        });
+        out
     }
 }
 
@@ -395,417 +97,51 @@ fn announce(member: &Name, team: &Name) -> v1::SessionOpened {
     v1::SessionOpened { member: member.to_string(), team: team.to_string(), ..v1::SessionOpened::default() }
 }
 
-fn share(namespace: Namespace, member: Name, session_id: String) -> Arc<Shared> {
-    let state = Mutex::new(State { look: true, ..State::default() });
-    Arc::new(Shared { namespace, member, session_id, wake: Notify::new(), seen_next: AtomicU64::new(1), state })
-}
-
-/// A session at work.
-struct Running {
+async fn run(
     coordinator: Arc<Coordinator>,
-    shared: Arc<Shared>,
-    record: SessionRecord,
-    options: SessionOptions,
+    inbox: OpenInbox,
+    opened: stream_response::Frame,
     pace: Pace,
-    frames: mpsc::Sender<Said>,
-    taken: Taken,
-    cursor: CursorRecord,
-    /// The lowest sequence that was not handled yet.
-    next: u64,
-    /// The cursor has moved since it was last recorded.
-    unrecorded: bool,
-    /// One at a time, or an older cursor could replace a newer one.
-    recording: Option<Recording>,
-    /// What comes next, where it was read from the store.
-    ahead: VecDeque<(u64, Arc<v1::Message>)>,
-    /// When to look into the store for what an arrival has overtaken.
-    look_at: Option<Instant>,
-}
-
-/// How many frames the client has taken, as seen when a heartbeat was due.
-struct Taken {
-    /// How many were written.
-    written: usize,
-    /// How many of them were taken, or none was waiting.
-    count: usize,
-    /// When that last was news.
-    at: Instant,
-}
-
-/// A cursor on its way into the store, on a task of its own: the loop does other things with the store meanwhile, and
-/// what is not driven on must hold nothing there. Returns how far the session may go then.
-type Recording = JoinHandle<Result<u64, Refusal>>;
-
-impl Running {
-    async fn deliver_until_end(&mut self, signs: &SignsOfLife, draining: &CancellationToken) -> End {
-        let now = Instant::now();
-        let mut heartbeat = interval_at(now + self.pace.heartbeat_interval, self.pace.heartbeat_interval);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let age = sleep(self.pace.stream_age.mul_f64(rand::random_range(0.9..1.1)));
-        tokio::pin!(age);
-        let mut record_at = now;
-        loop {
-            let delivered = self.deliver().await;
-            self.shared.seen_next.store(self.next, Ordering::Relaxed);
-            let retry_at = match delivered {
-                Ok(()) => None,
-                Err(Trouble::End(end)) => return end,
-                Err(Trouble::Store) => {
-                    // With what was taken out of it and not delivered.
-                    self.ahead.clear();
-                    self.shared.lock().look = true;
-                    Some(Instant::now() + Duration::from_millis(rand::random_range(200..1_000)))
-                }
-            };
-            let is_due = Instant::now() >= record_at || self.is_near_reserved();
-            if self.unrecorded && self.recording.is_none() && is_due {
-                self.recording = Some(self.start_recording());
-                record_at = Instant::now() + RECORD_INTERVAL;
-            }
-            let wants_recording = self.unrecorded && self.recording.is_none();
-            tokio::select! {
-                biased;
-                () = draining.cancelled() => {
-                    return End::closing(CloseReason::Draining, "This coordinator is going away. Reconnect.");
-                }
-                () = self.frames.closed() => return End::Gone,
-                recorded = async { self.recording.as_mut().expect("is some").await }, if self.recording.is_some() => {
-                    self.recording = None;
-                    self.take_over(recorded.unwrap_or_else(|error| Err(interrupted(&error))));
-                }
-                () = self.shared.wake.notified() => {}
-                () = tokio::time::sleep_until(self.look_at.unwrap_or(now)), if self.look_at.is_some() => {}
-                () = tokio::time::sleep_until(record_at), if wants_recording => {}
-                _ = heartbeat.tick() => {
-                    signs.heard_of(&self.shared.namespace, &self.shared.member);
-                    if self.has_taken_nothing() {
-                        return End::Slow;
-                    }
-                    let server_time = Some(timestamp(self.coordinator.now_ms()));
-                    if let Err(end) = self.write(Frame::Heartbeat(v1::Heartbeat { server_time })).await {
-                        return end;
-                    }
-                }
-                () = &mut age => {
-                    return End::closing(CloseReason::Draining, "The stream has grown old. Reconnect.");
-                }
-                () = tokio::time::sleep_until(retry_at.unwrap_or(now)), if retry_at.is_some() => {
-                    self.shared.lock().check = true;
-                }
-            }
-        }
+    frames: mpsc::Sender<Frame>,
+    heartbeats: &Heartbeats,
+    draining: &CancellationToken,
+) {
+    let Ok(last) = frames.clone().reserve_owned().await else { return };
+    let _counted = coordinator.metrics().session();
+    let mailbox = Arc::clone(&inbox.mailbox);
+    let open = coordinator.notifier().open(Arc::clone(&mailbox));
+    let mut delivery = DeliveryLoop::new(coordinator, inbox, pace, frames);
+    let end = match delivery.announce(opened).await {
+        Ok(()) => delivery.run(heartbeats, draining).await,
+        Err(end) => end,
+    };
+    drop(open);
+    if let Some(frame) = last_frame(end, pace) {
+        last.send(frame);
     }
-
-    /// Delivers what there is, as far as credit lasts.
-    async fn deliver(&mut self) -> Result<(), Trouble> {
-        if self.shared.lock().begin_again {
-            return Err(End::begin_again().into());
-        }
-        if std::mem::take(&mut self.shared.lock().check) {
-            self.check().await?;
-        }
-        loop {
-            if !self.has_credit() {
-                self.look_at = None;
-                return Ok(());
-            }
-            if std::mem::take(&mut self.shared.lock().has_holes) && !self.ahead.is_empty() {
-                self.ahead.clear();
-                self.shared.lock().look = true;
-            }
-            if let Some((sequence, message)) = self.ahead.pop_front() {
-                if !self.hand_over(sequence, message).await? {
-                    return Ok(());
-                }
-                continue;
-            }
-            let arrival = self.next_arrival();
-            if !matches!(arrival, Arrival::Later) {
-                self.look_at = None;
-            }
-            match arrival {
-                Arrival::Here(sequence, message) => {
-                    if !self.hand_over(sequence, message).await? {
-                        return Ok(());
-                    }
-                }
-                Arrival::InStore => self.read_ahead().await?,
-                // What lies between was committed by another coordinator, of which a notification will tell; or here, a moment ago,
-                // by a call that has not come round to say so.
-                Arrival::Later => {
-                    let look_at = *self.look_at.get_or_insert_with(|| Instant::now() + OVERTAKEN_MAX);
-                    if Instant::now() < look_at {
-                        return Ok(());
-                    }
-                    self.shared.lock().look = true;
-                }
-                Arrival::None => return Ok(()),
-            }
-        }
-    }
-
-    /// Returns whether one message more may be unacknowledged.
-    fn has_credit(&self) -> bool {
-        self.shared.lock().held.messages < self.options.messages_max
-    }
-
-    /// Returns whether a message of this size may be unacknowledged besides the others. Alone, any may.
-    fn has_room(&self, bytes: u64) -> bool {
-        let held = self.shared.lock().held;
-        held == Held::default() || held.bytes + bytes <= self.options.bytes_max
-    }
-
-    fn next_arrival(&self) -> Arrival {
-        let mut state = self.shared.lock();
-        while let Some(first) = state.arrivals.first_entry()
-            && *first.key() < self.next
-        {
-            first.remove();
-        }
-        match state.arrivals.remove(&self.next) {
-            Some(Some(message)) => Arrival::Here(self.next, message),
-            Some(None) => Arrival::InStore,
-            None if state.look => Arrival::InStore,
-            None if state.arrivals.is_empty() => Arrival::None,
-            None => Arrival::Later,
-        }
-    }
-
-    /// Reads what comes next in the store: up to as much as may be unacknowledged, or a single message, is kept at hand.
-    async fn read_ahead(&mut self) -> Result<(), Trouble> {
-        self.shared.lock().look = false;
-        let Shared { namespace, member, .. } = &*self.shared;
-        let range = Range::after(self.next - 1, AHEAD_MAX);
-        let entries = self.coordinator.inbox_entries(namespace, member, range).await?;
-        let messages = self.coordinator.messages(namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
-        let mut may_be_more = entries.len() == AHEAD_MAX;
-        let mut bytes = 0;
-        for ((sequence, id), message) in entries.into_iter().zip(messages) {
-            let Some(message) = message else {
-                tracing::error!(?namespace, %member, id, "an inbox names a message that is not there");
-                if self.ahead.is_empty() {
-                    self.next = sequence + 1;
-                }
-                continue;
-            };
-            bytes += message.encoded_len() as u64;
-            if bytes > self.options.bytes_max && !self.ahead.is_empty() {
-                may_be_more = true;
-                break;
-            }
-            self.ahead.push_back((sequence, message));
-        }
-        self.shared.lock().look |= may_be_more;
-        Ok(())
-    }
-
-    /// Delivers a message, or gives it up. Returns false, to come back to it later, when credit does not last.
-    async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<bool, Trouble> {
-        let delivery_count = self.record.maybe_seen(sequence) + 1;
-        let deliveries_max = self.coordinator.limits().deliveries_max;
-        if let Some(why) = session::give_up(&self.record, sequence, &message, deliveries_max) {
-            let leaving = Leaving {
-                sequence,
-                message_id: message.id.clone(),
-                delivered_ms: 0,
-                delivery_count: self.record.surely_seen(sequence),
-            };
-            let Shared { namespace, member, session_id, .. } = &*self.shared;
-            self.coordinator.bury(namespace, member, session_id, &leaving, &message, why).await?;
-            self.next = sequence + 1;
-            return Ok(true);
-        }
-        let bytes = message.encoded_len() as u64;
-        if !self.has_room(bytes) {
-            self.ahead.push_front((sequence, message));
-            return Ok(false);
-        }
-        if sequence > self.cursor.reserved {
-            self.reserve(sequence + RESERVED_AHEAD).await?;
-        }
-        let delivered_ms = self.coordinator.now_ms();
-        {
-            let mut state = self.shared.lock();
-            let unacked = Unacked { sequence, bytes, delivered_ms, delivery_count, is_leaving: false };
-            // Of one that is in the inbox twice, because a store has lost that it was sent, the later one counts.
-            state.set_leaving(&message.id, true);
-            state.unacked.insert(message.id.clone(), unacked);
-            state.held.messages += 1;
-            state.held.bytes += bytes;
-        }
-        self.coordinator.metrics().delivered(delivery_count);
-        let span = tracing::debug_span!("deliver", otel.kind = "producer", delivery_count);
-        trace_parent::adopt(&span, &message.trace_parent);
-        let message = Some(Arc::unwrap_or_clone(message));
-        self.write(Frame::Delivery(v1::Delivery { sequence, delivery_count, message })).instrument(span).await?;
-        self.next = sequence + 1;
-        self.cursor.delivered = sequence;
-        self.unrecorded = true;
-        Ok(true)
-    }
-
-    /// Finds out whether the session still holds.
-    async fn check(&mut self) -> Result<(), Trouble> {
-        let Shared { namespace, member, session_id, .. } = &*self.shared;
-        let now = self.coordinator.session_record(namespace, member).await?;
-        if now.is_none() && !self.coordinator.has_team(namespace).await? {
-            return Err(End::closing(CloseReason::TeamDeleted, "The team was deleted.").into());
-        }
-        let now = match now {
-            Some(now) if !is_lost(session_id, Some(&now)) => now,
-            _ => return Err(End::begin_again().into()),
-        };
-        let superseded = || End::closing(CloseReason::Superseded, "A newer process or session holds this inbox.");
-        Err(match &now.ended {
-            _ if now.session_id != *session_id => superseded(),
-            None => return Ok(()),
-            Some(SessionEnd::ShutdownApproved(request_id)) => End::Closing {
-                reason: CloseReason::ShutdownApproved,
-                detail: "The shutdown was approved. End the process.",
-                request_id: request_id.clone(),
-            },
-            Some(SessionEnd::Stopped) => {
-                End::closing(CloseReason::MemberStopped, "This life of the member has ended. End the process.")
-            }
-            Some(SessionEnd::Replaced | SessionEnd::Closed) => superseded(),
-        }
-        .into())
-    }
-
-    /// Returns whether so little is left of what is reserved that more should be, before a delivery has to wait for it.
-    fn is_near_reserved(&self) -> bool {
-        self.cursor.reserved < self.cursor.delivered + RESERVED_AHEAD / 2
-    }
-
-    /// Begins to record how far the session has come, and to reserve further.
-    fn start_recording(&mut self) -> Recording {
-        self.unrecorded = false;
-        let reserved = self.cursor.reserved.max(self.cursor.delivered + RESERVED_AHEAD);
-        let cursor = CursorRecord { reserved, unacked: self.unacked(), ..self.cursor.clone() };
-        let (coordinator, shared) = (Arc::clone(&self.coordinator), Arc::clone(&self.shared));
-        tokio::spawn(async move {
-            coordinator.advance(&shared.namespace, &shared.member, &shared.session_id, &cursor).await?;
-            Ok(reserved)
-        })
-    }
-
-    /// Takes over what came of a recording. Only what is in the store counts as reserved.
-    fn take_over(&mut self, recorded: Result<u64, Refusal>) {
-        match recorded {
-            Ok(reserved) => self.cursor.reserved = self.cursor.reserved.max(reserved),
-            Err(refusal) => {
-                self.unrecorded = true;
-                // The store may have lost the session.
-                if matches!(refusal.reason, Reason::SessionSuperseded | Reason::StoreUnavailable) {
-                    self.shared.lock().check = true;
-                }
-            }
-        }
-    }
-
-    /// Reserves sequences before any of them is delivered.
-    async fn reserve(&mut self, reserved: u64) -> Result<(), Trouble> {
-        if let Some(recording) = self.recording.take() {
-            let recorded = recording.await;
-            self.take_over(recorded.unwrap_or_else(|error| Err(interrupted(&error))));
-        }
-        let cursor = CursorRecord { reserved, unacked: self.unacked(), ..self.cursor.clone() };
-        let Shared { namespace, member, session_id, .. } = &*self.shared;
-        self.coordinator.advance(namespace, member, session_id, &cursor).await?;
-        self.cursor.reserved = reserved;
-        Ok(())
-    }
-
-    fn unacked(&self) -> Vec<(u64, u64)> {
-        let state = self.shared.lock();
-        let mut unacked: Vec<_> = state.unacked.values().map(|u| (u.sequence, u.delivered_ms)).collect();
-        unacked.sort_unstable();
-        unacked
-    }
-
-    /// Returns whether the client has taken no frame for too long while some were waiting, however few they are: credit
-    /// may end long before they are as many as can wait.
-    fn has_taken_nothing(&mut self) -> bool {
-        // One place is kept for the last frame.
-        let waiting = FRAMES_MAX - self.frames.capacity();
-        let count = self.taken.written - waiting;
-        if waiting == 0 || count != self.taken.count {
-            self.taken = Taken { count, at: Instant::now(), ..self.taken };
-        }
-        self.taken.at.elapsed() >= self.pace.write_timeout
-    }
-
-    async fn write(&mut self, frame: Frame) -> Result<(), End> {
-        match timeout(self.pace.write_timeout, self.frames.send(say(frame))).await {
-            Ok(Ok(())) => {
-                self.taken.written += 1;
-                Ok(())
-            }
-            Ok(Err(_)) => Err(End::Gone),
-            Err(_) => Err(End::Slow),
-        }
-    }
-
-    async fn finish(mut self, end: End, last: mpsc::OwnedPermit<Said>) {
-        match end {
-            End::Gone => {}
-            End::Slow => {
-                let text = format!(
-                    "Nothing was read from this stream for {:?}. Read faster, or ask for fewer messages at a time; what was \
-                     not acknowledged will come again.",
-                    self.pace.write_timeout
-                );
-                last.send(Box::new(Err(Refusal::new(Reason::SlowConsumer, text))));
-            }
-            End::Closing { reason, detail, request_id } => {
-                let closing = v1::SessionClosing { reason: reason.into(), detail: detail.to_owned(), request_id };
-                last.send(say(Frame::Closing(closing)));
-            }
-        }
-        self.cursor.unacked = self.unacked();
-        let Shared { namespace, member, session_id, .. } = &*self.shared;
-        if let Err(refusal) = self.coordinator.close_session(namespace, member, session_id, &self.cursor).await
-            && refusal.reason != Reason::SessionSuperseded
-        {
-            tracing::debug!(?namespace, %member, %refusal, "a session could not be closed in the store");
-        }
+    if let Err(refusal) = delivery.close().await
+        && refusal.reason != Reason::SessionSuperseded
+    {
+        let Mailbox { namespace, member, .. } = &*mailbox;
+        tracing::debug!(?namespace, %member, %refusal, "a session could not be closed in the store");
     }
 }
 
-fn interrupted(error: &tokio::task::JoinError) -> Refusal {
-    Refusal::new(Reason::Internal, format!("A session could not record how far it has come: {error}."))
-}
-
-enum Arrival {
-    /// The very next one.
-    Here(u64, Arc<v1::Message>),
-    /// There may be something in the store.
-    InStore,
-    /// Only such as come after others that are not here.
-    Later,
-    None,
-}
-
-/// Why delivering stops.
-enum Trouble {
-    /// For good.
-    End(End),
-    /// Until the store answers again.
-    Store,
-}
-
-impl From<End> for Trouble {
-    fn from(end: End) -> Self {
-        Self::End(end)
-    }
-}
-
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Self {
-        if refusal.reason == Reason::SessionSuperseded {
-            return End::closing(CloseReason::Superseded, "A newer process or session holds this inbox.").into();
+/// Returns the last frame of a session's stream. `None`: the client is gone.
+fn last_frame(end: End, pace: Pace) -> Option<Frame> {
+    match end {
+        End::Gone => None,
+        End::Slow => {
+            let text = format!(
+                "The client read nothing from this stream for {:?}. Read faster, or ask for fewer messages at a time; messages \
+                 that were not acknowledged will be delivered again.",
+                pace.write_timeout
+            );
+            Some(Box::new(Err(Refusal::new(Reason::SlowConsumer, text))))
         }
-        tracing::debug!(%refusal, "a session waits for the store");
-        Self::Store
+        End::Closing { reason, detail, request_id } => {
+            let closing = v1::SessionClosing { reason: reason.into(), detail: detail.to_owned(), request_id };
+            Some(frame(stream_response::Frame::Closing(closing)))
+        }
     }
 }

@@ -13,13 +13,17 @@ use teamwire_proto::{
 };
 
 use super::{
+    actor::Actor,
+    history::{self, member_event},
     limits::Limits,
-    post::{self, Urgency, milliseconds, timestamp},
-    record::{Life, MemberRecord, Pending, REQUESTS, SessionEnd, TeamRecord},
-    roster::Party,
-    send::check_size,
+    post::{self, Urgency},
+    records::{Life, MemberRecord, Pending, SessionEnd, TeamRecord},
     session,
-    tx::{Stop, Tx},
+    streams::REQUESTS,
+    text::check_size,
+    time::{milliseconds, timestamp},
+    topics::Topic,
+    tx::{RuleError, Tx},
 };
 
 /// An answer, checked.
@@ -66,11 +70,11 @@ pub enum Decided {
 pub fn open_shutdown(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
-    sender: &Party,
+    sender: &Actor,
     to: &Name,
     message: v1::Message,
     deadline_ms: u64,
-) -> Result<v1::Message, Stop> {
+) -> Result<v1::Message, RuleError> {
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
     let member = member_mut(&mut team, to)?;
@@ -106,7 +110,7 @@ pub fn open_plan(
     author: &Name,
     message: v1::Message,
     deadline_ms: u64,
-) -> Result<v1::Message, Stop> {
+) -> Result<v1::Message, RuleError> {
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
     cancel(tx, &mut team, author, RequestKind::PlanApproval, CancelCause::NewerPlan)?;
@@ -115,7 +119,7 @@ pub fn open_plan(
     let incarnation = member.incarnation;
     let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
     member.pending_plan = Some(pending.clone());
-    let sender = Party::Member(author.clone());
+    let sender = Actor::Member(author.clone());
     let message = open(tx, RequestKind::PlanApproval, &sender, (author, incarnation), pending, message, &[&lead]);
     tx.put("", &team);
     Ok(message)
@@ -124,7 +128,7 @@ pub fn open_plan(
 fn open(
     tx: &mut Tx<'_>,
     kind: RequestKind,
-    requester: &Party,
+    requester: &Actor,
     (member, incarnation): (&Name, u64),
     pending: Pending,
     message: v1::Message,
@@ -160,13 +164,13 @@ fn open(
 pub fn answer_shutdown(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
-    caller: &Party,
+    caller: &Actor,
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
-) -> Result<Decided, Stop> {
+) -> Result<Decided, RuleError> {
     let request = find(tx, &answer.request_id)?;
     expect_kind(&request, RequestKind::Shutdown)?;
-    let asked = Party::Member(Name::parse(&request.member, "member")?);
+    let asked = Actor::Member(Name::parse(&request.member, "member")?);
     if *caller != asked {
         return Err(Refusal::new(
             Reason::NotRequestTarget,
@@ -178,7 +182,7 @@ pub fn answer_shutdown(
     if let Some(before) = settled(tx, team, &request, answer)? {
         return Ok(before);
     }
-    let Party::Member(name) = asked else { return Err(Stop::Corrupt("a request without a member".to_owned())) };
+    let Actor::Member(name) = asked else { return Err(RuleError::Corrupt("a request without a member".to_owned())) };
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
     let member = member_mut(&mut team, &name)?;
@@ -189,7 +193,7 @@ pub fn answer_shutdown(
     }
     let message = decide(tx, &team, &request, caller, answer, compose);
     if answer.approve {
-        post::record(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
+        history::append(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
         session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
         // It is alive to say so. Had it counted as lost, it would else be declared exited at once.
         tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
@@ -202,11 +206,11 @@ pub fn answer_shutdown(
 pub fn answer_plan(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
-    caller: &Party,
+    caller: &Actor,
     to: &Name,
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
-) -> Result<Decided, Stop> {
+) -> Result<Decided, RuleError> {
     let request = find(tx, &answer.request_id)?;
     expect_kind(&request, RequestKind::PlanApproval)?;
     let author = Name::parse(&request.member, "member")?;
@@ -275,7 +279,7 @@ fn decide(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
     request: &v1::Request,
-    caller: &Party,
+    caller: &Actor,
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
 ) -> v1::Message {
@@ -300,8 +304,8 @@ fn leave_pending(tx: &Tx<'_>, request: &v1::Request, state: RequestState) -> v1:
 
 fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
     tx.put(&request.id, request);
-    post::record(tx, Event::Decision(v1::Request { id: request.id.clone(), ..v1::Request::default() }));
-    tx.notification(REQUESTS);
+    history::append(tx, Event::Decision(v1::Request { id: request.id.clone(), ..v1::Request::default() }));
+    tx.notify(Topic::Requests);
 }
 
 /// Returns the member that made the request. None: the operator did, who has no inbox.
@@ -312,7 +316,7 @@ fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
 }
 
 /// Lets the member's pending request of a kind expire, and tells the requester. The caller puts the team.
-pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<(), Stop> {
+pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<(), RuleError> {
     let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
     let request = find(tx, &pending.id)?;
     conclude(tx, &leave_pending(tx, &request, RequestState::Expired));
@@ -333,7 +337,7 @@ pub fn cancel(
     member: &Name,
     kind: RequestKind,
     cause: CancelCause,
-) -> Result<(), Stop> {
+) -> Result<(), RuleError> {
     let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
     let request = find(tx, &pending.id)?;
     let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, &request, RequestState::Cancelled) };
@@ -347,7 +351,7 @@ pub fn cancel(
 }
 
 fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kind: NoticeKind, text: String) {
-    let to = requester(team, request).map(Party::Member);
+    let to = requester(team, request).map(Actor::Member);
     let notice = v1::Notice {
         kind: kind.into(),
         member: request.member.clone(),
@@ -358,7 +362,7 @@ fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kin
     post::notify(tx, team, to.as_ref().as_slice(), notice);
 }
 
-fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<Option<Pending>, Stop> {
+fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<Option<Pending>, RuleError> {
     let member = member_mut(team, member)?;
     Ok(match kind {
         RequestKind::PlanApproval => member.pending_plan.take(),
@@ -366,12 +370,12 @@ fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Resu
     })
 }
 
-fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut MemberRecord, Stop> {
-    team.member_mut(name).ok_or_else(|| Stop::Corrupt(format!("{name} has a request but is not in the roster")))
+fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut MemberRecord, RuleError> {
+    team.member_mut(name).ok_or_else(|| RuleError::Corrupt(format!("{name} has a request but is not in the roster")))
 }
 
 /// Puts the plans that await an answer into the inbox of a new lead, as their authors sent them. Returns how many.
-pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, Stop> {
+pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, RuleError> {
     let authors = team.members.iter().filter(|member| member.name != *lead);
     let plans: Vec<(Name, String)> =
         authors.filter_map(|member| Some((member.name.clone(), member.pending_plan.as_ref()?.id.clone()))).collect();
@@ -388,7 +392,7 @@ pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<
         let message = v1::Message {
             request_id: request.id.clone(),
             request_expires_at: request.expires_at,
-            ..post::compose(tx, team, &Party::Member(author.clone()), body)
+            ..post::compose(tx, team, &Actor::Member(author.clone()), body)
         };
         post::post(tx, message, &[lead], Urgency::Notice);
     }
@@ -396,7 +400,7 @@ pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<
 }
 
 /// Returns a request of this team.
-pub fn find(tx: &mut Tx<'_>, request_id: &str) -> Result<Arc<v1::Request>, Stop> {
+pub fn find(tx: &mut Tx<'_>, request_id: &str) -> Result<Arc<v1::Request>, RuleError> {
     tx.read::<v1::Request>(request_id)?.ok_or_else(|| {
         Refusal::new(
             Reason::RequestNotFound,
@@ -429,15 +433,4 @@ fn cause_text(cause: CancelCause) -> &'static str {
         CancelCause::NewerPlan => "its author has submitted a newer plan",
         CancelCause::Unspecified => "no cause was recorded",
     }
-}
-
-/// Makes the history's entry for a change of a member's state.
-pub fn member_event(name: &Name, state: MemberState, incarnation: u64, detail: &str) -> Event {
-    Event::Member(v1::MemberEvent {
-        member: name.to_string(),
-        state: state.into(),
-        incarnation,
-        detail: detail.to_owned(),
-        ..v1::MemberEvent::default()
-    })
 }

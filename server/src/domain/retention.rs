@@ -1,6 +1,8 @@
 //! What is forgotten, and when. Nothing that still waits for somebody is: a message that lies in an inbox outlives its
 //! entry in the history, and is forgotten once it is processed.
 
+use std::sync::Arc;
+
 use teamwire_proto::{
     name::Name,
     v1::{self, NoticeKind, RequestState, history_entry::Event},
@@ -8,19 +10,21 @@ use teamwire_proto::{
 use uuid::Uuid;
 
 use super::{
-    limits::ms,
+    actor::Actor,
+    history,
+    inbox::{Leaving, remove_from_inbox},
     post,
-    record::{
-        CursorRecord, HISTORY, JoinTokenRecord, LEFTOVERS, Life, ObserverRecord, PresenceRecord, REQUESTS,
-        ReceiptRecord, SessionRecord, TeamRecord, UnprocessedRecord,
+    records::{
+        CursorRecord, JoinTokenRecord, Life, ObserverRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord,
+        UnprocessedRecord, receipt_id,
     },
-    roster::Party,
-    session::{self, Leaving, receipt_id},
+    streams::{HISTORY, LEFTOVERS, REQUESTS},
     task::{
         board::{BoardRecord, TaskRecord},
         record_id,
     },
-    tx::{Stop, Tx},
+    time::{milliseconds, ms},
+    tx::{RuleError, Tx},
 };
 
 /// How long a token that has expired is remembered, so that its bearer learns why it is refused. 24 h.
@@ -39,12 +43,17 @@ pub struct Forgotten {
 
 /// Refuses to touch a team other than the one that was looked at: it may have been deleted, and another one of its name
 /// created. Returns the team.
-fn same_team(tx: &mut Tx<'_>, team_id: Uuid) -> Result<Option<std::sync::Arc<TeamRecord>>, Stop> {
+fn same_team(tx: &mut Tx<'_>, team_id: Uuid) -> Result<Option<Arc<TeamRecord>>, RuleError> {
     Ok(tx.read::<TeamRecord>("")?.filter(|team| team.id == team_id))
 }
 
 /// Removes the oldest entries of the history, with the messages that they name.
-pub fn trim_history(tx: &mut Tx<'_>, team_id: Uuid, sequences: &[u64], messages: &[Forgotten]) -> Result<(), Stop> {
+pub fn trim_history(
+    tx: &mut Tx<'_>,
+    team_id: Uuid,
+    sequences: &[u64],
+    messages: &[Forgotten],
+) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -60,7 +69,7 @@ pub fn trim_history(tx: &mut Tx<'_>, team_id: Uuid, sequences: &[u64], messages:
 }
 
 /// Removes messages that had to outlive their entries in the history.
-pub fn trim_leftovers(tx: &mut Tx<'_>, team_id: Uuid, messages: &[(u64, Forgotten)]) -> Result<(), Stop> {
+pub fn trim_leftovers(tx: &mut Tx<'_>, team_id: Uuid, messages: &[(u64, Forgotten)]) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -79,7 +88,7 @@ fn forget(tx: &mut Tx<'_>, message: &Forgotten) {
 }
 
 /// Removes requests that were decided long ago.
-pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)]) -> Result<(), Stop> {
+pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)]) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -93,25 +102,25 @@ pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)])
 /// Returns whether a request is over, and was so before an instant.
 pub fn is_over_since(request: &v1::Request, before_ms: u64) -> bool {
     request.state() != RequestState::Pending
-        && request.decided_at.as_ref().is_some_and(|at| post::milliseconds(at) < before_ms)
+        && request.decided_at.as_ref().is_some_and(|at| milliseconds(at) < before_ms)
 }
 
 /// Takes a member that exited long ago off the roster. What it never processed goes to the dead letters.
-pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leaving]) -> Result<(), Stop> {
+pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leaving]) -> Result<(), RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
     let Some(member) = team.member(name) else { return Ok(()) };
     if !is_long_gone(&team, name, tx.ctx.now_ms, ms(tx.ctx.limits.exited_member_ttl)) {
         return Ok(());
     }
     let shown = member.name.to_string();
-    session::leave(tx, name, inbox, "member_removed");
+    remove_from_inbox(tx, name, inbox, "member_removed");
     for leaving in inbox {
         let event = v1::DeadLetterEvent {
             message_id: leaving.message_id.clone(),
             recipient: shown.clone(),
             cause: "member_removed".to_owned(),
         };
-        post::record(tx, Event::DeadLetter(event));
+        history::append(tx, Event::DeadLetter(event));
     }
     let id = name.folded();
     tx.delete::<SessionRecord>(id);
@@ -131,7 +140,7 @@ pub fn is_long_gone(team: &TeamRecord, name: &Name, now_ms: u64, ttl_ms: u64) ->
 }
 
 /// Removes tasks that were completed or deleted long ago.
-pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), Stop> {
+pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -147,7 +156,12 @@ pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), Sto
 }
 
 /// Removes join tokens and observers' credentials that expired long ago.
-pub fn trim_credentials(tx: &mut Tx<'_>, team_id: Uuid, tokens: &[String], observers: &[String]) -> Result<(), Stop> {
+pub fn trim_credentials(
+    tx: &mut Tx<'_>,
+    team_id: Uuid,
+    tokens: &[String],
+    observers: &[String],
+) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -182,7 +196,7 @@ pub struct Oldest {
 
 /// Tells the lead of messages that nobody has processed for too long: once for each, and not again before as much time
 /// has passed. Only the lead's own are not told of.
-pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> Result<(), Stop> {
+pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> Result<(), RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
     let (now_ms, after_ms) = (tx.ctx.now_ms, ms(tx.ctx.limits.unprocessed_alarm_after));
     for found in oldest {
@@ -209,7 +223,7 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
             ),
             ..v1::Notice::default()
         };
-        post::notify(tx, &team, &[&Party::Member(team.lead.clone())], notice);
+        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
     }
     Ok(())
 }

@@ -3,32 +3,9 @@
 use teamwire_proto::{
     Reason, Refusal,
     name::{Address, Name},
-    v1,
 };
 
-use super::record::{Life, MemberRecord, TeamRecord};
-
-/// Who acts: the sender of a message, the author of an entry in the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Party {
-    /// A member.
-    Member(Name),
-    /// The operator.
-    Operator,
-    /// The coordinator itself.
-    Coordinator,
-}
-
-impl From<&Party> for v1::Sender {
-    fn from(party: &Party) -> Self {
-        let (kind, name) = match party {
-            Party::Member(name) => (v1::SenderKind::Member, name.as_str()),
-            Party::Operator => (v1::SenderKind::Operator, "operator"),
-            Party::Coordinator => (v1::SenderKind::Coordinator, "coordinator"),
-        };
-        Self { kind: kind.into(), name: name.to_owned() }
-    }
-}
+use super::records::{Life, MemberRecord, TeamRecord};
 
 impl TeamRecord {
     /// Returns the member with this name.

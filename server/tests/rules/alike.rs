@@ -26,13 +26,14 @@ use teamwire_proto::{
     v1::{self, RequestKind, RequestState, history_entry::Event},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, reads::HistoryQuery},
-    domain::{Limits, identity::Presented, record::inbox, task::board::TaskRecord},
+    coordinator::{Coordinator, history::HistoryQuery},
+    domain::{Limits, identity::CallerCredentials, streams::inbox, task::board::TaskRecord},
     store::{Namespace, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 
 use crate::{
     board_check::check_board,
+    calls::RuleCalls as _,
     clock::MovedClock,
     team::{answer, answer_plan, broadcast, coordinator, create, keyed, message, operator, plan, presented, shutdown},
     test_redis::TestRedis,
@@ -285,7 +286,7 @@ impl Side {
         shown
     }
 
-    fn who(&self, by: &By) -> Presented {
+    fn who(&self, by: &By) -> CallerCredentials {
         let known = |name| self.credentials.get(name).map(Vec::as_slice).unwrap_or_default();
         let stranger = format!("twm:{}:nobody:{}", self.team, "0".repeat(40));
         match by {
@@ -305,7 +306,7 @@ impl Side {
         }
     }
 
-    async fn call(&mut self, who: &Presented, step: &Step) -> Result<String, Refusal> {
+    async fn call(&mut self, who: &CallerCredentials, step: &Step) -> Result<String, Refusal> {
         let coordinator = Arc::clone(&self.coordinators[step.coordinator]);
         let team = if who.credential.team().is_none() { self.team.clone() } else { String::new() };
         let pick = |requests: &[v1::Request], index: &Index| match requests.len() {

@@ -1,0 +1,87 @@
+//! Members: who calls, who is in a team, and what is due when time passes.
+
+use std::{sync::Arc, time::Duration};
+
+use teamwire_proto::{Refusal, name::Name, v1};
+
+use super::{Coordinator, keys::team_key, store_errors::unavailable};
+use crate::{
+    domain::{
+        deadline,
+        identity::{self, Admit, CallerCredentials, Principal, namespace_of},
+        life,
+        query::{self, MemberFacts},
+        records::{PresenceRecord, SessionRecord, TeamRecord},
+        streams,
+    },
+    store::{Leases, Namespace},
+};
+
+impl Coordinator {
+    /// Finds out who calls, on records read for this call.
+    pub(super) async fn caller(
+        &self,
+        who: &CallerCredentials,
+        named: &str,
+    ) -> Result<(Namespace, Arc<TeamRecord>, Principal), Refusal> {
+        let namespace = namespace_of(who, named)?;
+        let done = self.decide(&namespace, &[team_key()], |tx| identity::call(tx, who, named, Admit::Stopping)).await?;
+        let (team, caller) = done.value;
+        Ok((namespace, team, caller))
+    }
+
+    /// Finds out whether a credential holds; see [`identity::holds`].
+    pub async fn holds(&self, who: &CallerCredentials) -> Result<bool, Refusal> {
+        let (namespace, keys) = match who.credential.team() {
+            Some(team) => (Namespace::team(team), vec![team_key()]),
+            None => (Namespace::directory(), Vec::new()),
+        };
+        Ok(self.decide(&namespace, &keys, |tx| identity::holds(tx, who)).await?.value)
+    }
+
+    /// See `TeamService.ListMembers`.
+    pub async fn list_members(&self, who: &CallerCredentials, named: &str) -> Result<Vec<v1::Member>, Refusal> {
+        let (namespace, team, _) = self.caller(who, named).await?;
+        let ids: Vec<String> = team.members.iter().map(|member| member.name.folded().to_owned()).collect();
+        let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
+        let leases = self.store.leases(&namespace).await.map_err(unavailable)?;
+        let extents = self.store.extents(&namespace, &inboxes).await.map_err(unavailable)?;
+        let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
+        let presences = self.fetch::<PresenceRecord>(&namespace, ids).await?;
+        let facts = sessions.into_iter().zip(presences).zip(extents).map(|((session, presence), extent)| MemberFacts {
+            session,
+            presence,
+            inbox_depth: extent.entries,
+            inbox_full: extent.entries >= self.limits.inbox_entries_max || extent.weight >= self.limits.inbox_bytes_max,
+            lease_until_ms: 0,
+            now_ms: leases.now_ms,
+        });
+        Ok(team
+            .members
+            .iter()
+            .zip(facts)
+            .map(|(member, facts)| {
+                let lease_until_ms = leases.until_ms.get(member.name.folded()).copied().unwrap_or(0);
+                query::show_member(&team, member, &MemberFacts { lease_until_ms, ..facts })
+            })
+            .collect())
+    }
+
+    /// Renews the leases of members that gave a sign of life.
+    pub async fn renew(&self, namespace: &Namespace, names: &[Name]) -> Result<(), Refusal> {
+        self.decide(namespace, &[team_key()], |tx| life::renew(tx, names)).await?;
+        Ok(())
+    }
+
+    /// Carries out what is due in a team. Returns how long nothing will be if nothing changes; `None`: for ever.
+    pub async fn sweep(
+        &self,
+        namespace: &Namespace,
+        leases: &Leases,
+        may_lose: bool,
+    ) -> Result<Option<Duration>, Refusal> {
+        let _turn = self.turns.take(namespace).await;
+        let done = self.decide(namespace, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
+        Ok(done.value.map(Duration::from_millis))
+    }
+}

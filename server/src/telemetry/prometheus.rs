@@ -1,0 +1,34 @@
+//! Serves the numbers to whoever asks `GET /metrics`, over plain HTTP.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
+
+use axum::{
+    Router,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::metrics::Metrics;
+
+/// What the text is, as OpenMetrics names it.
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Serves until cancelled. Scrapes that are under way then are cut off.
+pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, stop: CancellationToken) -> io::Result<()> {
+    metrics.is_watched.store(true, Ordering::Relaxed);
+    let routes = Router::new().route("/metrics", get(move || std::future::ready(page(&metrics))));
+    stop.run_until_cancelled(axum::serve(listener, routes).into_future()).await.unwrap_or(Ok(()))
+}
+
+fn page(metrics: &Metrics) -> Response {
+    match metrics.encode() {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

@@ -1,0 +1,395 @@
+//! A reference model of a team: small, slow, in memory, without records, versions or caches.
+//!
+//! It is independent of the rules' code. For each call it says whether the call must be accepted, and what the team looks like
+//! afterwards: the state of every member, request and task, and the unprocessed messages in each inbox, except the
+//! coordinator's own notices. Time is in seconds.
+
+mod tasks;
+
+use std::collections::BTreeMap;
+
+pub(super) use tasks::{Status, Task, limits};
+
+pub(super) const INBOX_ENTRIES_MAX: u64 = 8;
+pub(super) const DELIVERIES_MAX: u32 = 3;
+/// The smallest passage of time. Every deadline is half a step off, so that the test's own speed does not matter.
+pub(super) const STEP: u64 = 100;
+pub(super) const SHUTDOWN_DEADLINE: u64 = 250;
+pub(super) const PLAN_DEADLINE: u64 = 350;
+pub(super) const LEASE: u64 = 450;
+pub(super) const GRACE: u64 = 200;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Live,
+    Lost,
+    /// It approved its shutdown.
+    Approved,
+    Forced,
+    Exited {
+        dismissed: bool,
+    },
+}
+
+impl Life {
+    fn takes_messages(self) -> bool {
+        matches!(self, Self::Live | Self::Lost)
+    }
+
+    fn keeps_the_team(self) -> bool {
+        matches!(self, Self::Live | Self::Approved | Self::Forced)
+    }
+}
+
+/// A name and its current life.
+#[derive(Clone, Debug)]
+pub(super) struct Bearer {
+    pub(super) incarnation: u64,
+    pub(super) life: Life,
+    lease_until: u64,
+    /// The index of the latest session.
+    pub(super) session: Option<usize>,
+    /// The indices of the pending requests.
+    pub(super) shutdown: Option<usize>,
+    pub(super) plan: Option<usize>,
+    /// It must have a plan approved before it works on tasks.
+    pub(super) plan_mode: bool,
+    plan_approved: bool,
+    /// The indices of the unprocessed messages.
+    pub(super) inbox: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    Shutdown,
+    Plan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Pending,
+    Approved,
+    Rejected,
+    Expired,
+    Cancelled,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) id: String,
+    pub(super) asks: Asks,
+    pub(super) member: String,
+    pub(super) by: Option<String>,
+    pub(super) state: State,
+    expires: u64,
+}
+
+/// An accepted message.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) id: String,
+    pub(super) from: String,
+    /// The life that a shutdown request addresses.
+    pub(super) only_for: Option<u64>,
+}
+
+/// The caller, as its credential shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    Operator,
+    Stranger,
+    Member {
+        name: String,
+        /// The life that its credential belongs to.
+        incarnation: u64,
+        session: Option<usize>,
+    },
+}
+
+/// The lives that may make a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lets {
+    Working,
+    Ending,
+    Ended,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Model {
+    pub(super) now: u64,
+    pub(super) lead: String,
+    pub(super) members: BTreeMap<String, Bearer>,
+    pub(super) requests: Vec<Request>,
+    pub(super) sent: Vec<Sent>,
+    pub(super) tasks: Vec<Task>,
+}
+
+impl Model {
+    /// Returns the caller's name. `None`: the call must be refused.
+    fn admit(&self, caller: &Caller, lets: Lets) -> Option<&str> {
+        let (name, incarnation, session) = match caller {
+            Caller::Operator => return Some("operator"),
+            Caller::Stranger => return None,
+            Caller::Member { name, incarnation, session } => (name, incarnation, session),
+        };
+        let (name, bearer) = self.members.get_key_value(name)?;
+        let lives = match bearer.life {
+            Life::Live | Life::Lost => true,
+            Life::Approved => lets != Lets::Working,
+            Life::Forced | Life::Exited { .. } => lets == Lets::Ended,
+        };
+        let is_newest = bearer.incarnation == *incarnation && (session.is_none() || *session == bearer.session);
+        (lives && is_newest).then_some(name)
+    }
+
+    fn member_only(&self, caller: &Caller, lets: Lets) -> Option<&str> {
+        self.admit(caller, lets).filter(|name| *name != "operator")
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        self.members.get(name).is_some_and(|bearer| bearer.life.takes_messages())
+    }
+
+    /// Returns the caller's name if it may send.
+    fn sender(&self, caller: &Caller) -> Option<&str> {
+        self.admit(caller, Lets::Working)
+    }
+
+    /// Returns whether a caller has the lead's powers.
+    fn rules(&self, name: &str) -> bool {
+        name == "operator" || name == self.lead
+    }
+
+    fn bearer(&mut self, name: &str) -> &mut Bearer {
+        self.members.get_mut(name).expect("a known name")
+    }
+
+    // Which calls must be accepted. `room`: whether an inbox, notices included, has room for one more entry.
+
+    pub(super) fn accepts_message(&self, caller: &Caller, to: &str, room: impl Fn(&str) -> bool) -> bool {
+        self.sender(caller).is_some_and(|from| from != to) && self.takes(to) && room(to)
+    }
+
+    /// Returns the recipients.
+    pub(super) fn accepts_broadcast(&self, caller: &Caller, room: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+        let from = self.sender(caller)?;
+        let to: Vec<_> = self.members.keys().filter(|name| *name != from && self.takes(name)).cloned().collect();
+        to.iter().all(|name| room(name)).then_some(to)
+    }
+
+    pub(super) fn accepts_shutdown(&self, caller: &Caller, to: &str, room: impl Fn(&str) -> bool) -> bool {
+        let is_pending = |index: &usize| self.requests[*index].expires > self.now;
+        self.accepts_message(caller, to, room)
+            && self.sender(caller).is_some_and(|from| self.rules(from))
+            && !self.members[to].shutdown.as_ref().is_some_and(is_pending)
+    }
+
+    pub(super) fn accepts_plan(&self, caller: &Caller, room: impl Fn(&str) -> bool) -> bool {
+        self.sender(caller).is_some_and(|from| !self.rules(from)) && self.takes(&self.lead) && room(&self.lead)
+    }
+
+    /// Returns whether an answer is new, if it is accepted. `to`: the member that an answer to a plan names.
+    pub(super) fn accepts_answer(
+        &self,
+        caller: &Caller,
+        request: usize,
+        asks: Asks,
+        to: &str,
+        approve: Option<bool>,
+        twice_room: impl Fn(&str) -> bool,
+    ) -> Option<bool> {
+        let request = &self.requests[request];
+        let may = match asks {
+            Asks::Shutdown => self.admit(caller, Lets::Ending)? == request.member,
+            Asks::Plan => {
+                let from = self.sender(caller)?;
+                self.rules(from) && to != from && to == request.member
+            }
+        };
+        let is_due = request.state == State::Pending && request.expires > self.now;
+        let was = match request.state {
+            State::Approved => Some(true),
+            State::Rejected => Some(false),
+            _ => None,
+        };
+        let has_room = request.by.as_deref().is_none_or(twice_room);
+        match may && request.asks == asks {
+            true if is_due && has_room && approve.is_some() => Some(true),
+            true if approve.is_some() && was == approve => Some(false),
+            _ => None,
+        }
+    }
+
+    pub(super) fn accepts_stream(&self, caller: &Caller) -> Option<String> {
+        // The new session supersedes any session that the caller shows.
+        let Caller::Member { name, incarnation, .. } = caller else { return None };
+        let anew = Caller::Member { name: name.clone(), incarnation: *incarnation, session: None };
+        self.member_only(&anew, Lets::Ending).map(ToOwned::to_owned)
+    }
+
+    pub(super) fn accepts_ack(&self, caller: &Caller) -> Option<String> {
+        self.member_only(caller, Lets::Ending).map(ToOwned::to_owned)
+    }
+
+    pub(super) fn accepts_leave(&self, caller: &Caller) -> Option<String> {
+        self.member_only(caller, Lets::Ended).map(ToOwned::to_owned)
+    }
+
+    /// With a join token bound to the name.
+    pub(super) fn accepts_join(&self, name: &str) -> bool {
+        self.members.get(name).is_none_or(|bearer| !bearer.life.keeps_the_team())
+    }
+
+    pub(super) fn accepts_rejoin(&self, caller: &Caller) -> Option<String> {
+        let Caller::Member { name, incarnation, .. } = caller else { return None };
+        let bearer = self.members.get(name).filter(|bearer| bearer.incarnation == *incarnation)?;
+        matches!(bearer.life, Life::Live | Life::Lost | Life::Exited { dismissed: false }).then(|| name.clone())
+    }
+
+    pub(super) fn accepts_force(&self, caller: &Caller, name: &str) -> bool {
+        let is_there = self.members.get(name).is_some_and(|bearer| !matches!(bearer.life, Life::Exited { .. }));
+        is_there && self.sender(caller).is_some_and(|from| self.rules(from) && from != name)
+    }
+
+    /// Returns whether the role really changes hands, if the call is accepted.
+    pub(super) fn accepts_set_lead(&self, caller: &Caller, to: &str) -> Option<bool> {
+        let from = self.sender(caller).filter(|from| self.rules(from))?;
+        let lead_is_live = self.members[&self.lead].life.keeps_the_team();
+        match self.takes(to) {
+            true if to == self.lead => Some(false),
+            true if from == "operator" && lead_is_live => None,
+            is_accepted => is_accepted.then_some(true),
+        }
+    }
+
+    pub(super) fn accepts_delete(&self, caller: &Caller) -> bool {
+        let Some(from) = self.sender(caller).filter(|from| self.rules(from)) else { return false };
+        self.members.iter().all(|(name, bearer)| name == from || !bearer.life.keeps_the_team())
+    }
+
+    // The effects of accepted calls.
+
+    /// Adds an accepted message to inboxes.
+    pub(super) fn send(&mut self, id: &str, from: &str, to: &[String], only_for: Option<u64>) {
+        let place = self.sent.len();
+        self.sent.push(Sent { id: id.to_owned(), from: from.to_owned(), only_for });
+        for name in to {
+            self.bearer(name).inbox.push(place);
+        }
+    }
+
+    pub(super) fn ask(&mut self, id: &str, asks: Asks, member: &str, by: Option<String>) {
+        let place = self.requests.len();
+        let expires = self.now + if asks == Asks::Shutdown { SHUTDOWN_DEADLINE } else { PLAN_DEADLINE };
+        let (id, member_name) = (id.to_owned(), member.to_owned());
+        self.requests.push(Request { id, asks, member: member_name, by, state: State::Pending, expires });
+        let bearer = self.bearer(member);
+        let earlier = match asks {
+            Asks::Shutdown => bearer.shutdown.replace(place),
+            Asks::Plan => bearer.plan.replace(place),
+        };
+        if let Some(earlier) = earlier {
+            self.requests[earlier].state = if asks == Asks::Shutdown { State::Expired } else { State::Cancelled };
+        }
+    }
+
+    pub(super) fn answer(&mut self, request: usize, approve: bool) {
+        self.requests[request].state = if approve { State::Approved } else { State::Rejected };
+        let Request { asks, member, .. } = self.requests[request].clone();
+        let now = self.now;
+        let bearer = self.bearer(&member);
+        match asks {
+            Asks::Plan => {
+                bearer.plan = None;
+                bearer.plan_approved |= approve;
+            }
+            Asks::Shutdown => {
+                bearer.shutdown = None;
+                if approve {
+                    bearer.life = Life::Approved;
+                    bearer.lease_until = now + LEASE;
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self, name: &str) {
+        let bearer = self.bearer(name);
+        for request in [bearer.shutdown.take(), bearer.plan.take()].into_iter().flatten() {
+            self.requests[request].state = State::Cancelled;
+        }
+    }
+
+    pub(super) fn begin(&mut self, name: &str, plan_mode: bool) {
+        let lease_until = self.now + LEASE;
+        if self.members.contains_key(name) {
+            self.cancel(name);
+            self.give_back(name);
+            let bearer = self.bearer(name);
+            (bearer.incarnation, bearer.life, bearer.lease_until) = (bearer.incarnation + 1, Life::Live, lease_until);
+            (bearer.plan_mode, bearer.plan_approved) = (plan_mode, false);
+            return;
+        }
+        let bearer = Bearer {
+            incarnation: 1,
+            life: Life::Live,
+            lease_until,
+            session: None,
+            shutdown: None,
+            plan: None,
+            plan_mode,
+            plan_approved: false,
+            inbox: Vec::new(),
+        };
+        self.members.insert(name.to_owned(), bearer);
+    }
+
+    pub(super) fn end(&mut self, name: &str) {
+        self.cancel(name);
+        self.give_back(name);
+        let bearer = self.bearer(name);
+        let dismissed = matches!(bearer.life, Life::Approved | Life::Forced | Life::Exited { dismissed: true });
+        bearer.life = Life::Exited { dismissed };
+    }
+
+    pub(super) fn force(&mut self, name: &str) {
+        self.cancel(name);
+        self.give_back(name);
+        self.bearer(name).life = Life::Forced;
+    }
+
+    /// Renews a member's lease. `finds`: whether that makes a lost member live again, as everything but opening a stream does.
+    pub(super) fn hear(&mut self, name: &str, finds: bool) {
+        let until = self.now + LEASE;
+        let bearer = self.bearer(name);
+        bearer.lease_until = until;
+        if finds && bearer.life == Life::Lost {
+            bearer.life = Life::Live;
+        }
+    }
+
+    /// Carries out what is due. `may_lose`: whether members may become lost.
+    pub(super) fn sweep(&mut self, may_lose: bool) {
+        for name in self.members.keys().cloned().collect::<Vec<_>>() {
+            let now = self.now;
+            let requests = &mut self.requests;
+            let bearer = self.members.get_mut(&name).expect("a known name");
+            for pending in [&mut bearer.shutdown, &mut bearer.plan] {
+                if pending.is_some_and(|index| requests[index].expires <= now) {
+                    requests[pending.take().expect("just checked")].state = State::Expired;
+                }
+            }
+            if !may_lose || now < bearer.lease_until + GRACE {
+                continue;
+            }
+            match bearer.life {
+                Life::Live => {
+                    bearer.life = Life::Lost;
+                    self.give_back(&name);
+                }
+                Life::Approved | Life::Forced => self.end(&name),
+                Life::Lost | Life::Exited { .. } => {}
+            }
+        }
+    }
+}

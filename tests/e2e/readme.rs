@@ -1,0 +1,112 @@
+//! Every command in README.md works as printed.
+
+use std::{fs, net::TcpListener, path::Path};
+
+use crate::world::{LEAD, Running, World, eventually};
+
+/// Commands that other tests run: this one's own command line, the containers' and the charts' tests.
+const TESTED_ELSEWHERE: [&str; 6] = [
+    "cargo run --release -- serve",
+    "cargo xtask test",
+    "alias teamwire=$PWD/target/release/teamwire",
+    "docker compose --file deploy/compose.yaml up --build",
+    "helm install teamwire deploy/helm/teamwire --namespace teamwire --create-namespace",
+    "teamwire serve --store redis://HOST:6379",
+];
+
+/// Returns the commands of the README's shell blocks, block by block, without comments.
+fn blocks() -> Vec<Vec<String>> {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let blocks = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let command = |line: &str| line.split(" #").next().unwrap().trim().to_owned();
+    blocks.map(|block| block.lines().map(command).filter(|line| !line.is_empty()).collect()).collect()
+}
+
+/// Returns the commands of the block that contains `marker`, except those that are tested elsewhere.
+fn block_with(marker: &str) -> Vec<String> {
+    let block = blocks().into_iter().find(|block| block.iter().any(|line| line.contains(marker)));
+    let block = block.unwrap_or_else(|| panic!("README.md has no block with `{marker}`"));
+    block.into_iter().filter(|line| !TESTED_ELSEWHERE.contains(&line.as_str())).collect()
+}
+
+/// Starts a README command in the repository, as a person on the coordinator's machine would.
+fn type_in(world: &World, identity: &str, command: &str) -> Running {
+    let script = format!("teamwire() {{ \"$0\" \"$@\"; }}; {command}");
+    world.spawn_shell(identity, &script)
+}
+
+#[test]
+fn the_first_steps_work_as_printed() {
+    let world = World::embedded();
+    let mut runners = Vec::new();
+    for command in block_with("teamwire team create") {
+        let command = command.replace("examples/", concat!(env!("CARGO_MANIFEST_DIR"), "/examples/"));
+        let running = type_in(&world, LEAD, &command);
+        if command.starts_with("teamwire run ") {
+            eventually("the teammate runs", || world.member("backend").is_object().then_some(()));
+            runners.push(running);
+            continue;
+        }
+        let output = running.output().succeeds();
+        if command.contains("--wait-reply") {
+            assert!(output.stdout.contains("You said: The schema is ready."), "{}", output.stdout);
+        }
+    }
+    assert_eq!(runners.len(), 1);
+    for runner in runners {
+        runner.output().succeeds();
+    }
+}
+
+#[test]
+fn a_second_machine_joins_as_printed() {
+    let world = World::embedded();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let here = |command: &str| {
+        command
+            .replace("0.0.0.0:7420", &format!("127.0.0.1:{port}"))
+            .replace("HOST:7420", &format!("localhost:{port}"))
+            .replace("--host HOST", "--host localhost")
+    };
+    let mut serving = None;
+    let mut join_string = String::new();
+    for command in block_with("teamwire certs") {
+        let running = type_in(&world, "host", &here(&command));
+        if command.starts_with("teamwire serve ") {
+            let address = world.home("host").join("state/address");
+            eventually("the coordinator serves", || address.exists().then_some(()));
+            serving = Some(running);
+            world.cli("host", &["team", "create", "acme", "--ca", "certs/ca.crt"]).succeeds();
+        } else {
+            join_string = running.output().succeeds().stdout.trim().to_owned();
+        }
+    }
+    assert!(serving.is_some(), "README.md says how to serve");
+
+    for command in block_with("JOIN_STRING") {
+        let program = format!("python3 {}/examples/echo.py", env!("CARGO_MANIFEST_DIR"));
+        let typed = command.replace("JOIN_STRING", &join_string).replace("COMMAND", &program);
+        let running = type_in(&world, "elsewhere", &typed);
+        if command.starts_with("teamwire run ") {
+            let send = ["send", "backend", "Are you there?", "-s", "a question", "--wait-reply"];
+            let reply = world.cli("host", &send).succeeds();
+            assert!(reply.stdout.contains("You said: Are you there?"), "{}", reply.stdout);
+            world.cli("host", &["shutdown", "backend", "--wait"]).succeeds();
+            running.output().succeeds();
+            join_string = world.cli("host", &["invite", "ann"]).succeeds().stdout.trim().to_owned();
+        } else {
+            running.output().succeeds();
+        }
+    }
+}
+
+#[test]
+fn no_command_in_the_readme_is_untested() {
+    let tested = [block_with("teamwire team create"), block_with("teamwire certs"), block_with("JOIN_STRING")].concat();
+    for command in blocks().concat() {
+        assert!(
+            tested.contains(&command) || TESTED_ELSEWHERE.contains(&command.as_str()),
+            "`{command}` in README.md is run by no test"
+        );
+    }
+}
