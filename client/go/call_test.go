@@ -15,7 +15,7 @@ import (
 
 func TestRefusalsAreRetriedOrFinal(t *testing.T) {
 	for _, test := range []struct {
-		err                error
+		err                  error
 		isRetryable, isFinal bool
 	}{
 		{draining, true, false},
