@@ -2,14 +2,14 @@
 
 use teamwire_proto::{Refusal, name::Name, v1};
 
-use super::{Coordinator, team_key, unavailable};
+use super::{Coordinator, decide::Touches, keys::team_key, store_errors::unavailable};
 use crate::{
     domain::{
         fields::{LIMIT_MAX, limit},
         identity::{self, CallerCredentials, namespace_of},
         query,
-        record::{Life, ListedTeam, RecordType, TeamRecord, inbox},
-        team,
+        records::{Life, ListedTeam, RecordType, TeamRecord},
+        streams, team,
     },
     store::{Check, Key, Loss, Namespace, Txn, Write},
     telemetry::MEMBER_STATES,
@@ -63,7 +63,7 @@ impl Coordinator {
             data: ListedTeam { name: name.clone() }.encode(),
         };
         let txn = Txn { checks: Vec::new(), writes: vec![put] };
-        self.store.commit(&Namespace::directory(), &txn).await.map_err(|error| unavailable(&error))?;
+        self.store.commit(&Namespace::directory(), &txn).await.map_err(unavailable)?;
         Ok(())
     }
 
@@ -71,15 +71,15 @@ impl Coordinator {
     pub(super) async fn unlist_team(&self, name: &Name) -> Result<(), Refusal> {
         let key = Key::new(ListedTeam::KIND, name.folded());
         let read = self.store.read(&Namespace::directory(), std::slice::from_ref(&key)).await;
-        let listed = read.map_err(|error| unavailable(&error))?;
+        let listed = read.map_err(unavailable)?;
         let Some(Some(listed)) = listed.into_iter().next() else { return Ok(()) };
-        let team = self.store.read(&Namespace::team(name), &[team_key()]).await.map_err(|error| unavailable(&error))?;
+        let team = self.store.read(&Namespace::team(name), &[team_key()]).await.map_err(unavailable)?;
         if matches!(team.first(), Some(Some(_))) {
             return Ok(());
         }
         let check = Check::Version { key: key.clone(), version: Some(listed.version) };
         let txn = Txn { checks: vec![check], writes: vec![Write::Delete { key }] };
-        self.store.commit(&Namespace::directory(), &txn).await.map_err(|error| unavailable(&error))?;
+        self.store.commit(&Namespace::directory(), &txn).await.map_err(unavailable)?;
         Ok(())
     }
 
@@ -94,12 +94,6 @@ impl Coordinator {
         Ok(())
     }
 
-    /// See `TeamService.GetTeam`.
-    pub async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal> {
-        let namespace = namespace_of(who, named)?;
-        Ok(self.decide(&namespace, &[team_key()], |tx| team::get(tx, who, named)).await?.value)
-    }
-
     /// See `TeamService.ListTeams`.
     pub async fn list_teams(
         &self,
@@ -108,13 +102,13 @@ impl Coordinator {
     ) -> Result<v1::ListTeamsResponse, Refusal> {
         let page = limit(request.page_size, "page_size")?;
         if who.credential.team().is_some() {
-            let teams = vec![self.get_team(who, "").await?];
+            let teams = vec![self.rule(who, "", Touches::Team, |tx| team::get(tx, who, "")).await?];
             return Ok(v1::ListTeamsResponse { teams, next_page_token: String::new() });
         }
         let directory = Namespace::directory();
         self.decide(&directory, &[], |tx| identity::operator(tx, who)).await?;
         let listed = self.store.scan(&directory, ListedTeam::KIND, &request.page_token, page).await;
-        let listed = listed.map_err(|error| unavailable(&error))?;
+        let listed = listed.map_err(unavailable)?;
         let next = if listed.len() == page { listed.last().map(|(id, _)| id.clone()) } else { None };
         let mut teams = Vec::with_capacity(listed.len());
         for (id, _) in listed {
@@ -133,7 +127,7 @@ impl Coordinator {
         loop {
             let after = namespaces.last().map_or("", Namespace::as_str).to_owned();
             let listed = self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, LIMIT_MAX as usize).await;
-            let listed = listed.map_err(|error| unavailable(&error))?;
+            let listed = listed.map_err(unavailable)?;
             let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
             namespaces.extend(names.map(|name| Namespace::team(&name)));
             if listed.len() < LIMIT_MAX as usize {
@@ -151,8 +145,8 @@ impl Coordinator {
     pub async fn count(&self, namespace: &Namespace) -> Result<Option<TeamCount>, Refusal> {
         let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         let Some(team) = found else { return Ok(None) };
-        let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
-        let extents = self.store.extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
         let mut count = TeamCount::default();
         for member in &team.members {
             let state = match member.life {

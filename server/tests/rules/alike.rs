@@ -26,13 +26,14 @@ use teamwire_proto::{
     v1::{self, RequestKind, RequestState, history_entry::Event},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, HistoryQuery},
-    domain::{Limits, identity::CallerCredentials, record::inbox, task::board::TaskRecord},
+    coordinator::{Coordinator, history::HistoryQuery},
+    domain::{Limits, identity::CallerCredentials, streams::inbox, task::board::TaskRecord},
     store::{Namespace, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 
 use crate::{
     board_check::check_board,
+    calls::RuleCalls as _,
     clock::MovedClock,
     team::{answer, answer_plan, broadcast, coordinator, create, keyed, message, operator, plan, presented, shutdown},
     test_redis::TestRedis,

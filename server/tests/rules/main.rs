@@ -8,6 +8,7 @@
 mod alike;
 mod board;
 mod board_check;
+mod calls;
 mod claims;
 mod clock;
 mod counting;

@@ -1,6 +1,6 @@
 //! Waits until replicas have a commit.
 //!
-//! `WAIT` blocks its connection, so it gets one of its own to the same server. It waits only for writes made earlier on that very
+//! `WAIT` blocks its connection, so it gets a separate connection to the same server. It waits only for writes made earlier on that very
 //! connection. But a server has a single replication log, so a mark that is set there after a commit was acknowledged comes
 //! later in the log, and a replica that has the mark has the commit. One mark and one `WAIT` make a *round*, which covers every
 //! commit acknowledged before the round began.

@@ -8,7 +8,7 @@ use teamwire_server::{
 };
 
 use super::{By, Call, Side, keys, names};
-use crate::board_check::check_board;
+use crate::{board_check::check_board, calls::RuleCalls as _};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Finish {

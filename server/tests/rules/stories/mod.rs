@@ -50,15 +50,15 @@ use teamwire_proto::{
     },
 };
 use teamwire_server::{
-    coordinator::{Coordinator, HistoryQuery},
-    delivery::{heartbeats::Heartbeats, session::Pace},
-    domain::{identity::CallerCredentials, record::inbox},
+    coordinator::{Coordinator, history::HistoryQuery},
+    delivery::{Heartbeats, Pace, Session},
+    domain::{identity::CallerCredentials, streams::inbox},
     store::Store,
 };
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{board::task, team::*};
+use crate::{board::task, calls::RuleCalls as _, team::*};
 use model::{Asks, Caller, Life, Model, State};
 
 const NAMES: [&str; 4] = ["lead", "ann", "bob", "cid"];
@@ -195,7 +195,7 @@ struct Listener {
     member: String,
     session_id: String,
     incarnation: u64,
-    frames: mpsc::Receiver<teamwire_server::delivery::session::Frame>,
+    frames: mpsc::Receiver<teamwire_server::delivery::Frame>,
     /// The last sequence that was delivered.
     last: u64,
     /// Why it must end, once it must.
@@ -434,7 +434,7 @@ impl Story {
             }
             Act::Stream => {
                 let expected = self.model.accepts_stream(caller);
-                let opened = c.open_session(who, &v1::StreamRequest::default()).await;
+                let opened = Session::open(c, who, &v1::StreamRequest::default()).await;
                 let session = expect(opened, expected.is_some(), "a stream")?;
                 let (name, draining) = (expected?, CancellationToken::new());
                 let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);
