@@ -20,7 +20,7 @@ pub trait RecordType: Sized + Send + Sync + 'static {
 /// Stores a struct as JSON, under the name of its kind.
 macro_rules! stored_as_json {
     ($record:ty, $kind:literal) => {
-        impl $crate::domain::records::RecordType for $record {
+        impl $crate::domain::records::record_type::RecordType for $record {
             const KIND: &'static str = $kind;
 
             fn encode(&self) -> bytes::Bytes {
