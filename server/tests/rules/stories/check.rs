@@ -124,7 +124,7 @@ impl Story {
     }
 
     /// Checks the history: it is dense, and has each message once, with a receipt for each recipient.
-    pub(super) async fn check_receipts(&self) {
+    pub(super) async fn check_receipts(&self, is_end: bool) {
         let filter = Some(v1::HistoryFilter { include_receipts: true, ..Default::default() });
         let query = HistoryQuery { filter, limit: 1_000, ..Default::default() };
         let entries = self.coordinators[0].history(&operator(), "alpha", &query).await.unwrap().entries;
@@ -153,7 +153,7 @@ impl Story {
                 }
                 // Only notices may find an inbox full.
                 assert!(is_notice || receipt.sequence > 0, "an accepted message is missing from an inbox");
-                self.check_receipt(&message.id, receipt);
+                self.check_receipt(&message.id, receipt, is_end);
             }
         }
         // An acknowledgement of a message that a session dead-lettered has no effect.
@@ -175,7 +175,7 @@ impl Story {
         assert!(waiting.is_empty() && places.is_empty(), "receipts of unknown members: {waiting:?} {places:?}");
     }
 
-    fn check_receipt(&self, id: &str, receipt: &v1::Receipt) {
+    fn check_receipt(&self, id: &str, receipt: &v1::Receipt, is_end: bool) {
         let key = (id.to_owned(), receipt.recipient.clone());
         let (seen, is_acked) = (self.seen.get(&key).copied().unwrap_or_default(), self.acked.contains(&key));
         let bearer = &self.model.members[&receipt.recipient];
@@ -187,6 +187,11 @@ impl Story {
                 assert!(only_for.is_some_and(|life| life != bearer.incarnation));
             }
             (ReceiptState::DeadLettered, "inbox_full") => assert_eq!(receipt.sequence, 0),
+            (ReceiptState::Queued | ReceiptState::Delivered, _) if !is_end => {
+                let is_waiting = |place: &usize| self.model.sent[*place].id == id;
+                let is_notice = !self.contents.contains_key(id);
+                assert!(is_notice || bearer.inbox.iter().any(is_waiting), "{id} should not wait: {receipt:?}");
+            }
             // A force-stopped member keeps its inbox until its name is forgotten or reused.
             (ReceiptState::Queued | ReceiptState::Delivered, _) => {
                 let was_accepted = self.contents.contains_key(id);

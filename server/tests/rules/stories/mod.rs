@@ -205,7 +205,7 @@ impl Story {
         self.settle().await;
         self.check().await;
         if self.sessions == Sessions::OpenOnly && !self.is_deleted {
-            self.check_receipts().await;
+            self.check_receipts(false).await;
             self.record_state().await;
         }
     }
@@ -249,7 +249,7 @@ impl Story {
             self.process_inbox(name).await;
         }
         if !self.is_deleted {
-            self.check_receipts().await;
+            self.check_receipts(true).await;
         }
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.abort();
