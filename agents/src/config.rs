@@ -15,7 +15,7 @@ pub type OnJoined = Arc<dyn Fn(&v1::JoinResponse, &Client) + Send + Sync>;
 /// Called with everything that happens. Must return quickly.
 pub type OnEvent = Arc<dyn Fn(&RunnerEvent) + Send + Sync>;
 
-/// What a runner runs, for whom, and how. [`RunnerConfig::new`] fills in the defaults.
+/// The configuration of a runner. [`RunnerConfig::new`] fills in the defaults.
 pub struct RunnerConfig {
     /// The coordinator's address, or several separated by commas.
     pub address: String,

@@ -430,8 +430,7 @@ async fn killing_the_runner_kills_its_program() {
     let pid = pid(&mut lines).await;
     runner.kill().await.expect("it runs");
     // The pipe that the program and the runner share closes when both are gone.
-    while timeout(Duration::from_secs(20), lines.next_line()).await.expect("in time").expect("readable").is_wantedme() {
-    }
+    while timeout(Duration::from_secs(20), lines.next_line()).await.expect("in time").expect("readable").is_some() {}
     while lives(pid) {
         tokio::task::yield_now().await;
     }

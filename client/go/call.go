@@ -58,7 +58,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 			continue
 		}
 		isKnown := at.Addr == nil || failure.Reason == "DRAINING" || failure.Reason == "RATE_LIMITED"
-		if !failure.isPassing() || once[method] && !isKnown {
+		if !failure.isRetryable() || once[method] && !isKnown {
 			return failure
 		}
 		if failure.cause = c.pause(ctx, max(delay(n), failure.RetryAfter)); failure.cause != nil {
@@ -145,7 +145,7 @@ func (c *Client) failure(ctx context.Context, err error, place int32) *Error {
 		c.isTrusted.Store(true)
 	}
 	failure.mayTrust = c.isTrusted.Load()
-	if failure.cause == nil && failure.isPassing() && (failure.Reason == "" || failure.Reason == "DRAINING") {
+	if failure.cause == nil && failure.isRetryable() && (failure.Reason == "" || failure.Reason == "DRAINING") {
 		c.leave(place)
 	}
 	return failure

@@ -15,8 +15,8 @@ import (
 
 func TestRefusalsAreRetriedOrFinal(t *testing.T) {
 	for _, test := range []struct {
-		err                error
-		isPassing, isFinal bool
+		err                  error
+		isRetryable, isFinal bool
 	}{
 		{draining, true, false},
 		{refusal(codes.Unavailable, "STORE_UNAVAILABLE"), true, false},
@@ -36,8 +36,8 @@ func TestRefusalsAreRetriedOrFinal(t *testing.T) {
 		{status.Error(codes.Unavailable, "handshake failed: x509: certificate has expired"), false, true},
 	} {
 		e := newError(test.err, nil)
-		if e.isPassing() != test.isPassing || e.isFinal() != test.isFinal {
-			t.Errorf("%v: passing %v, final %v", e, e.isPassing(), e.isFinal())
+		if e.isRetryable() != test.isRetryable || e.isFinal() != test.isFinal {
+			t.Errorf("%v: passing %v, final %v", e, e.isRetryable(), e.isFinal())
 		}
 	}
 }

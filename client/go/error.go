@@ -71,8 +71,8 @@ func (e *Error) isDistrust() bool {
 	return !e.mayTrust && e.status.Code() == codes.Unavailable && distrust.MatchString(e.status.Message())
 }
 
-// isPassing returns whether a retry with the same idempotency key may succeed.
-func (e *Error) isPassing() bool {
+// isRetryable returns whether a retry with the same idempotency key may succeed.
+func (e *Error) isRetryable() bool {
 	switch e.Reason {
 	case "STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED":
 		return true
@@ -97,5 +97,5 @@ func (e *Error) isFinal() bool {
 		}
 		return e.isDistrust()
 	}
-	return !e.isPassing()
+	return !e.isRetryable()
 }

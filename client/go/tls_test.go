@@ -62,7 +62,7 @@ func TestOnlyTheCertificateWithTheFingerprintIsTrusted(t *testing.T) {
 }
 
 func TestMalformedPEMIsRefusedWithoutQuotingIt(t *testing.T) {
-	const secret = "MIGHAgEAMBMGByqGSM49"
+	const secret = "MHcCAQEEIBkg0AWkOGC"
 	for _, options := range []TLS{
 		{CA: secret}, {CA: "-----BEGIN " + secret}, {Cert: secret}, {Key: secret}, {Key: strings.Repeat(secret, 500)},
 		{Cert: "-----BEGIN " + secret, Key: "-----BEGIN " + secret}, {Fingerprint: secret}, {Fingerprint: "sha256:00"},

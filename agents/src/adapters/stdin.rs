@@ -69,7 +69,7 @@ impl Conversation {
     /// Hands messages and tasks over until there is a reason to end.
     async fn hold(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process) -> Why {
         loop {
-            // One line at a time: a shutdown request overtakes what is not being written yet.
+            // One line at a time: a shutdown request overtakes every message that is not being written yet.
             if self.input.accepts_line()
                 && let Some(line) = incarnation.next_line()
             {

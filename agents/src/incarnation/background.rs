@@ -4,7 +4,7 @@ use std::{future::pending, panic::resume_unwind};
 
 use tokio_util::task::AbortOnDropHandle;
 
-/// A call on a task of its own. Its owner may stop waiting and wait again; dropping it abandons the call.
+/// A call on a separate task. Its owner may stop waiting and wait again; dropping it abandons the call.
 pub(crate) type Background<T> = AbortOnDropHandle<T>;
 
 /// Starts a call.

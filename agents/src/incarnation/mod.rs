@@ -1,12 +1,14 @@
 //! One incarnation of the member: from its Join to the end of its program.
 //!
-//! [`Incarnation`] owns everything that changes meanwhile: the session, what waits, what is in flight, the call that is
-//! under way for the program, the questions for tasks. An adapter holds it and alternates between [`Incarnation::next`],
+//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and
+//! tasks in flight, the call in progress for the program, and the question for the next task. An adapter holds it and alternates between [`Incarnation::next`],
 //! which takes in what the coordinator sends, and its own program.
 
 mod background;
+mod hear;
 mod heartbeat;
 mod in_flight;
+mod intake;
 mod passthrough;
 mod program;
 mod recent_ids;
@@ -15,29 +17,23 @@ mod task_claimer;
 
 use std::{collections::VecDeque, time::Duration};
 
-use serde_json::{Value, json};
-use teamwire_client::{Client, Closed, Delivery, Error, Event, Retry, SubscribeOptions, Subscription};
-use teamwire_proto::{
-    Reason, Refusal,
-    v1::{self, message::Body},
-};
+use serde_json::Value;
+use teamwire_client::{Client, Delivery, Retry, SubscribeOptions, Subscription};
+use teamwire_proto::v1;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::{
-    background::Background,
-    heartbeat::Work,
-    in_flight::InFlight,
-    responder::{Done, Responder},
-    task_claimer::{Found, TaskClaimer},
+    background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval, responder::Responder,
+    task_claimer::TaskClaimer,
 };
-pub(crate) use self::{passthrough::Passthrough, responder::Action, task_claimer::delay_after};
+pub(crate) use self::{intake::is_urgent, passthrough::Passthrough, responder::Action, task_claimer::delay_after};
 use crate::{
-    config::{OnShutdown, RunnerConfig},
+    config::RunnerConfig,
     event::RunnerEvent,
     exit::Why,
-    line_protocol::{input::InputLine, input_lines, output_parser::OutputLine},
+    line_protocol::{input::InputLine, input_lines},
 };
 
 /// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
@@ -68,12 +64,6 @@ pub(crate) struct Incarnation<'a> {
     responder: Responder,
     passthrough: &'a mut Passthrough,
     _heartbeat: Background<()>,
-}
-
-/// A shutdown request that the runner has tried to approve.
-struct Approval {
-    delivery: Box<Delivery>,
-    result: Result<v1::SendResponse, Error>,
 }
 
 /// What [`Incarnation::next`] brings.
@@ -119,7 +109,7 @@ impl<'a> Incarnation<'a> {
         }
     }
 
-    /// Waits for news from the coordinator, of calls under way, or from whoever stops the runner. Cancel-safe.
+    /// Waits for news: from the coordinator, of a call in progress, or that the runner must stop. Cancel-safe.
     pub(crate) async fn next(&mut self) -> News {
         loop {
             let news = tokio::select! {
@@ -219,50 +209,6 @@ impl<'a> Incarnation<'a> {
         self.in_flight.set_resting(is_resting);
     }
 
-    /// Takes a line that the program wrote, and returns the reply if there is one at once.
-    ///
-    /// A line that needs a call starts it; the reply then comes from [`Incarnation::next`]. Must not be called while
-    /// [`Incarnation::can_listen`] is false.
-    pub(crate) fn hear(&mut self, line: &[u8]) -> Option<Value> {
-        match std::str::from_utf8(line).map_or(OutputLine::Other, OutputLine::parse) {
-            OutputLine::Other => {
-                self.pass(line);
-                self.pass(b"\n");
-                None
-            }
-            OutputLine::Ack(ids) => self.acknowledge(&ids),
-            OutputLine::Complete(id, result, written) => {
-                self.start(Action::Complete(id, result), written);
-                None
-            }
-            OutputLine::Release(id, reason, written) => {
-                self.start(Action::Release(id, reason), written);
-                None
-            }
-            OutputLine::Send(request, written) => match *request {
-                Ok(request) => {
-                    self.start(Action::Send(Box::new(request)), written);
-                    None
-                }
-                Err(refusal) => Some(self.refused(&refusal, written)),
-            },
-        }
-    }
-
-    /// Starts a call for the program. Its reply comes from [`Incarnation::next`] or [`Incarnation::carry_on`].
-    pub(crate) fn start(&mut self, action: Action, written: Value) {
-        let claim_token = match &action {
-            Action::Complete(id, _) | Action::Release(id, _) => self.in_flight.task_token(*id).map(str::to_owned),
-            Action::Send(_) => None,
-        };
-        self.responder.start(action, claim_token, written);
-    }
-
-    /// Passes a part of the program's output on.
-    pub(crate) fn pass(&mut self, bytes: &[u8]) {
-        self.passthrough.push(bytes);
-    }
-
     /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session.
     pub(crate) async fn renew_session(&mut self) {
         // First confirm what was processed, so that it does not come again.
@@ -272,8 +218,8 @@ impl<'a> Incarnation<'a> {
         self.waiting.clear();
     }
 
-    /// Settles what is open when the incarnation ends: the last acknowledgements, and whether the shutdown was approved
-    /// after all. Returns the reason to report.
+    /// Finishes the incarnation: flushes the last acknowledgements, and checks whether the shutdown was approved after
+    /// all. Returns the reason to report.
     pub(crate) async fn settle(&mut self, why: Why) -> Why {
         let why = match why {
             Why::Exited | Why::Stopped if self.is_shutdown_approved().await => Why::Approved,
@@ -291,139 +237,9 @@ impl<'a> Incarnation<'a> {
         why
     }
 
-    /// Tells whoever watches the runner.
+    /// Reports an event to the `on_event` callback.
     pub(crate) fn tell(&self, event: RunnerEvent) {
         (self.config.on_event)(&event);
-    }
-
-    /// Takes in an event of the subscription.
-    fn take_in(&mut self, event: Option<Result<Event, Error>>) -> Option<News> {
-        match event {
-            Some(Ok(Event::Delivery(delivery))) => self.take_in_message(delivery),
-            Some(Ok(Event::Opened(opened))) => {
-                self.tell(RunnerEvent::Connected { backlog: opened.backlog });
-                None
-            }
-            Some(Ok(Event::Lost { detail })) => {
-                self.tell(RunnerEvent::Disconnected { detail });
-                None
-            }
-            Some(Ok(Event::ShutdownApproved { request_id })) => {
-                self.in_flight.answered(&request_id);
-                Some(News::End(Why::Approved))
-            }
-            Some(Ok(Event::Closed(closed))) => Some(News::End(Why::Closed(closed))),
-            Some(Err(error)) => Some(News::End(Why::Refused(error))),
-            None => Some(News::End(Why::Closed(Closed::Dropped))),
-            // A kind of event that a later client adds.
-            Some(Ok(_)) => None,
-        }
-    }
-
-    fn take_in_message(&mut self, delivery: Box<Delivery>) -> Option<News> {
-        if !is_urgent(&delivery) {
-            self.waiting.push_back(delivery);
-            return Some(News::Changed);
-        }
-        let request_id = delivery.message.request_id.clone();
-        self.tell(RunnerEvent::ShutdownRequested { request_id: request_id.clone() });
-        self.in_flight.note_shutdown_request(&request_id);
-        match self.config.on_shutdown {
-            OnShutdown::Ask => {
-                let place = self.waiting.iter().position(|other| !is_urgent(other)).unwrap_or(self.waiting.len());
-                self.waiting.insert(place, delivery);
-                Some(News::Changed)
-            }
-            OnShutdown::Approve => {
-                let client = self.client.clone();
-                self.approvals.spawn(async move {
-                    let result = client.approve_shutdown(&request_id).await;
-                    Approval { delivery, result }
-                });
-                None
-            }
-        }
-    }
-
-    fn take_in_task(&mut self, found: Found) -> Option<News> {
-        match found {
-            Found::Task(claim) => {
-                let task_id = claim.task.as_ref().map_or(0, |task| task.id);
-                self.in_flight.take_task(task_id, &claim.token);
-                self.tell(RunnerEvent::TaskTaken { task_id });
-                self.claims.push_back(claim);
-            }
-            Found::NoTask(error) => self.tell(RunnerEvent::NoTask { detail: error.to_string() }),
-            Found::Closed(task_id) => self.in_flight.drop_task(task_id),
-            Found::Lost(task_id) => {
-                self.tell(RunnerEvent::TaskGone { task_id });
-                self.in_flight.drop_task(task_id);
-            }
-        }
-        Some(News::Changed)
-    }
-
-    /// Acknowledges a shutdown request that the runner has approved, or that can no longer be answered.
-    fn conclude_approval(&mut self, approval: &Approval) {
-        let Err(error) = &approval.result else { return approval.delivery.ack() };
-        let too_late =
-            [Reason::RequestExpired, Reason::RequestCancelled, Reason::AlreadyDecided, Reason::RequestNotFound];
-        if error.reason().is_some_and(|reason| too_late.contains(&reason)) {
-            approval.delivery.ack();
-        }
-        self.tell(RunnerEvent::NotSent { detail: error.to_string() });
-    }
-
-    /// Acknowledges messages, and returns a reply only if one of them is unknown.
-    fn acknowledge(&mut self, ids: &[String]) -> Option<Value> {
-        let unknown: Vec<&String> = ids.iter().filter(|id| !self.in_flight.processed(id)).collect();
-        let first = unknown.first()?;
-        let message =
-            format!("You were not given message {first:?}. Acknowledge the \"id\" of a message that you were given.");
-        let refusal = Refusal::new(Reason::MessageNotFound, message).field("ack");
-        Some(self.refused(&refusal, json!({ "ack": ids })))
-    }
-
-    /// Notes what came of an action, and returns the reply for the program.
-    fn conclude(&mut self, done: Done) -> Value {
-        let Done { action, result, written } = done;
-        match (action, result) {
-            (Action::Send(request), Ok(response)) => {
-                self.in_flight.sent(&request);
-                input_lines::sent(&response, written)
-            }
-            (Action::Complete(task_id, _), Ok(_)) => {
-                self.in_flight.drop_task(task_id);
-                input_lines::task_closed("completed", task_id, written)
-            }
-            (Action::Release(task_id, _), Ok(_)) => {
-                self.in_flight.drop_task(task_id);
-                input_lines::task_closed("released", task_id, written)
-            }
-            (Action::Complete(task_id, _) | Action::Release(task_id, _), Err(error)) => {
-                // The task is no longer the member's, or never was.
-                if matches!(error.reason(), Some(Reason::StaleClaim | Reason::TaskClosed | Reason::TaskClaimed)) {
-                    self.in_flight.drop_task(task_id);
-                }
-                self.failed(&error, written)
-            }
-            (Action::Send(_), Err(error)) => self.failed(&error, written),
-        }
-    }
-
-    fn failed(&self, error: &Error, written: Value) -> Value {
-        let reason = match error {
-            Error::Refused(refusal) => return self.refused(refusal, written),
-            Error::OutcomeUnknown { .. } => "OUTCOME_UNKNOWN",
-            _ => "UNREACHABLE",
-        };
-        self.tell(RunnerEvent::NotSent { detail: error.to_string() });
-        input_lines::failed(reason, &error.to_string(), written)
-    }
-
-    fn refused(&self, refusal: &Refusal, written: Value) -> Value {
-        self.tell(RunnerEvent::NotSent { detail: format!("{}: {refusal}", refusal.reason) });
-        input_lines::refused(refusal, written)
     }
 
     /// Returns whether a shutdown that the program was asked for is approved. The program may have approved it through
@@ -444,9 +260,4 @@ impl<'a> Incarnation<'a> {
         }
         false
     }
-}
-
-/// Returns whether a message goes ahead of the others: a shutdown request does.
-pub(crate) fn is_urgent(delivery: &Delivery) -> bool {
-    matches!(delivery.message.body, Some(Body::ShutdownRequest(_)))
 }

@@ -5,7 +5,7 @@ use std::future::pending;
 use bytes::BytesMut;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-/// The runner's output, and what is still to be written to it.
+/// The runner's output, and the bytes that are still to be written to it.
 ///
 /// A program's output is read on only when this is empty, so that at most one piece waits.
 pub(crate) struct Passthrough {

@@ -54,7 +54,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) enum Found {
     /// A task for the member.
-    Task(v1::Claim),
+    Task(Box<v1::Claim>),
     /// No task can be claimed just now, for this reason.
     NoTask(Error),
     /// The member's task was closed by other means than the runner.
@@ -123,7 +123,7 @@ impl TaskClaimer {
             Ok(Some(claim)) => {
                 self.last_failure = None;
                 self.hold(claim.task.as_ref().map_or(0, |task| task.id), claim.token.clone());
-                Some(Found::Task(claim))
+                Some(Found::Task(Box::new(claim)))
             }
             Ok(None) => None,
             Err(error) => {

@@ -206,7 +206,7 @@ def test_a_call_superseded_by_our_own_next_session_is_retried() -> None:
     calls.session_id = "old"
     asyncio.run(reconnect(calls))
     assert [metadata["teamwire-session"] for _, _, metadata in calls.attempts] == ["old", "new"]
-    # Without a newer session of our own, another process holds the inbox.
+    # Without our own newer session, another process holds the inbox.
     with pytest.raises(teamwire.Error, match="SESSION_SUPERSEDED"):
         run(MessageServiceStub(Coordinator(superseded).channel).Send(message_pb2.SendRequest()))
 

@@ -15,7 +15,7 @@
 //! # Subscribe and answer
 //!
 //! A [`Subscription`] delivers the member's inbox through reconnects, each message once. Acknowledge a message when it is
-//! processed, not when it arrives: what is not acknowledged comes again, in the next process. Requests for a shutdown or a
+//! processed, not when it arrives: an unacknowledged message comes again, in the next process. Requests for a shutdown or a
 //! plan approval are answered with one call, such as [`Client::approve_shutdown`].
 //!
 //! This program is a complete teammate. It replies to every message and approves its shutdown:

@@ -1,4 +1,4 @@
-//! The retry policy: what is retried, when, and for how long.
+//! The retry policy: which calls are retried, when, and for how long.
 //!
 //! A call that changes something carries an idempotency key, so that it can be retried until its outcome is known. The
 //! bounds of the delays double from `delay_min` to `delay_max`. Each delay is its bound times a random number between 0

@@ -109,7 +109,7 @@ export class Calls {
         if (this.isClosed || call.signal.aborted) throw error;
         if (error.reason === "SESSION_SUPERSEDED" && sessionId && (await this.#isReplaced(sessionId))) continue;
         const delay = delays.after(error);
-        const mayRepeat = error.isPassing && (!ONCE.includes(name) || NOT_BEGUN.includes(error.reason ?? ""));
+        const mayRepeat = error.isRetryable && (!ONCE.includes(name) || NOT_BEGUN.includes(error.reason ?? ""));
         if (!mayRepeat || performance.now() + delay >= until) throw error;
         await this.changes.until(() => this.isClosed, delay, call.signal);
       }

@@ -35,7 +35,7 @@ export class TeamwireError extends ConnectError {
     message: string,
     code: Code,
     /** Whether the same call may succeed later without any change. */
-    readonly isPassing: boolean,
+    readonly isRetryable: boolean,
     refusal: Refusal = {},
     cause?: unknown,
   ) {
@@ -45,7 +45,7 @@ export class TeamwireError extends ConnectError {
 
   /** Replaces ConnectError's check, which accepts every ConnectError. */
   static override [Symbol.hasInstance](value: unknown): boolean {
-    return value instanceof ConnectError && "isPassing" in value;
+    return value instanceof ConnectError && "isRetryable" in value;
   }
 }
 

@@ -284,7 +284,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 function endOf(error: TeamwireError): Ending | TeamwireError | undefined {
   const how = ENDINGS[error.reason ?? ""];
   if (how !== undefined) return { how };
-  if (error.isPassing || SESSION_REASONS.includes(error.reason ?? "")) return undefined;
+  if (error.isRetryable || SESSION_REASONS.includes(error.reason ?? "")) return undefined;
   return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
 }
 

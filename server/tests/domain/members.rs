@@ -7,7 +7,7 @@ use teamwire_server::{
     domain::{
         deadline,
         identity::{self, Admit, CallerCredentials, Principal},
-        record::{Life, SessionRecord, TeamRecord},
+        records::{Life, SessionRecord, TeamRecord},
         task::board::{BoardRecord, Place, Status, TaskRecord},
         team,
     },

@@ -6,7 +6,7 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     domain::{
-        record::{Exit, Life, TeamRecord},
+        records::{Exit, Life, TeamRecord},
         tx::{RuleError, Snapshot, Tx},
     },
     store::{Bound, Check, Key, WhenFull, Write},

@@ -6,8 +6,8 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     domain::{
-        post::timestamp,
-        record::{Life, Pending, SessionEnd, SessionRecord, TeamRecord},
+        records::{Life, Pending, SessionEnd, SessionRecord, TeamRecord},
+        time::timestamp,
     },
     store::{Txn, Write},
 };

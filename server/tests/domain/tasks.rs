@@ -3,11 +3,10 @@
 use teamwire_proto::{Reason, Refusal, v1};
 use teamwire_server::{
     domain::{
-        record::Pending,
+        records::Pending,
         task::{
-            self,
             board::{BoardRecord, Place, Status, TaskRecord},
-            claim,
+            claim, edit,
         },
     },
     store::Txn,
@@ -32,7 +31,7 @@ fn complete(
 
 fn depend(world: &World, task_id: u64, on: &[u64]) -> Result<(v1::Task, Txn), Refusal> {
     let request = v1::UpdateTaskRequest { task_id, add_blocked_by: on.to_vec(), ..Default::default() };
-    world.run(|tx| task::update(tx, &caller("lead"), &request))
+    world.run(|tx| edit::update(tx, &caller("lead"), &request))
 }
 
 /// A board whose task 1 is claimed by `ann`.

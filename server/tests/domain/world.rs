@@ -7,7 +7,7 @@ use teamwire_server::{
     domain::{
         Context, Limits,
         identity::CallerCredentials,
-        record::{Life, MemberRecord, RecordType, TeamRecord},
+        records::{Life, MemberRecord, RecordType, TeamRecord},
         secret::SecretHash,
         send,
         task::board::{BoardRecord, Place, Status, TaskRecord, Waiting, WaitingRecord},

@@ -5,7 +5,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod alike;
 mod board;
 mod board_check;
 mod calls;

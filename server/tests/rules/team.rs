@@ -113,9 +113,14 @@ impl Team {
     }
 
     pub(crate) async fn with_limits(change: impl FnOnce(&mut Limits)) -> Self {
+        Self::on(EmbeddedStore::in_memory().unwrap(), change).await
+    }
+
+    /// A team on a store.
+    pub(crate) async fn on(store: Arc<dyn Store>, change: impl FnOnce(&mut Limits)) -> Self {
         let mut limits = Limits::default();
         change(&mut limits);
-        let clock = MovedClock::over(EmbeddedStore::in_memory().unwrap());
+        let clock = MovedClock::over(store);
         let coordinator = coordinator(clock.clone(), limits.clone()).await;
         let reply = coordinator.create_team(&operator(), &create("alpha")).await.unwrap();
         let namespace = Namespace::team(&Name::parse("alpha", "name").unwrap());

@@ -1,4 +1,4 @@
-//! Says what is wrong with a connection, and what to do about it.
+//! Explains why a connection failed, and what to do about it.
 
 use std::{error::Error as StdError, fmt, io, sync::Arc};
 

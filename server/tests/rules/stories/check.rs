@@ -4,18 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use teamwire_proto::{
     name::Name,
-    v1::{
-        self, MemberState, ReceiptState, RequestKind, RequestState, SenderKind, history_entry::Event, message::Body,
-    },
+    v1::{self, MemberState, ReceiptState, RequestKind, RequestState, SenderKind, history_entry::Event, message::Body},
 };
 use teamwire_server::{
-    coordinator::reads::HistoryQuery,
-    domain::{record::inbox, task::board::Status as TaskStatus},
+    coordinator::history::HistoryQuery,
+    domain::{streams::inbox, task::board::Status as TaskStatus},
     store::Store,
 };
 
 use super::{
-    Story,
+    Sessions, Story,
     generate::NAMES,
     model::{self, Asks, Life, State, Status},
 };
@@ -126,33 +124,45 @@ impl Story {
     }
 
     /// Checks the history: it is dense, and has each message once, with a receipt for each recipient.
-    pub(super) async fn check_receipts(&self) {
+    pub(super) async fn check_receipts(&self, is_end: bool) {
         let filter = Some(v1::HistoryFilter { include_receipts: true, ..Default::default() });
         let query = HistoryQuery { filter, limit: 1_000, ..Default::default() };
         let entries = self.coordinators[0].history(&operator(), "alpha", &query).await.unwrap().entries;
         let mut places: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         let mut waiting: BTreeMap<String, u64> = BTreeMap::new();
+        let mut processed = 0;
         let mut accepted: BTreeSet<&str> = self.model.sent.iter().map(|sent| sent.id.as_str()).collect();
         for (at, entry) in entries.iter().enumerate() {
             assert_eq!(entry.sequence, at as u64 + 1, "the history is dense");
             let Some(Event::Message(message)) = &entry.event else { continue };
             let is_notice = message.sender.as_ref().unwrap().kind() == SenderKind::Coordinator
                 || self.handed_on.contains(&message.id);
-            assert!(is_notice || accepted.remove(message.id.as_str()), "never accepted, or recorded twice: {message:?}");
+            assert!(
+                is_notice || accepted.remove(message.id.as_str()),
+                "never accepted, or recorded twice: {message:?}"
+            );
             let named: Vec<_> = entry.receipts.iter().map(|receipt| receipt.recipient.as_str()).collect();
             assert_eq!(named, message.recipients, "each recipient has a receipt");
             for receipt in &entry.receipts {
                 if matches!(receipt.state(), ReceiptState::Queued | ReceiptState::Delivered) {
                     *waiting.entry(receipt.recipient.clone()).or_default() += 1;
                 }
+                processed += usize::from(receipt.state() == ReceiptState::Processed);
                 if receipt.sequence > 0 {
                     places.entry(receipt.recipient.clone()).or_default().push(receipt.sequence);
                 }
                 // Only notices may find an inbox full.
                 assert!(is_notice || receipt.sequence > 0, "an accepted message is missing from an inbox");
-                self.check_receipt(&message.id, receipt);
+                self.check_receipt(&message.id, receipt, is_end);
             }
         }
+        // An acknowledgement of a message that a session dead-lettered has no effect.
+        let are_acked = if self.sessions == Sessions::OpenOnly {
+            processed == self.acked.len()
+        } else {
+            processed <= self.acked.len()
+        };
+        assert!(are_acked, "{processed} messages are processed, {} were acknowledged", self.acked.len());
         assert!(accepted.is_empty(), "accepted, but not in the history: {accepted:?}");
         for member in self.coordinators[0].list_members(&operator(), "alpha").await.unwrap() {
             let name = Name::parse(&member.name, "name").unwrap();
@@ -165,7 +175,7 @@ impl Story {
         assert!(waiting.is_empty() && places.is_empty(), "receipts of unknown members: {waiting:?} {places:?}");
     }
 
-    fn check_receipt(&self, id: &str, receipt: &v1::Receipt) {
+    fn check_receipt(&self, id: &str, receipt: &v1::Receipt, is_end: bool) {
         let key = (id.to_owned(), receipt.recipient.clone());
         let (seen, is_acked) = (self.seen.get(&key).copied().unwrap_or_default(), self.acked.contains(&key));
         let bearer = &self.model.members[&receipt.recipient];
@@ -177,6 +187,11 @@ impl Story {
                 assert!(only_for.is_some_and(|life| life != bearer.incarnation));
             }
             (ReceiptState::DeadLettered, "inbox_full") => assert_eq!(receipt.sequence, 0),
+            (ReceiptState::Queued | ReceiptState::Delivered, _) if !is_end => {
+                let is_waiting = |place: &usize| self.model.sent[*place].id == id;
+                let is_notice = !self.contents.contains_key(id);
+                assert!(is_notice || bearer.inbox.iter().any(is_waiting), "{id} should not wait: {receipt:?}");
+            }
             // A force-stopped member keeps its inbox until its name is forgotten or reused.
             (ReceiptState::Queued | ReceiptState::Delivered, _) => {
                 let was_accepted = self.contents.contains_key(id);

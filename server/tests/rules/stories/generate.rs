@@ -163,7 +163,8 @@ fn callers() -> impl Strategy<Value = Who> {
 fn task_acts() -> impl Strategy<Value = Act> {
     let some = |max: usize| vec(any::<Index>(), 0..=max);
     let owner = || prop_oneof![3 => Just(""), 2 => names()];
-    let proof = prop_oneof![2 => Just(Proof::Any), 2 => Just(Proof::Own), 1 => Just(Proof::None), 5 => Just(Proof::Held)];
+    let proof =
+        prop_oneof![2 => Just(Proof::Any), 2 => Just(Proof::Own), 1 => Just(Proof::None), 5 => Just(Proof::Held)];
     prop_oneof![
         6 => (owner(), some(2), any::<bool>()).prop_map(|(owner, after, keyed)| Act::AddTask { owner, after, keyed }),
         8 => (proptest::option::of(any::<Index>()), any::<bool>()).prop_map(|(task, keyed)| Act::Claim { task, keyed }),

@@ -6,6 +6,7 @@ use teamwire_proto::v1::{self, CloseReason, SenderKind, stream_response::Frame};
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{PATIENCE, Story, check::content_of};
+use crate::team::operator;
 
 /// How long to wait for a frame before checking whether any is due.
 const POLL: Duration = Duration::from_millis(20);
@@ -15,7 +16,7 @@ pub(super) struct Listener {
     pub(super) member: String,
     pub(super) session_id: String,
     pub(super) incarnation: u64,
-    pub(super) frames: mpsc::Receiver<teamwire_server::delivery::session::Said>,
+    pub(super) frames: mpsc::Receiver<teamwire_server::delivery::Frame>,
     /// The sequence delivered last.
     pub(super) last: u64,
     /// Why it must end, once it must.
@@ -68,17 +69,23 @@ impl Story {
                 let is_acked = self.acked.contains(&(message.id.clone(), name.clone()));
                 assert!(!is_acked || listener.must_end.is_some(), "delivered after its acknowledgement");
                 *seen += 1;
-                if message.sender.as_ref().unwrap().kind() == SenderKind::Coordinator || self.handed_on.contains(&message.id) {
+                if message.sender.as_ref().unwrap().kind() == SenderKind::Coordinator
+                    || self.handed_on.contains(&message.id)
+                {
                     return;
                 }
                 let content = self.contents.get(&message.id).expect("a delivered message was accepted before");
                 assert_eq!(content_of(&message), content);
                 let sent = self.model.sent.iter().find(|sent| sent.id == message.id).unwrap();
                 assert_eq!(message.sender.unwrap().name, sent.from);
-                assert!(sent.only_for.is_none_or(|life| life == listener.incarnation), "the request is for another life");
+                assert!(
+                    sent.only_for.is_none_or(|life| life == listener.incarnation),
+                    "the request is for another life"
+                );
             }
             Frame::Closing(closing) => {
-                let expected = listener.must_end.unwrap_or_else(|| panic!("the session ended without cause: {closing:?}"));
+                let expected =
+                    listener.must_end.unwrap_or_else(|| panic!("the session ended without cause: {closing:?}"));
                 assert_eq!(closing.reason(), expected, "{}", closing.detail);
                 listener.has_ended = true;
             }

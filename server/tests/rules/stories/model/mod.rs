@@ -8,7 +8,7 @@ mod tasks;
 
 use std::collections::BTreeMap;
 
-pub(super) use tasks::{Status, Task, limits};
+pub(super) use tasks::{Change, Status, Task, limits};
 
 pub(super) const INBOX_ENTRIES_MAX: u64 = 8;
 pub(super) const DELIVERIES_MAX: u32 = 3;
@@ -18,6 +18,7 @@ pub(super) const SHUTDOWN_DEADLINE: u64 = 250;
 pub(super) const PLAN_DEADLINE: u64 = 350;
 pub(super) const LEASE: u64 = 450;
 pub(super) const GRACE: u64 = 200;
+pub(super) const EXIT_ALARM: u64 = 150;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -140,6 +141,16 @@ impl Model {
         };
         let is_newest = bearer.incarnation == *incarnation && (session.is_none() || *session == bearer.session);
         (lives && is_newest).then_some(name)
+    }
+
+    /// Returns whether the caller may add and claim tasks.
+    pub(super) fn may_work(&self, caller: &Caller) -> bool {
+        self.admit(caller, Lets::Working).is_some()
+    }
+
+    /// Returns whether the caller may learn the reply to an earlier send: a member that approved its shutdown may, too.
+    pub(super) fn may_repeat_a_send(&self, caller: &Caller) -> bool {
+        self.admit(caller, Lets::Ending).is_some()
     }
 
     fn member_only(&self, caller: &Caller, lets: Lets) -> Option<&str> {

@@ -6,7 +6,7 @@ use super::{Caller, Lets, Life, Model};
 
 /// The bounds of a board in these tests.
 pub(crate) mod limits {
-    pub(crate) const OPEN_TASKS_MAX: usize = 8;
+    pub(crate) const OPEN_TASKS_MAX: u64 = 8;
     pub(crate) const CLAIMS_MAX: usize = 2;
     pub(crate) const TASK_DEPENDENCIES_MAX: usize = 3;
     pub(crate) const BOARD_DEPENDENCIES_MAX: usize = 6;
@@ -95,7 +95,7 @@ impl Model {
         let open = self.tasks.iter().filter(|task| task.is_open()).count();
         self.sender(caller).is_some()
             && self.takes_owner(owner)
-            && open < limits::OPEN_TASKS_MAX
+            && (open as u64) < limits::OPEN_TASKS_MAX
             && self.takes_blockers(self.tasks.len(), &BTreeSet::new(), after)
     }
 

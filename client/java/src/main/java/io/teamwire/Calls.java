@@ -135,7 +135,7 @@ final class Calls extends Channel {
                 var isOvertaken = failure.reason().equals("SESSION_SUPERSEDED")
                         && (session.isReopening || !session.id.equals(began.id));
                 var delay = delay(attempts, failure);
-                if (!(isOvertaken || failure.isPassing(!ONCE.contains(method)))
+                if (!(isOvertaken || failure.isRetryable(!ONCE.contains(method)))
                         || isHopeless(failure, attempts)
                         || delay >= deadline.timeRemaining(TimeUnit.MILLISECONDS)
                         || Context.current().isCancelled()) {

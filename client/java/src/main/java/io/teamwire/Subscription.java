@@ -226,7 +226,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     private static boolean isFinal(TeamwireException lost) {
         return lost.reason().isEmpty()
                 ? FINAL.contains(lost.code())
-                : !lost.isPassing(true) && !PASSING.contains(lost.reason());
+                : !lost.isRetryable(true) && !PASSING.contains(lost.reason());
     }
 
     /** Opens a session and reads it to its end. Throws if another session should follow, or an error ended it. */

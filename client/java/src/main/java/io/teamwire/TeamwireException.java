@@ -130,7 +130,7 @@ public final class TeamwireException extends RuntimeException {
     }
 
     /** Returns whether to retry. {@code mayRepeat}: carrying out the call twice does no harm. */
-    boolean isPassing(boolean mayRepeat) {
+    boolean isRetryable(boolean mayRepeat) {
         if (!reason.isEmpty()) {
             return NOT_NOW.containsKey(reason) && (mayRepeat || NOT_NOW.get(reason));
         }

@@ -11,27 +11,25 @@
 //!
 //! Two programs that answer every reply with a reply never stop. Check `in_reply_to` in such a program.
 
+mod output;
+mod pipes;
+
 use std::{collections::VecDeque, pin::pin, time::Duration};
 
-use serde_json::Value;
-use teamwire_client::{Delivery, message};
+use teamwire_client::Delivery;
 use teamwire_proto::v1;
-use tokio::{
-    process::ChildStdout,
-    time::{Instant, sleep_until, timeout},
+use tokio::time::{Instant, sleep_until, timeout};
+
+use self::{
+    output::{Last, Said, cut, reply, sort},
+    pipes::Pipes,
 };
 
 use crate::{
     event::RunnerEvent,
     exit::{End, Exit, Why},
     incarnation::{Action, Incarnation, News, delay_after, is_urgent},
-    line_protocol::{
-        input::{Input, Written},
-        input_lines,
-        lines::{Lines, Piece},
-        output_parser::OutputLine,
-    },
-    process::Process,
+    line_protocol::input_lines,
 };
 
 /// How often a message is retried within one session.
@@ -40,17 +38,10 @@ const RETRIES_MAX: u32 = 3;
 /// The delay before the first retry. It doubles.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How much of a program's output goes into a reply or a result: less than the coordinator's default limit. The rest is
-/// left out.
-const REPLY_BYTES_MAX: usize = 60 * 1024;
-
-/// How much of a program's output is kept. The rest is passed on.
-const OUTPUT_BYTES_MAX: usize = 1 << 20;
-
 type Batch = Vec<Box<Delivery>>;
 
 /// Why the incarnation ends, and how the program that was running exited. None: no program was running.
-type Ended = (Why, Option<Exit>);
+type Ended = Box<(Why, Option<Exit>)>;
 
 struct Exec<'a, 'c> {
     incarnation: &'a mut Incarnation<'c>,
@@ -67,11 +58,12 @@ struct Exec<'a, 'c> {
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, batch_messages_max: usize) -> End {
     let batch_messages_max = batch_messages_max.max(1);
     let mut exec = Exec { incarnation, batch_messages_max, alone: 0, failures: 0, task_failures: 0 };
-    let (why, exit) = loop {
+    let ended = loop {
         if let Err(ended) = exec.run_next().await {
             break ended;
         }
     };
+    let (why, exit) = *ended;
     let why = exec.incarnation.settle(why).await;
     End { why, exit, is_outcome_unknown: false }
 }
@@ -102,7 +94,7 @@ impl Exec<'_, '_> {
         }
     }
 
-    /// Takes the next batch. A shutdown request goes alone: its answer is worth a program of its own.
+    /// Takes the next batch. A shutdown request goes alone: its answer needs a separate program.
     fn batch(&mut self) -> Batch {
         let waiting = self.incarnation.waiting();
         let is_single = self.alone > 0 || waiting.front().is_some_and(|first| is_urgent(first));
@@ -208,13 +200,13 @@ impl Exec<'_, '_> {
     /// Runs one program with its input, until it exits or must be ended. Returns what it has written, as lines.
     async fn run_program(&mut self, input: String) -> Result<(Exit, Vec<Vec<u8>>), Ended> {
         let incarnation = &mut *self.incarnation;
-        let mut process = incarnation.start_program().await.map_err(|exit| (Why::Exited, Some(exit)))?;
+        let mut process = incarnation.start_program().await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
         let mut pipes = Pipes::new(&mut process, input);
         let why = loop {
             let can_listen = incarnation.can_listen();
             tokio::select! {
                 biased;
-                news = incarnation.next() => if let Err((why, _)) = check(news) { break why },
+                news = incarnation.next() => if let News::End(why) = news { break why },
                 _ = process.wait() => break Why::Exited,
                 moved = pipes.step(can_listen) => pipes.apply(moved, incarnation),
             }
@@ -230,7 +222,7 @@ impl Exec<'_, '_> {
         };
         incarnation.program_ended(&exit);
         if !matches!(why, Why::Exited) {
-            return Err((why, Some(exit)));
+            return Err(Box::new((why, Some(exit))));
         }
         while pipes.output.is_some() {
             pipes.go_on(incarnation).await;
@@ -243,8 +235,8 @@ impl Exec<'_, '_> {
         let patience = self.incarnation.config.report_patience;
         let is_task = matches!(said.last, Some(Last::Complete(..) | Last::Act(Action::Release(..))));
         while said.go_on(self.incarnation) {
-            if let Err((why, exit)) = check(self.incarnation.next().await) {
-                if is_task || matches!(why, Why::Stopped) {
+            if let Err(ended) = check(self.incarnation.next().await) {
+                if is_task || matches!(ended.0, Why::Stopped) {
                     // The program has done its work; what it said must still arrive.
                     let rest = async {
                         while said.go_on(self.incarnation) {
@@ -253,7 +245,7 @@ impl Exec<'_, '_> {
                     };
                     let _ = timeout(patience, rest).await;
                 }
-                return Err((why, exit));
+                return Err(ended);
             }
         }
         Ok(())
@@ -271,7 +263,7 @@ impl Exec<'_, '_> {
 /// Returns the reason to end, if the news is one.
 fn check(news: News) -> Result<(), Ended> {
     match news {
-        News::End(why) => Err((why, None)),
+        News::End(why) => Err(Box::new((why, None))),
         News::Reply(reply) => {
             tracing::debug!(%reply, "reply to a program that has exited");
             Ok(())
@@ -280,144 +272,7 @@ fn check(news: News) -> Result<(), Ended> {
     }
 }
 
-/// What a program has said, to be carried out in order.
-struct Said {
-    lines: VecDeque<Vec<u8>>,
-    last: Option<Last>,
-}
-
-/// What is done after all lines.
-enum Last {
-    Act(Action),
-    Pass(String),
-    /// Completes the task unless the program has closed it.
-    Complete(u64, String),
-}
-
-impl Said {
-    /// Starts the next thing if nothing is under way. Returns false when everything is done.
-    fn go_on(&mut self, incarnation: &mut Incarnation<'_>) -> bool {
-        while !incarnation.is_busy() {
-            if let Some(line) = self.lines.pop_front() {
-                incarnation.hear(&line);
-                continue;
-            }
-            match self.last.take() {
-                Some(Last::Act(action)) => incarnation.start(action, Value::Null),
-                Some(Last::Pass(text)) => incarnation.pass(text.as_bytes()),
-                Some(Last::Complete(id, result)) if incarnation.has_task(id) => {
-                    incarnation.start(Action::Complete(id, result), Value::Null);
-                }
-                Some(Last::Complete(..)) => {}
-                None => return false,
-            }
-        }
-        true
-    }
-}
-
-/// The pipes of a program that reads one input and then exits.
-struct Pipes {
-    input: Input,
-    /// None: the program has closed its output.
-    output: Option<Lines<ChildStdout>>,
-    kept: Vec<Vec<u8>>,
-    kept_bytes: usize,
-}
-
-/// What has moved through a pipe.
-enum Moved {
-    In,
-    Out(Option<Piece>),
-}
-
-impl Pipes {
-    fn new(process: &mut Process, input: String) -> Self {
-        let output = process.take_stdout().map(Lines::new);
-        Self { input: Input::new(process.take_stdin(), input), output, kept: Vec::new(), kept_bytes: 0 }
-    }
-
-    /// Moves some input or output. Cancel-safe.
-    async fn step(&mut self, can_listen: bool) -> Moved {
-        let read = async {
-            match &mut self.output {
-                Some(lines) => lines.next().await.unwrap_or_else(|error| {
-                    tracing::debug!(%error, "cannot read the program's output");
-                    None
-                }),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            // A program that closes its input early has read enough.
-            _ = self.input.write() => Moved::In,
-            piece = read, if can_listen => Moved::Out(piece),
-        }
-    }
-
-    fn apply(&mut self, moved: Moved, incarnation: &mut Incarnation<'_>) {
-        match moved {
-            Moved::In => drop::<Written>(self.input.close()),
-            Moved::Out(Some(Piece::Line(line))) if self.kept_bytes + line.len() <= OUTPUT_BYTES_MAX => {
-                self.kept_bytes += line.len() + 1;
-                self.kept.push(line);
-            }
-            Moved::Out(Some(Piece::Line(line))) => {
-                incarnation.pass(&line);
-                incarnation.pass(b"\n");
-            }
-            Moved::Out(Some(Piece::Part(part))) => incarnation.pass(&part),
-            Moved::Out(None) => self.output = None,
-        }
-    }
-
-    /// Moves some input or output while the incarnation takes nothing new in. Cancel-safe.
-    async fn go_on(&mut self, incarnation: &mut Incarnation<'_>) {
-        let can_listen = incarnation.can_listen();
-        tokio::select! {
-            _ = incarnation.carry_on() => {}
-            moved = self.step(can_listen) => self.apply(moved, incarnation),
-        }
-    }
-}
-
 /// Returns whether the sender can get a reply: the operator and the coordinator have no inbox.
 fn is_answerable(message: &v1::Message) -> bool {
     message.sender.as_ref().is_some_and(|sender| sender.kind() == v1::SenderKind::Member)
-}
-
-/// Separates the lines that are meant for the runner from the text.
-fn sort(output: Vec<Vec<u8>>) -> (Vec<Vec<u8>>, String) {
-    let (mut lines, mut text) = (Vec::new(), String::new());
-    for line in output {
-        let line_text = String::from_utf8_lossy(&line);
-        if OutputLine::parse(&line_text) == OutputLine::Other {
-            text.push_str(&line_text);
-            text.push('\n');
-        } else {
-            lines.push(line);
-        }
-    }
-    (lines, text)
-}
-
-/// Makes a reply of a text. None: the text is blank.
-fn reply(to: &v1::Message, text: &str) -> Option<v1::SendRequest> {
-    let text = text.trim_end();
-    let first = text.lines().find(|line| !line.trim().is_empty())?;
-    let summary: String = first.trim().chars().filter(|c| !c.is_control()).take(200).collect();
-    let summary = if summary.is_empty() { "A reply".to_owned() } else { summary };
-    let content = cut(text.to_owned());
-    let recipient = to.sender.as_ref().map(|sender| sender.name.clone()).unwrap_or_default();
-    let in_reply_to = to.id.clone();
-    Some(v1::SendRequest { in_reply_to, ..message::direct(recipient, summary, content) })
-}
-
-/// Cuts what is too long for a reply or a result.
-fn cut(mut text: String) -> String {
-    if text.len() > REPLY_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(REPLY_BYTES_MAX));
-        text.push_str("\n[the rest was left out]");
-    }
-    text
 }
