@@ -1,4 +1,4 @@
-//! What is refused, with which reason, field and code; and that nothing changes by it.
+//! Refusals: their reasons, fields and codes, and that they change nothing.
 
 use serde_json::{Value, json};
 use teamwire_client::{Client, message};

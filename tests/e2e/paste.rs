@@ -1,4 +1,4 @@
-//! Joining by one paste over TLS: the other machine knows nothing before, and trusts nobody else afterwards.
+//! Joining by one paste over TLS: the other machine knows nothing before, and trusts only this authority afterwards.
 
 use std::{fs, net::TcpListener};
 
@@ -60,7 +60,7 @@ fn a_coordinator_that_wants_client_certificates_is_shown_them_from_then_on() {
     await_message(&world, "ann", "certified");
 }
 
-/// Starts a coordinator of somebody's own, which ends with the world. Returns its port, and what it says.
+/// Starts a user's coordinator, which ends with the world. Returns its port and its output.
 fn serve(world: &World, options: &[&str]) -> (u16, Running) {
     // What is advertised has to be known before it listens.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -27,7 +27,7 @@ impl Application {
         Self { client, partner, took: Arc::default() }
     }
 
-    /// Sends until it is told to stop. Returns how many it has sent; each was sent once the one before was stored.
+    /// Sends one message after the other until stopped. Returns how many were stored.
     async fn send(client: Client, partner: &'static str, stop: watch::Receiver<bool>) -> usize {
         let mut sent = 0;
         while !*stop.borrow() {

@@ -256,7 +256,7 @@ async fn a_full_inbox_does_not_keep_a_request_from_being_answered() {
 }
 
 #[tokio::test]
-async fn nobody_answers_a_plan_of_its_own() {
+async fn a_lead_cannot_answer_a_plan_it_submitted_itself() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&bob, plan("p")).await;
     t.try_set_lead(&t.lead, "bob").await.unwrap();

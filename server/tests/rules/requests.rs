@@ -92,7 +92,7 @@ async fn one_shutdown_request_is_pending_at_a_time_and_the_refusal_names_it() {
 }
 
 #[tokio::test]
-async fn a_shutdown_request_that_is_not_answered_expires_and_the_requester_is_told() {
+async fn an_unanswered_shutdown_request_expires_and_the_requester_gets_a_notice() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
     t.pass_and_sweep(9 * MINUTE, &[&t.lead.clone(), &bob]).await;
@@ -124,7 +124,7 @@ async fn a_new_shutdown_request_takes_the_place_of_one_that_is_overdue() {
 }
 
 #[tokio::test]
-async fn a_plan_expires_after_a_day_and_its_author_is_told() {
+async fn a_plan_expires_after_a_day_and_its_author_gets_a_notice() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&bob, plan("p")).await;
     t.pass_and_sweep(24 * 60 * MINUTE, &[&t.lead.clone(), &bob]).await;
@@ -185,7 +185,7 @@ async fn an_approved_plan_lets_a_member_work_that_needs_one() {
     t.send(&t.lead, answer_plan("bob", &id, Some(true), "")).await;
     assert!(!t.member("bob").await.plan_required);
     t.rejoin(&bob).await;
-    assert!(t.member("bob").await.plan_required, "each life needs one of its own");
+    assert!(t.member("bob").await.plan_required, "each life needs its own plan");
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn a_call_can_wait_until_a_request_is_decided() {
 }
 
 #[tokio::test]
-async fn every_request_has_an_id_of_its_own_that_cannot_be_guessed() {
+async fn every_request_has_a_unique_id_that_cannot_be_guessed() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut ids = std::collections::BTreeSet::new();
     for _ in 0..20 {
@@ -298,7 +298,7 @@ async fn a_repeated_answer_with_its_key_returns_the_first_reply() {
         assert_eq!((&again.message_id, &again.recipients), (&first.message_id, &first.recipients));
         assert_eq!(again.sent_at, first.sent_at);
     }
-    // And a key that went with something else is told, although the answer itself would be a repetition.
+    // A key of another call is refused, even though the answer itself would be a repetition.
     let other = t.try_send(&bob, keyed("k", answer(&id, Some(true), "done")));
     t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
 }

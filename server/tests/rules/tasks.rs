@@ -89,7 +89,7 @@ async fn a_change_changes_what_it_names_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn whoever_is_given_a_task_is_told_unless_it_did_that_itself() {
+async fn a_new_owner_gets_a_notice_unless_it_assigned_the_task_itself() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.try_add(&bob, task_for("bob")).await.unwrap();
     assert!(t.notices(&bob, NoticeKind::TaskAssignment).await.is_empty());

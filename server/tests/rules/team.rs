@@ -61,7 +61,7 @@ impl Member {
     }
 }
 
-/// Whoever can call.
+/// A caller.
 pub(crate) trait Calls {
     fn who(&self) -> &CallerCredentials;
 }
@@ -145,7 +145,7 @@ impl Team {
         self.coordinator.sweep(&self.namespace, &leases, true).await.unwrap();
     }
 
-    /// Lets time pass and does what is due then. Those named are heard of.
+    /// Lets time pass and carries out what is due. Renews the leases of `alive`.
     pub(crate) async fn pass_and_sweep(&mut self, time: Duration, alive: &[&Member]) {
         self.pass(time).await;
         let names: Vec<Name> = alive.iter().map(|member| Name::parse(&member.name, "name").unwrap()).collect();

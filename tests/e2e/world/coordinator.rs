@@ -147,7 +147,7 @@ impl Coordinator {
         address.trim_matches(|c: char| !c.is_ascii_digit()).split('"').next().unwrap().to_owned()
     }
 
-    /// Returns one of these numbers, named with its labels as it stands in the text. 0 if it is not there.
+    /// Returns a metric by its name and labels as exposed. 0 if it is missing.
     pub fn metric(&self, series: &str) -> f64 {
         let metrics = self.metrics();
         let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
