@@ -75,14 +75,14 @@ impl Coordinator {
 
     /// Carries out everything that is due in a team. Returns when something will be due next if nothing changes.
     /// `None`: never.
-    pub async fn sweep(
+    pub async fn expire_due(
         &self,
         namespace: &Namespace,
         leases: &Leases,
         may_lose: bool,
     ) -> Result<Option<Duration>, Refusal> {
         let _turn = self.turns.take(namespace).await;
-        let done = self.decide(namespace, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
+        let done = self.decide(namespace, &[team_key()], |tx| deadline::expire_due(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
 }

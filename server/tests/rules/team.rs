@@ -142,7 +142,7 @@ impl Team {
     /// Does what is due.
     pub(crate) async fn sweep(&self) {
         let leases = self.leases().await;
-        self.coordinator.sweep(&self.namespace, &leases, true).await.unwrap();
+        self.coordinator.expire_due(&self.namespace, &leases, true).await.unwrap();
     }
 
     /// Lets time pass and carries out what is due. Renews the leases of `alive`.
