@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use super::{MARK, bare_command, eventually, signal};
 
 /// What a coordinator may warn of here: the store is made to fail.
-const EXPECTED_WARNINGS: [&str; 2] = ["hints from the store stopped", "the store does not answer"];
+const EXPECTED_WARNINGS: [&str; 2] = ["notifications from the store stopped", "the store does not answer"];
 
 /// Its configuration, in its directory.
 const CONFIGURATION: &str = "teamwire.toml";
