@@ -27,7 +27,7 @@ const CHECK: &str = "/grpc.health.v1.Health/Check";
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// What is logged of a connection that nobody known has used.
-const UNKNOWN: &str = "closed: it has shown no credential in time";
+const UNKNOWN: &str = "closed: no call presented a valid credential in time";
 
 /// An HTTP/2 connection that never reconnects.
 struct Wire {
@@ -261,7 +261,7 @@ fn a_coordinator_asks_the_system_for_as_many_open_files_as_its_connections_take(
             assert_eq!(Wire::connect_to(address).await.call(CHECK, SECRET).await.unwrap(), None);
         });
         let ended = coordinator.terminate().succeeds();
-        assert!(!ended.stderr.contains("no connection can be taken"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("no connection can be accepted"), "{}", ended.stderr);
         assert_eq!(ended.stderr.contains("raise its hard limit"), !is_enough, "{}", ended.stderr);
     }
 }

@@ -229,7 +229,7 @@ fn a_claim_returns_when_the_process_of_its_owner_is_killed(world: World) {
     });
     let text = told["content"].as_str().unwrap();
     assert!(text.contains("Its task 1 is back on the board."), "{text}");
-    assert!(text.contains("Task 2 is still assigned to it: assign it anew."), "{text}");
+    assert!(text.contains("Task 2 is still assigned to it: reassign it."), "{text}");
     assert_eq!(backend.exit(), 137);
     let task = &world.on_task("ann", &["next"])["task"];
     assert_eq!((&task["id"], &task["attempts"]), (&1.into(), &2.into()));

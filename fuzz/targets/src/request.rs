@@ -18,7 +18,7 @@ use teamwire_proto::{
     v1::{self, history_entry::Event, send_request::Body},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, HistoryQuery},
+    coordinator::{Coordinator, history::HistoryQuery},
     domain::{
         Limits,
         fields::{limit, wait},
@@ -28,6 +28,11 @@ use teamwire_server::{
     store::{Namespace, Outcome, Store, StoreError, StoreLayer, Txn, embedded::EmbeddedStore},
 };
 use tonic::Status;
+
+use calls::RuleCalls as _;
+
+#[path = "../../../server/tests/rules/calls.rs"]
+mod calls;
 
 const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
 

@@ -8,14 +8,15 @@ use teamwire_proto::{
     v1::{self, history_entry::Event},
 };
 
-use super::{Coordinator, messages::ReceiptLookup};
+use super::{Coordinator, messages::ReceiptLookup, store_errors::corrupt};
 use crate::{
-    domain::{identity::CallerCredentials, query, record::HISTORY},
+    domain::{identity::CallerCredentials, query, streams::HISTORY},
     store::{Entry, Namespace, Range},
 };
 
 impl Coordinator {
-    /// Returns a page of the history: the entries that pass, how far was looked, and whether there is more.
+    /// Returns a page of the history: the entries that pass the filter, how far it has searched, and whether there are
+    /// more.
     pub async fn history(
         &self,
         who: &CallerCredentials,
@@ -68,12 +69,12 @@ impl Coordinator {
         Ok(page)
     }
 
-    /// Puts messages and requests into the entries that name them.
+    /// Loads the messages and requests that entries name, into those entries.
     async fn join_history(&self, namespace: &Namespace, raw: Vec<Entry>) -> Result<Vec<v1::HistoryEntry>, Refusal> {
         let mut entries = Vec::with_capacity(raw.len());
         for entry in raw {
             let mut decoded = v1::HistoryEntry::decode(&*entry.data)
-                .map_err(|error| super::corrupt(namespace, &format!("history {}: {error}", entry.sequence)))?;
+                .map_err(|error| corrupt(namespace, &format!("history {}: {error}", entry.sequence)))?;
             decoded.sequence = entry.sequence;
             entries.push(decoded);
         }
@@ -108,32 +109,32 @@ impl Coordinator {
         Ok(entries)
     }
 
-    /// Returns the last entry of the history.
+    /// Returns the sequence of the latest entry.
     pub async fn history_end(&self, namespace: &Namespace) -> Result<u64, Refusal> {
         Ok(self.extent(namespace, HISTORY).await?.next.saturating_sub(1))
     }
 }
 
-/// Which part of the history.
+/// Which part of the history to return.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
-    /// Which entries.
+    /// Which entries pass.
     pub filter: Option<v1::HistoryFilter>,
     /// Only entries above this sequence.
     pub after: u64,
-    /// How many at most.
+    /// How many entries to return at most.
     pub limit: usize,
-    /// The newest instead of the oldest.
+    /// Whether to return the newest entries instead of the oldest.
     pub newest: bool,
 }
 
-/// A part of the history.
+/// A page of the history.
 #[derive(Clone, Debug)]
 pub struct HistoryPage {
-    /// The oldest first.
+    /// The entries, oldest first.
     pub entries: Vec<v1::HistoryEntry>,
-    /// The highest sequence that was looked at.
+    /// The highest sequence that was searched.
     pub looked_to: u64,
-    /// There are more.
+    /// Whether there are more.
     pub more: bool,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use teamwire_proto::{
-    Reason, Refusal, id,
+    Refusal, id,
     v1::{self, RequestKind, RequestState},
 };
 
@@ -13,7 +13,7 @@ use crate::{
         fields::{LIMIT_MAX, known, limit, wait},
         identity::{CallerCredentials, Principal, namespace_of},
         query,
-        record::REQUESTS,
+        streams::REQUESTS,
     },
     store::{Namespace, Range},
 };
@@ -21,7 +21,7 @@ use crate::{
 /// How long a call waits for a decision by default.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// How often a waiting call looks by itself, in case a notification was lost.
+/// How often a waiting call reads the request without a notification, in case one was lost.
 const POLL: Duration = Duration::from_secs(1);
 
 impl Coordinator {
@@ -32,14 +32,7 @@ impl Coordinator {
         request_id: &str,
     ) -> Result<v1::Request, Refusal> {
         let found = self.fetch::<v1::Request>(namespace, vec![request_id.to_owned()]).await?.pop().flatten();
-        let request = found.filter(|request| query::may_see_request(caller, request));
-        request.map(|request| v1::Request::clone(&request)).ok_or_else(|| {
-            Refusal::new(
-                Reason::RequestNotFound,
-                "There is no such request that this credential can see. See `teamwire requests`.",
-            )
-            .field("request_id")
-        })
+        query::visible_request(caller, found)
     }
 
     /// See `RequestService.GetRequest`.

@@ -1,10 +1,10 @@
-//! Checks of single fields that several calls have.
+//! Checks of fields that several calls share.
 
 use std::time::Duration;
 
 use teamwire_proto::{Reason, Refusal};
 
-/// How many entries a list returns where the call does not say.
+/// How many entries a list returns by default.
 const LIMIT_DEFAULT: u32 = 100;
 
 /// How many entries a list returns at most.
@@ -22,7 +22,7 @@ pub fn limit(given: u32, field: &str) -> Result<usize, Refusal> {
     }
 }
 
-/// Checks how long a call is to wait, which is `WAIT_MAX` at most.
+/// Checks how long a call wants to wait. Returns at most `WAIT_MAX`.
 pub fn wait(given: &prost_types::Duration, field: &str) -> Result<Duration, Refusal> {
     let nanos = i128::from(given.seconds) * 1_000_000_000 + i128::from(given.nanos);
     let nanos = u64::try_from(nanos.min(i128::from(u64::MAX)))
@@ -30,7 +30,7 @@ pub fn wait(given: &prost_types::Duration, field: &str) -> Result<Duration, Refu
     Ok(Duration::from_nanos(nanos).min(WAIT_MAX))
 }
 
-/// Checks the value of a filter: what this coordinator does not know it cannot look for.
+/// Checks the value of a filter: this coordinator cannot look for values that it does not know.
 pub fn known<T: TryFrom<i32>>(given: i32, field: &str) -> Result<T, Refusal> {
     T::try_from(given).map_err(|_| {
         Refusal::new(Reason::InvalidField, format!("{field} must be a value of the protocol, not {given}."))

@@ -1,19 +1,22 @@
-//! What may be seen, and how it is shown.
+//! What callers may see, and how it is shown.
+
+use std::sync::Arc;
 
 use teamwire_proto::{
     Reason, Refusal,
+    credential::Credential,
     name::Name,
     v1::{self, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
 };
 
 use super::{
     Context,
-    identity::Principal,
-    post::timestamp,
-    record::{CursorRecord, Life, MemberRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
+    identity::{CallerCredentials, Principal},
+    records::{CursorRecord, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
+    time::timestamp,
 };
 
-/// Returns a member's state, and since when. `session` and `presence`: the latest of its name.
+/// Returns a member's state, and since when it has it. `session` and `presence`: the latest under its name.
 pub fn member_state(
     member: &MemberRecord,
     session: Option<&SessionRecord>,
@@ -46,18 +49,18 @@ pub fn show_team(team: &TeamRecord) -> v1::Team {
     }
 }
 
-/// What is known of a member besides the roster.
+/// What is known about a member besides its entry in the roster.
 #[derive(Clone, Debug, Default)]
 pub struct MemberFacts {
     /// Its latest session.
-    pub session: Option<std::sync::Arc<SessionRecord>>,
-    /// What it does.
-    pub presence: Option<std::sync::Arc<PresenceRecord>>,
+    pub session: Option<Arc<SessionRecord>>,
+    /// Its presence.
+    pub presence: Option<Arc<PresenceRecord>>,
     /// How many messages are unprocessed.
     pub inbox_depth: u64,
-    /// No more ordinary ones fit.
+    /// No more ordinary messages fit.
     pub inbox_full: bool,
-    /// When its lease runs out or ran out. Zero: none.
+    /// When its lease ends or ended. Zero: it has none.
     pub lease_until_ms: u64,
     /// The store's clock.
     pub now_ms: u64,
@@ -72,7 +75,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         Life::Exited { exit, .. } => Some(exit.clone().into()),
         _ => None,
     };
-    let pending = |pending: &Option<super::record::Pending>| {
+    let pending = |pending: &Option<Pending>| {
         pending.as_ref().filter(|p| p.expires_ms > facts.now_ms).map_or_else(String::new, |p| p.id.clone())
     };
     let told = &member.attributes;
@@ -105,7 +108,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
     }
 }
 
-/// Shows a member that has just begun its life, or of which nothing but the roster is at hand.
+/// Shows a member whose life has just started, or of which only the roster is loaded.
 pub fn show_new_member(team: &TeamRecord, member: &MemberRecord, ctx: &Context) -> v1::Member {
     show_member(team, member, &MemberFacts { now_ms: ctx.now_ms, ..MemberFacts::default() })
 }
@@ -118,12 +121,12 @@ fn is_sender(name: &Name, sender: Option<&v1::Sender>) -> bool {
     sender.is_some_and(|sender| sender.kind() == SenderKind::Member && is(name, &sender.name))
 }
 
-/// Returns whether the member sent or received the message, or a notice is about it.
+/// Returns whether the member sent or received the message.
 fn concerns(name: &Name, message: &v1::Message) -> bool {
     is_sender(name, message.sender.as_ref()) || message.recipients.iter().any(|recipient| is(name, recipient))
 }
 
-/// Returns the member whose inbox the caller wants to look at. `named`: as in the request; empty: its own.
+/// Returns the member whose inbox the caller wants to read. `named`: as in the request. Empty: its own.
 pub fn inbox_owner(team: &TeamRecord, caller: &Principal, named: &str) -> Result<Name, Refusal> {
     let own = match caller {
         Principal::Member { name, .. } => Some(name),
@@ -146,16 +149,48 @@ pub fn inbox_owner(team: &TeamRecord, caller: &Principal, named: &str) -> Result
     Ok(member.name.clone())
 }
 
-/// The refusal for whoever has no inbox and names nobody who has one.
-pub fn no_own_inbox() -> Refusal {
+/// Returns the refusal of a caller that has no inbox and names none.
+fn no_own_inbox() -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
         "Only a member has an inbox. Use a member's credential, or name the member whose inbox you want to see.",
     )
 }
 
+/// Refuses a call about an inbox that names no member, unless the caller has an inbox.
+pub fn check_inbox_named(who: &CallerCredentials, named: &str) -> Result<(), Refusal> {
+    match &who.credential {
+        Credential::Member { .. } => Ok(()),
+        _ if !named.is_empty() => Ok(()),
+        _ => Err(no_own_inbox()),
+    }
+}
+
+/// Returns a message if it is there and the caller may see it.
+pub fn visible_message(caller: &Principal, found: Option<Arc<v1::Message>>) -> Result<Arc<v1::Message>, Refusal> {
+    found.filter(|message| may_see_message(caller, message)).ok_or_else(|| {
+        Refusal::new(
+            Reason::MessageNotFound,
+            "There is no such message that this credential can see. Look for its id with `teamwire history`.",
+        )
+        .field("message_id")
+    })
+}
+
+/// Returns a request if it is there and the caller may see it.
+pub fn visible_request(caller: &Principal, found: Option<Arc<v1::Request>>) -> Result<v1::Request, Refusal> {
+    let request = found.filter(|request| may_see_request(caller, request)).ok_or_else(|| {
+        Refusal::new(
+            Reason::RequestNotFound,
+            "There is no such request that this credential can see. See `teamwire requests`.",
+        )
+        .field("request_id")
+    })?;
+    Ok(v1::Request::clone(&request))
+}
+
 /// Returns whether the caller may see a message.
-pub fn may_see_message(caller: &Principal, message: &v1::Message) -> bool {
+fn may_see_message(caller: &Principal, message: &v1::Message) -> bool {
     match caller {
         Principal::Member { name, lead: false } => concerns(name, message),
         _ => true,
@@ -172,7 +207,7 @@ pub fn may_see_request(caller: &Principal, request: &v1::Request) -> bool {
     }
 }
 
-/// Returns whether the caller may see an entry of the history that carries its message or request in full.
+/// Returns whether the caller may see an entry of the history. The entry must hold its whole message or request.
 pub fn may_see_entry(caller: &Principal, entry: &v1::HistoryEntry) -> bool {
     let Principal::Member { name, lead: false } = caller else { return true };
     match &entry.event {
@@ -184,7 +219,7 @@ pub fn may_see_entry(caller: &Principal, entry: &v1::HistoryEntry) -> bool {
     }
 }
 
-/// Returns whether an entry passes the filter. `member`: the filter's member, checked.
+/// Returns whether an entry passes the filter. `member`: the filter's member, resolved.
 pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::HistoryEntry) -> bool {
     if filter.messages_only && !matches!(entry.event, Some(Event::Message(_))) {
         return false;
@@ -208,20 +243,20 @@ pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::His
     }
 }
 
-/// What is known of a message at one recipient.
+/// What is known about a message at one recipient.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiptFacts {
-    /// What was recorded when it left the inbox.
-    pub finished: Option<std::sync::Arc<ReceiptRecord>>,
-    /// Its place, when it is in the inbox.
+    /// The receipt written when it left the inbox.
+    pub finished: Option<Arc<ReceiptRecord>>,
+    /// Its sequence, if it is in the inbox.
     pub queued_at: Option<u64>,
     /// The recipient's latest session.
-    pub session: Option<std::sync::Arc<SessionRecord>>,
+    pub session: Option<Arc<SessionRecord>>,
     /// How far that session has come.
-    pub cursor: Option<std::sync::Arc<CursorRecord>>,
+    pub cursor: Option<Arc<CursorRecord>>,
 }
 
-/// Shows what became of a message at one recipient.
+/// Shows the receipt of a message at one recipient.
 pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts) -> v1::Receipt {
     let mut receipt =
         v1::Receipt { recipient: recipient.to_owned(), queued_at: message.sent_at, ..v1::Receipt::default() };
@@ -236,7 +271,7 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
         return receipt;
     }
     let Some(sequence) = facts.queued_at else {
-        // Only the coordinator's own notices are left out of a full inbox, and nobody waits for their receipt.
+        // Only the coordinator's notices are left out of a full inbox, and no sender waits for their receipt.
         receipt.set_state(ReceiptState::DeadLettered);
         receipt.dead_letter_cause = "inbox_full".to_owned();
         receipt.finished_at = message.sent_at;

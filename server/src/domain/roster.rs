@@ -3,32 +3,9 @@
 use teamwire_proto::{
     Reason, Refusal,
     name::{Address, Name},
-    v1,
 };
 
-use super::record::{Life, MemberRecord, TeamRecord};
-
-/// Who acts: the sender of a message, the author of an entry in the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Actor {
-    /// A member.
-    Member(Name),
-    /// The operator.
-    Operator,
-    /// The coordinator itself.
-    Coordinator,
-}
-
-impl From<&Actor> for v1::Sender {
-    fn from(party: &Actor) -> Self {
-        let (kind, name) = match party {
-            Actor::Member(name) => (v1::SenderKind::Member, name.as_str()),
-            Actor::Operator => (v1::SenderKind::Operator, "operator"),
-            Actor::Coordinator => (v1::SenderKind::Coordinator, "coordinator"),
-        };
-        Self { kind: kind.into(), name: name.to_owned() }
-    }
-}
+use super::records::{Life, MemberRecord, TeamRecord};
 
 impl TeamRecord {
     /// Returns the member with this name.
@@ -36,7 +13,7 @@ impl TeamRecord {
         self.members.iter().find(|member| member.name == *name)
     }
 
-    /// Returns the member with this name, to be changed.
+    /// Returns the member with this name, for changing it.
     pub fn member_mut(&mut self, name: &Name) -> Option<&mut MemberRecord> {
         self.members.iter_mut().find(|member| member.name == *name)
     }
@@ -46,7 +23,7 @@ impl TeamRecord {
         self.lead == *name
     }
 
-    /// Returns the member that an address means: `name`, `name@team` with this team, or the lead's alias.
+    /// Resolves an address to a member: `name`, `name@team` with this team, or the lead's alias.
     pub fn resolve(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
         let address = Address::parse(text, field)?;
         if let Some(team) = &address.team
@@ -65,7 +42,7 @@ impl TeamRecord {
         self.member(name).ok_or_else(|| self.not_found(name, field))
     }
 
-    /// Returns the member that an address means, provided that it can still receive.
+    /// Resolves an address to a member that can still receive.
     pub fn resolve_receiver(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
         let member = self.resolve(text, field)?;
         let why = match &member.life {
@@ -115,7 +92,7 @@ impl MemberRecord {
         self.plan_mode_required && !self.plan_approved
     }
 
-    /// Changes where the life stands.
+    /// Changes the state of the member's life.
     pub fn enter(&mut self, life: Life, now_ms: u64) {
         self.life = life;
         self.since_ms = now_ms;

@@ -1,6 +1,7 @@
-//! Streams that follow something of a team: what there is, then what changes, until the client is gone or no more can come.
+//! Streams that follow a team's tasks or history: first what exists, then what changes, until the client leaves or the
+//! team is deleted.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use teamwire_proto::{Reason, Refusal};
 use tokio::{
@@ -10,47 +11,47 @@ use tokio::{
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::Status;
 
-use super::Services;
+use super::services::{self, Services};
 use crate::{
     domain::identity::{CallerCredentials, team_not_found},
     store::Namespace,
 };
 
-/// How many frames wait for a client.
+/// How many frames wait for a client at most.
 pub(super) const FRAMES_MAX: usize = 32;
 
-/// How often a follower looks by itself, in case a notification was lost.
+/// How often a follower reads without a notification, in case one was lost.
 const POLL: Duration = Duration::from_secs(2);
 
-/// What a client reads.
+/// The frames that a client reads.
 pub(super) type Frames<F> = Pin<Box<dyn Stream<Item = Result<F, Status>> + Send>>;
 
-/// What is followed.
+/// Something that can be followed.
 #[tonic::async_trait]
 pub(super) trait Followed: Send + 'static {
     type Frame: Send + 'static;
 
-    /// Returns what comes next, and whether there is more of it to be had at once.
+    /// Returns the next frames, and whether more are available at once.
     async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal>;
 }
 
 impl Services {
-    /// Follows something of a namespace, with a look at it whenever the watch says so.
+    /// Follows something in a namespace, and reads it whenever the watch changes.
     pub(super) fn follow<F: Followed>(
         &self,
-        who: CallerCredentials,
+        who: Arc<CallerCredentials>,
         namespace: Namespace,
         watch: watch::Receiver<u64>,
         followed: F,
     ) -> Frames<F::Frame> {
         let (frames, out) = mpsc::channel(FRAMES_MAX);
-        let services = self.clone();
+        let this = self.clone();
         tokio::spawn(async move {
-            let sent = services.send_frames(&who, &namespace, watch, followed, &frames);
-            let refusal = match services.draining.run_until_cancelled(sent).await {
+            let sent = this.send_frames(&who, &namespace, watch, followed, &frames);
+            let refusal = match this.draining.run_until_cancelled(sent).await {
                 Some(Ok(())) => return,
                 Some(Err(refusal)) => refusal,
-                None => super::draining(),
+                None => services::draining(),
             };
             let _ = frames.send(Err(refusal.into())).await;
         });
@@ -69,7 +70,7 @@ impl Services {
             watch.mark_unchanged();
             match followed.next().await {
                 Ok((next, has_more)) => {
-                    self.note_life(who);
+                    self.heartbeats.record_caller(who);
                     for frame in next {
                         if frames.send(Ok(frame)).await.is_err() {
                             return Ok(());
@@ -80,7 +81,7 @@ impl Services {
                     }
                 }
                 Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
-                // The credential of a team that is gone is worth nothing; here that is known to be why.
+                // The credential of a deleted team is invalid; here that is known to be the reason.
                 Err(refusal) if refusal.reason == Reason::CredentialInvalid => {
                     return Err(team_not_found(namespace.as_str()));
                 }

@@ -9,14 +9,15 @@ use teamwire_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    Services,
     follow::{FRAMES_MAX, Followed, Frames},
+    services::Services,
 };
 use crate::{
-    coordinator::{Coordinator, HistoryQuery},
+    coordinator::{Coordinator, decide::Touches, history::HistoryQuery},
     domain::{
         fields::limit,
         identity::{CallerCredentials, namespace_of},
+        team,
     },
 };
 
@@ -36,7 +37,6 @@ impl HistoryService for Services {
             newest: request.newest,
         };
         let page = self.coordinator.history(&who, &request.team, &query).await?;
-        self.note_life(&who);
         Ok(Response::new(v1::ListHistoryResponse {
             entries: page.entries,
             next_after_sequence: page.looked_to,
@@ -49,20 +49,20 @@ impl HistoryService for Services {
         request: Request<v1::FollowHistoryRequest>,
     ) -> Result<Response<Self::FollowHistoryStream>, Status> {
         let (who, v1::FollowHistoryRequest { team, filter, after_sequence, .. }) = self.open(request).await?;
-        // Refused at once rather than in the stream.
-        self.coordinator.get_team(&who, &team).await?;
+        // Refuse at once rather than in the stream.
+        self.coordinator.rule(&who, &team, Touches::Team, |tx| team::get(tx, &who, &team)).await?;
         let namespace = namespace_of(&who, &team)?;
         let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, newest: false };
         let watch = self.coordinator.notifier().watch(&namespace);
-        let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: who.clone(), team, query };
+        let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: Arc::clone(&who), team, query };
         Ok(Response::new(self.follow(who, namespace, watch, entries)))
     }
 }
 
-/// The history, from a place in it.
+/// The history, from a sequence on.
 struct Entries {
     coordinator: Arc<Coordinator>,
-    who: CallerCredentials,
+    who: Arc<CallerCredentials>,
     team: String,
     query: HistoryQuery,
 }

@@ -1,4 +1,4 @@
-//! The notifier: what was committed here or elsewhere, passed on to those who wait for it.
+//! The notifier: passes on what was committed, here or elsewhere, to those who wait for it.
 
 use std::{cell::LazyCell, collections::HashMap, fmt, sync::Arc};
 
@@ -7,18 +7,22 @@ use parking_lot::{Mutex, MutexGuard};
 use teamwire_proto::{name::Name, v1};
 use tokio::sync::watch;
 
-use super::{Mailbox, NamespaceWaiters, PendingCommit};
+use super::{mailbox::Mailbox, waiters::NamespaceWaiters};
 use crate::{
-    domain::record::{RecordType, TOPIC_INBOXES, TOPIC_TASKS, TOPIC_TEAM, TeamRecord},
+    domain::{
+        records::{RecordType, TeamRecord},
+        streams,
+        topics::Topic,
+    },
     store::{Commit, Namespace, Notification, Txn, Write},
 };
 
-/// Knows the open sessions of this coordinator and whoever else waits for something in a team.
+/// Knows the open sessions of this coordinator, and the calls that wait for something in a team.
 pub struct Notifier {
-    /// What the notifications of this coordinator say who says so.
+    /// Identifies this coordinator in its notifications.
     by: u64,
     namespaces: Mutex<HashMap<Namespace, NamespaceWaiters>>,
-    /// Teams whose roster this coordinator has just changed; the sweep looks at them soon.
+    /// Teams whose roster this coordinator has just changed; the expiry worker visits them soon.
     changed: Mutex<Vec<Namespace>>,
 }
 
@@ -35,27 +39,22 @@ impl fmt::Debug for Notifier {
 }
 
 impl Notifier {
-    /// Makes a hub that nobody waits at.
+    /// Makes a notifier without sessions.
     pub fn new() -> Self {
         Self { by: rand::random(), namespaces: Mutex::default(), changed: Mutex::default() }
     }
 
-    /// Returns who says so in the notifications that this hub does not need.
+    /// Returns what identifies this coordinator in its notifications. It ignores those, since it knows of its commits
+    /// already.
     pub fn by(&self) -> u64 {
         self.by
-    }
-
-    /// Notes that a transaction is about to be committed. If it is not known what came of it, because the caller went
-    /// away or the store did not answer, those whom it may concern are told to look.
-    pub(crate) fn pending<'t>(self: &'t Arc<Self>, namespace: &'t Namespace, txn: &'t Txn) -> PendingCommit<'t> {
-        PendingCommit::new(self, namespace, txn)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Namespace, NamespaceWaiters>> {
         self.namespaces.lock()
     }
 
-    /// Adds a session. It is removed when the guard is dropped.
+    /// Registers a session until the guard is dropped.
     pub(crate) fn open(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> OpenGuard {
         let mut namespaces = self.lock();
         let waiters = namespaces.entry(mailbox.namespace.clone()).or_default();
@@ -63,8 +62,8 @@ impl Notifier {
         OpenGuard { notifier: Arc::clone(self), mailbox }
     }
 
-    /// Returns the member's session with this id, or its newest one.
-    pub fn session(&self, namespace: &Namespace, member: &Name, session_id: Option<&str>) -> Option<Arc<Mailbox>> {
+    /// Returns the mailbox of the member's session with this id, or of its newest one.
+    pub fn mailbox(&self, namespace: &Namespace, member: &Name, session_id: Option<&str>) -> Option<Arc<Mailbox>> {
         let namespaces = self.lock();
         let sessions = namespaces.get(namespace)?.sessions.get(member.folded())?;
         let found = match session_id {
@@ -74,12 +73,12 @@ impl Notifier {
         found.cloned()
     }
 
-    /// Returns what changes whenever something happens in the namespace.
+    /// Returns a counter that changes whenever something happens in the namespace.
     pub fn watch(&self, namespace: &Namespace) -> watch::Receiver<u64> {
         self.watch_in(namespace, |waiters| &waiters.news)
     }
 
-    /// Returns what changes whenever a task of the namespace has changed.
+    /// Returns a counter that changes whenever a task of the namespace has changed.
     pub fn watch_tasks(&self, namespace: &Namespace) -> watch::Receiver<u64> {
         self.watch_in(namespace, |waiters| &waiters.tasks)
     }
@@ -90,14 +89,14 @@ impl Notifier {
         which: fn(&NamespaceWaiters) -> &watch::Sender<u64>,
     ) -> watch::Receiver<u64> {
         let mut namespaces = self.lock();
-        // Whoever watched a namespace that is now quiet has left its place; take the chance to clear it away.
+        // Namespaces that no call watches anymore are still listed; drop them now and then.
         if namespaces.len() > 1_024 {
             namespaces.retain(|_, waiters| !waiters.is_idle());
         }
         which(namespaces.entry(namespace.clone()).or_default()).subscribe()
     }
 
-    /// Returns every open session.
+    /// Returns the mailbox of every open session.
     pub fn sessions(&self) -> Vec<Arc<Mailbox>> {
         self.lock().values().flat_map(|waiters| waiters.sessions.values()).flatten().cloned().collect()
     }
@@ -107,7 +106,7 @@ impl Notifier {
         std::mem::take(&mut *self.changed.lock())
     }
 
-    /// Passes on what this coordinator has committed: arrivals to the sessions that are here, and the notifications.
+    /// Passes on what this coordinator has committed: arrivals to its sessions, and the notifications.
     pub(crate) fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
         let roster_changed =
             txn.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == TeamRecord::KIND));
@@ -121,9 +120,9 @@ impl Notifier {
             _ => None,
         });
         let single = txn.writes.iter().filter(|w| matches!(w, Write::Put { key, .. } if key.kind == v1::Message::KIND));
-        // With several messages in one transaction it is not said which went where: those sessions look in the store.
+        // If a transaction has several messages, it does not say which went where: sessions then read the store.
         let message = message.filter(|_| single.count() == 1);
-        // Once for all who get it.
+        // Decoded once for all recipients.
         let message: LazyCell<Option<Arc<v1::Message>>, _> =
             LazyCell::new(|| message.and_then(|data| <v1::Message as RecordType>::decode(data).ok()).map(Arc::new));
         let appends = txn.writes.iter().filter_map(|write| match write {
@@ -131,17 +130,18 @@ impl Notifier {
             _ => None,
         });
         for (stream, sequence) in appends.zip(&commit.appended) {
-            let (Some(member), Some(sequence)) = (stream.strip_prefix("inbox/"), sequence) else { continue };
+            let (Some(member), Some(sequence)) = (streams::inbox_owner(stream), sequence) else { continue };
             for session in waiters.sessions.get(member).into_iter().flatten() {
                 session.arrived(*sequence, message.as_ref());
             }
         }
         for write in &txn.writes {
-            match write {
-                // Arrivals have done what this notification would do.
-                Write::Notify { topic, .. } if topic.starts_with("inbox") => {}
-                Write::Notify { topic, .. } => waiters.wake(topic),
-                _ => {}
+            if let Write::Notify { topic, .. } = write
+                && let Some(topic) = Topic::parse(topic)
+                // Arrivals have woken those sessions already.
+                && !matches!(topic, Topic::Inbox(_) | Topic::Inboxes)
+            {
+                waiters.wake(topic);
             }
         }
         waiters.news.send_modify(|count| *count += 1);
@@ -150,14 +150,14 @@ impl Notifier {
     /// Passes on a notification of the store.
     pub fn notification(&self, notification: &Notification) {
         match notification {
-            // `committed` has done it, or `PendingCommit` will.
+            // `committed` has passed it on, or `PendingCommit` will.
             Notification::Topic { by, .. } if *by == self.by => {}
             Notification::Topic { namespace, topic, .. } => self.wake(namespace, [topic.as_str()]),
             Notification::All => {
                 for waiters in self.lock().values_mut() {
-                    waiters.wake(TOPIC_TEAM);
-                    waiters.wake(TOPIC_INBOXES);
-                    waiters.wake(TOPIC_TASKS);
+                    waiters.wake(Topic::Team);
+                    waiters.wake(Topic::Inboxes);
+                    waiters.wake(Topic::Tasks);
                     waiters.news.send_modify(|count| *count += 1);
                 }
             }
@@ -166,13 +166,13 @@ impl Notifier {
 
     pub(super) fn wake<'t>(&self, namespace: &Namespace, topics: impl IntoIterator<Item = &'t str>) {
         if let Some(waiters) = self.lock().get_mut(namespace) {
-            topics.into_iter().for_each(|topic| waiters.wake(topic));
+            topics.into_iter().filter_map(Topic::parse).for_each(|topic| waiters.wake(topic));
             waiters.news.send_modify(|count| *count += 1);
         }
     }
 }
 
-/// A session's place at the hub.
+/// A session's registration at the notifier.
 pub(crate) struct OpenGuard {
     notifier: Arc<Notifier>,
     mailbox: Arc<Mailbox>,

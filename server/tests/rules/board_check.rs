@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use teamwire_proto::name::Name;
 use teamwire_server::{
-    coordinator::team_key,
+    coordinator::keys::team_key,
     domain::{
-        record::{Life, RecordType, TeamRecord},
+        records::{Life, RecordType, TeamRecord},
         task::board::{BoardRecord, Ids, Status, TaskRecord, WaitingRecord},
     },
     store::{Key, Namespace, Store},

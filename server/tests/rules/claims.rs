@@ -8,7 +8,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::{board::*, team::*};
+use crate::{board::*, calls::RuleCalls as _, team::*};
 
 /// Beyond the lease and the grace.
 const LONG: Duration = Duration::from_secs(60);
@@ -158,7 +158,7 @@ async fn an_exit_gives_its_claims_back_and_the_notice_names_them_and_what_stays_
     };
     let tokens = [t.claim(&bob, 1).await, t.claim(&bob, 2).await];
     let text = told(&bob).await;
-    let expected = "Its tasks 1, 2 are back on the board. Task 4 is still assigned to it: assign it anew.";
+    let expected = "Its tasks 1, 2 are back on the board. Task 4 is still assigned to it: reassign it.";
     assert!(text.ends_with(expected), "{text}");
     for (id, token) in [1, 2].into_iter().zip(&tokens) {
         has_lapsed(&t, id, 1, &bob, token, "Its owner has exited.").await;
@@ -198,7 +198,7 @@ async fn a_member_stopped_by_force_loses_its_claims_at_once() {
     assert_eq!(t.next(&eve).await, Some(1));
     t.leave(&bob).await;
     let text = t.notices(&t.lead, NoticeKind::MemberExited).await.pop().unwrap().text;
-    assert!(text.ends_with("Task 2 is still assigned to it: assign it anew."), "{text}");
+    assert!(text.ends_with("Task 2 is still assigned to it: reassign it."), "{text}");
     assert_eq!(t.task(1).await.owner, "eve", "the exit takes nothing from others");
 }
 

@@ -7,6 +7,7 @@
 
 mod board;
 mod board_check;
+mod calls;
 mod claims;
 mod clock;
 mod contention;

@@ -6,7 +6,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::{board::*, team::*};
+use crate::{board::*, calls::RuleCalls as _, team::*};
 
 fn unblock(id: u64, blocked_by: &[u64]) -> v1::UpdateTaskRequest {
     v1::UpdateTaskRequest { remove_blocked_by: blocked_by.to_vec(), ..change(id) }

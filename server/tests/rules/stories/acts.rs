@@ -11,7 +11,7 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     coordinator::Coordinator,
-    delivery::{heartbeats::Heartbeats, session::Pace},
+    delivery::{Heartbeats, Pace, Session},
     domain::identity::CallerCredentials,
 };
 use tokio::time::timeout;
@@ -23,7 +23,7 @@ use super::{
     model::{self, Asks, Caller, Change, Life, State},
     sessions::Listener,
 };
-use crate::{board::task, team::*};
+use crate::{board::task, calls::RuleCalls as _, team::*};
 
 /// Who calls which coordinator, and the inboxes before the call.
 pub(super) struct Call {
@@ -291,7 +291,7 @@ impl Story {
 
     async fn open_stream(&mut self, call: &Call) -> Option<Done> {
         let expected = self.model.accepts_stream(&call.caller);
-        let session = call.c.open_session(&call.who, &v1::StreamRequest::default()).await;
+        let session = Session::open(&call.c, &call.who, &v1::StreamRequest::default()).await;
         let comparable = session.as_ref().map(drop).map_err(Clone::clone);
         self.expect(comparable, expected.is_some(), "a stream")?;
         let (session, name) = (session.ok()?, expected?);

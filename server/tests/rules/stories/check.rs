@@ -7,8 +7,8 @@ use teamwire_proto::{
     v1::{self, MemberState, ReceiptState, RequestKind, RequestState, SenderKind, history_entry::Event, message::Body},
 };
 use teamwire_server::{
-    coordinator::HistoryQuery,
-    domain::{record::inbox, task::board::Status as TaskStatus},
+    coordinator::history::HistoryQuery,
+    domain::{streams::inbox, task::board::Status as TaskStatus},
     store::Store,
 };
 

@@ -46,7 +46,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use teamwire_proto::{name::Name, v1, v1::CloseReason};
 use teamwire_server::{
     coordinator::Coordinator,
-    domain::{identity::CallerCredentials, record::inbox},
+    domain::{identity::CallerCredentials, streams::inbox},
     store::{Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 use tokio::{runtime::Runtime, task::JoinHandle};

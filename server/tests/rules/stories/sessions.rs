@@ -16,7 +16,7 @@ pub(super) struct Listener {
     pub(super) member: String,
     pub(super) session_id: String,
     pub(super) incarnation: u64,
-    pub(super) frames: mpsc::Receiver<teamwire_server::delivery::session::Frame>,
+    pub(super) frames: mpsc::Receiver<teamwire_server::delivery::Frame>,
     /// The sequence delivered last.
     pub(super) last: u64,
     /// Why it must end, once it must.

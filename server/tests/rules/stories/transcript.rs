@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt::Debug};
 
 use teamwire_proto::v1::{self, history_entry::Event};
-use teamwire_server::{coordinator::HistoryQuery, domain::task::board::TaskRecord};
+use teamwire_server::{coordinator::history::HistoryQuery, domain::task::board::TaskRecord};
 
 use super::Story;
 use crate::{board_check::check_board, team::operator};

@@ -1,0 +1,147 @@
+//! A team with its roster, and its entry in the directory.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use teamwire_proto::{name::Name, v1};
+use uuid::Uuid;
+
+use super::record_type::stored_as_json;
+use crate::domain::secret::SecretHash;
+
+/// A team with its roster. Nearly every rule reads this record. Id: "".
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TeamRecord {
+    /// The name as first written.
+    pub name: Name,
+    /// Distinguishes teams that have had the same name at different times.
+    pub id: Uuid,
+    /// The description given at its creation.
+    pub description: String,
+    /// When it was created.
+    pub created_ms: u64,
+    /// The member that leads.
+    pub lead: Name,
+    /// Every member, in the order in which the names first joined.
+    pub members: Vec<MemberRecord>,
+}
+
+stored_as_json!(TeamRecord, "team");
+
+/// A member in the roster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MemberRecord {
+    /// The name as first written.
+    pub name: Name,
+    /// The number of the life under this name, from 1.
+    pub incarnation: u64,
+    /// The state of this life.
+    pub life: Life,
+    /// When this life started.
+    pub joined_ms: u64,
+    /// When `life` last changed.
+    pub since_ms: u64,
+    /// The hash of this life's secret.
+    pub credential: SecretHash,
+    /// The hashes of the latest former lives' secrets, so that their bearers learn what happened.
+    #[serde(default)]
+    pub former_credentials: Vec<SecretHash>,
+    /// The attributes it gave itself.
+    #[serde(default)]
+    pub attributes: Attributes,
+    /// Whether it must have a plan approved before it may work on tasks.
+    #[serde(default)]
+    pub plan_mode_required: bool,
+    /// Whether it has had a plan approved in this life.
+    #[serde(default)]
+    pub plan_approved: bool,
+    /// The shutdown request that awaits its answer.
+    #[serde(default)]
+    pub pending_shutdown: Option<Pending>,
+    /// Its plan that awaits an answer.
+    #[serde(default)]
+    pub pending_plan: Option<Pending>,
+}
+
+/// A request that awaits an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The request.
+    pub id: String,
+    /// When it expires.
+    pub expires_ms: u64,
+}
+
+/// The state of a member's life. Whether a live member is active or idle is in its presence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Life {
+    /// Counts as alive.
+    Live,
+    /// Has approved its shutdown, or was stopped by force.
+    Stopping {
+        /// The request that it approved. `None`: it was stopped by force.
+        request_id: Option<String>,
+        /// Whether the lead was notified that it has not exited.
+        alarmed: bool,
+    },
+    /// Has exited.
+    Exited {
+        /// How it exited.
+        exit: Exit,
+        /// Whether it approved a shutdown or was stopped by force, so that its credential is no longer accepted.
+        dismissed: bool,
+    },
+    /// Gave no heartbeat for too long.
+    Lost,
+}
+
+impl Life {
+    /// Returns whether this life keeps its team from being deleted and its name from being taken.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Live | Self::Stopping { .. })
+    }
+}
+
+/// How a process exited. See `ExitReport` of the protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code.
+    pub code: Option<i32>,
+    /// The signal. Zero: none.
+    pub signal: i32,
+    /// How long it ran.
+    pub duration_ms: u64,
+    /// Why, for a reader.
+    pub detail: String,
+}
+
+impl From<Exit> for v1::ExitReport {
+    fn from(exit: Exit) -> Self {
+        Self { code: exit.code, signal: exit.signal, duration_ms: exit.duration_ms, detail: exit.detail }
+    }
+}
+
+/// The attributes that a member gave itself. See `MemberAttributes` of the protocol.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Attributes {
+    /// Its role, such as `researcher`.
+    pub agent_type: String,
+    /// The model it uses.
+    pub model: String,
+    /// The machine it runs on.
+    pub host: String,
+    /// A color for displays.
+    pub color: String,
+    /// Free-form pairs.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A team in the directory. Id: its folded name. May exist a moment before and after the team.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListedTeam {
+    /// The name as first written.
+    pub name: Name,
+}
+
+stored_as_json!(ListedTeam, "listed");
