@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What the log says of a loss.
-const LOSS: &str = "the store has lost commits that it had answered";
+const LOSS: &str = "the store lost commits that it had acknowledged";
 
 /// How many Sentinels there are.
 const SENTINELS: usize = 3;
