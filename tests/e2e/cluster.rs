@@ -1,4 +1,4 @@
-//! Coordinators on a Redis Cluster whose slots change hands under a traffic.
+//! Coordinators on a Redis Cluster whose slots change hands under load.
 
 use std::collections::BTreeSet;
 
