@@ -4,9 +4,10 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Reason, Refusal, SESSION_METADATA_KEY,
+    Method, Reason, Refusal, SESSION_METADATA_KEY,
     address::Address,
     join_string::JoinString,
+    method::Effect,
     trace_parent,
     v1::{
         self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
@@ -26,11 +27,7 @@ use tonic::{
 use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
-use crate::{
-    ConnectOptions, Error, Retry, TlsOptions,
-    retry::{Effect, Failure},
-    transport::Transport,
-};
+use crate::{ConnectOptions, Error, Retry, TlsOptions, retry::Failure, transport::Transport};
 
 /// How long one attempt of a call may take.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -75,8 +72,14 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Describes a call that is not one of the protocol's own.
     pub(crate) fn new(name: &'static str, effect: Effect) -> Self {
         Self { name, effect, idempotency_key: String::new(), attempt_deadline: ATTEMPT_DEADLINE }
+    }
+
+    /// Describes a call by what the protocol says of it.
+    pub(crate) fn of(method: Method) -> Self {
+        Self::new(method.name(), method.effect())
     }
 
     /// Says under which key it may be repeated.
@@ -201,14 +204,14 @@ impl Client {
                 .field("content"),
             ));
         }
-        let call = Call::new("Send", Effect::Repeatable).with_key(&request.idempotency_key);
+        let call = Call::of(Method::Send).with_key(&request.idempotency_key);
         self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await
     }
 
     /// Creates a team, whose lead the caller becomes. The reply carries the lead's credential.
     pub async fn create_team(&self, mut request: v1::CreateTeamRequest) -> Result<v1::CreateTeamResponse, Error> {
         let key = unguessable(&mut request.idempotency_key);
-        let call = Call::new("CreateTeam", Effect::Repeatable).with_key(&key);
+        let call = Call::of(Method::CreateTeam).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).create_team(request).await }).await
     }
 
@@ -216,7 +219,7 @@ impl Client {
     /// credential of this life.
     pub async fn join(&self, mut request: v1::JoinRequest) -> Result<v1::JoinResponse, Error> {
         let key = unguessable(&mut request.idempotency_key);
-        let call = Call::new("Join", Effect::Repeatable).with_key(&key);
+        let call = Call::of(Method::Join).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).join(request).await }).await
     }
 
@@ -228,9 +231,9 @@ impl Client {
         mut request: v1::WaitForDecisionRequest,
     ) -> Result<v1::WaitForDecisionResponse, Error> {
         self.fill(&mut request.team);
-        let asked = request.timeout.and_then(|timeout| Duration::try_from(timeout).ok());
-        let waits = asked.unwrap_or(Duration::from_secs(30)).min(Duration::from_secs(60));
-        let call = Call::new("WaitForDecision", Effect::Read).waiting(waits);
+        let method = Method::WaitForDecision;
+        let waits = method.wait().map(|wait| wait.asked(request.timeout.as_ref())).unwrap_or_default();
+        let call = Call::of(method).waiting(waits);
         self.call(call, request, |channel, request| async move { requests(channel).wait_for_decision(request).await })
             .await
     }
@@ -404,16 +407,16 @@ fn requests(channel: Channel) -> RequestServiceClient<Channel> {
 }
 
 /// Writes the calls that do nothing but pass on: the service, the RPC's name as a method and as in the protocol, the
-/// request with the field that names the team, the response, and what it changes.
+/// request with the field that names the team, and the response.
 macro_rules! calls {
-    ($($(#[$doc:meta])* $service:ident.$method:ident = $name:ident($request:ident $(.$team:ident)?) -> $response:ident, $effect:ident;)*) => {
+    ($($(#[$doc:meta])* $service:ident.$method:ident = $name:ident($request:ident $(.$team:ident)?) -> $response:ident;)*) => {
         impl Client {
             $(
                 $(#[$doc])*
                 #[allow(unused_mut)]
                 pub async fn $method(&self, mut request: v1::$request) -> Result<v1::$response, Error> {
                     $(self.fill(&mut request.$team);)?
-                    let call = Call::new(stringify!($name), Effect::$effect);
+                    let call = Call::of(Method::$name);
                     self.call(call, request, |channel, request| async move { $service(channel).$method(request).await })
                         .await
                 }
@@ -424,47 +427,47 @@ macro_rules! calls {
 
 calls! {
     /// Marks messages as processed. A [`Subscription`](crate::Subscription) does it for what it has delivered.
-    messages.ack = Ack(AckRequest) -> AckResponse, Repeatable;
+    messages.ack = Ack(AckRequest) -> AckResponse;
     /// Returns a message with its receipts.
-    messages.get_message = GetMessage(GetMessageRequest.team) -> GetMessageResponse, Read;
+    messages.get_message = GetMessage(GetMessageRequest.team) -> GetMessageResponse;
     /// Lists the unprocessed messages of an inbox without opening a session.
-    messages.list_inbox = ListInbox(ListInboxRequest.team) -> ListInboxResponse, Read;
+    messages.list_inbox = ListInbox(ListInboxRequest.team) -> ListInboxResponse;
     /// Returns one team.
-    teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse, Read;
+    teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse;
     /// Lists the teams that the caller may see.
-    teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse, Read;
+    teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;
     /// Deletes a team with everything that belongs to it. Not repeated while its outcome is unknown.
-    teams.delete_team = DeleteTeam(DeleteTeamRequest.team) -> DeleteTeamResponse, Once;
+    teams.delete_team = DeleteTeam(DeleteTeamRequest.team) -> DeleteTeamResponse;
     /// Mints a join token. A repeated attempt may leave a second token behind, which expires unused.
-    teams.invite = Invite(InviteRequest.team) -> InviteResponse, Repeatable;
+    teams.invite = Invite(InviteRequest.team) -> InviteResponse;
     /// Mints an observer's credential. A repeated attempt may leave a second one behind, which expires unused.
-    teams.create_observer = CreateObserver(CreateObserverRequest.team) -> CreateObserverResponse, Repeatable;
+    teams.create_observer = CreateObserver(CreateObserverRequest.team) -> CreateObserverResponse;
     /// Ends the caller's own life, and says how its process ended.
-    teams.leave = Leave(LeaveRequest) -> LeaveResponse, Repeatable;
+    teams.leave = Leave(LeaveRequest) -> LeaveResponse;
     /// Lists the members of a team.
-    teams.list_members = ListMembers(ListMembersRequest.team) -> ListMembersResponse, Read;
+    teams.list_members = ListMembers(ListMembersRequest.team) -> ListMembersResponse;
     /// Renews the caller's lease and says whether it is at work.
-    teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse, Repeatable;
+    teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse;
     /// Stops a member at once.
-    teams.force_stop = ForceStop(ForceStopRequest.team) -> ForceStopResponse, Repeatable;
+    teams.force_stop = ForceStop(ForceStopRequest.team) -> ForceStopResponse;
     /// Makes another member the lead. Not repeated while its outcome is unknown.
-    teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse, Once;
+    teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse;
     /// Returns one request.
-    requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse, Read;
+    requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse;
     /// Lists requests, the newest first.
-    requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse, Read;
+    requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse;
     /// Returns one task, and the token of its claim for its owner.
-    tasks.get_task = GetTask(GetTaskRequest.team) -> GetTaskResponse, Read;
+    tasks.get_task = GetTask(GetTaskRequest.team) -> GetTaskResponse;
     /// Lists tasks in the order of their ids.
-    tasks.list_tasks = ListTasks(ListTasksRequest.team) -> ListTasksResponse, Read;
+    tasks.list_tasks = ListTasks(ListTasksRequest.team) -> ListTasksResponse;
     /// Changes a task. With an expected version, a repeated attempt may be refused although the first one succeeded.
-    tasks.update_task = UpdateTask(UpdateTaskRequest.team) -> UpdateTaskResponse, Repeatable;
+    tasks.update_task = UpdateTask(UpdateTaskRequest.team) -> UpdateTaskResponse;
     /// Completes a task.
-    tasks.complete_task = CompleteTask(CompleteTaskRequest.team) -> CompleteTaskResponse, Repeatable;
+    tasks.complete_task = CompleteTask(CompleteTaskRequest.team) -> CompleteTaskResponse;
     /// Gives a claimed task back to the board.
-    tasks.release_task = ReleaseTask(ReleaseTaskRequest.team) -> ReleaseTaskResponse, Repeatable;
+    tasks.release_task = ReleaseTask(ReleaseTaskRequest.team) -> ReleaseTaskResponse;
     /// Deletes a task.
-    tasks.delete_task = DeleteTask(DeleteTaskRequest.team) -> DeleteTaskResponse, Repeatable;
+    tasks.delete_task = DeleteTask(DeleteTaskRequest.team) -> DeleteTaskResponse;
     /// Lists a part of the history.
-    history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse, Read;
+    history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse;
 }

@@ -1,9 +1,10 @@
 //! Whether a coordinator can do its work.
 
+use teamwire_proto::method::Effect;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
-use crate::{Client, Error, client::Call, retry::Effect};
+use crate::{Client, Error, client::Call};
 
 impl Client {
     /// Asks whether a service can be used now, such as `teamwire.v1.MessageService`; all of them for "". False also for

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use teamwire_proto::{Reason, Refusal};
+use teamwire_proto::{Reason, Refusal, method::Effect, reason};
 use tonic::{Code, ConnectError, Status};
 
 use crate::transport::{DialError, Spent};
@@ -88,17 +88,6 @@ impl Delays {
     }
 }
 
-/// What a call does to the coordinator, and so how far it may be repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// Nothing.
-    Read,
-    /// A change that may be repeated: by its idempotency key or by its nature.
-    Repeatable,
-    /// A change that may not be repeated as long as its outcome is unknown.
-    Once,
-}
-
 /// What a failed attempt means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -125,9 +114,7 @@ impl Failure {
             if !refusal.reason.is_retryable() {
                 return Self::Refused(refusal);
             }
-            // The protocol says of this code, with a reason or without, that the outcome is not known. Who goes away
-            // has not begun, though.
-            let is_outcome_known = refusal.reason.code() != Code::Unavailable || refusal.reason == Reason::Draining;
+            let is_outcome_known = refusal.reason.is_outcome_known();
             return Self::NotNow { refusal, is_outcome_known };
         }
         if let Some(error) = causes(status).find_map(|cause| cause.downcast_ref::<DialError>()) {
@@ -151,8 +138,8 @@ impl Failure {
     pub(crate) fn is_retried(&self, effect: Effect, retry: &Retry) -> bool {
         match self {
             Self::NotSent | Self::Stale => true,
-            Self::NotNow { refusal, is_outcome_known } => match refusal.reason {
-                Reason::InboxFull => retry.while_full,
+            Self::NotNow { refusal, is_outcome_known } => match refusal.reason.retry() {
+                reason::Retry::OnRequest if !refusal.reason.reopens_stream() => retry.while_full,
                 _ => effect != Effect::Once || *is_outcome_known,
             },
             Self::Broken => effect != Effect::Once,

@@ -15,7 +15,7 @@ mod fields;
 mod read;
 mod write;
 
-pub use read::{TYPES, read};
+pub use read::read;
 pub use write::write;
 
 #[cfg(test)]
@@ -238,14 +238,7 @@ mod tests {
 
     /// What a coordinator delivers when it has accepted the request.
     fn accepted(request: &v1::SendRequest) -> v1::Message {
-        let body = request.body.clone().map(|body| match body {
-            Body::Message(body) => message::Body::Message(body),
-            Body::Broadcast(body) => message::Body::Broadcast(body),
-            Body::ShutdownRequest(body) => message::Body::ShutdownRequest(body),
-            Body::ShutdownResponse(body) => message::Body::ShutdownResponse(body),
-            Body::PlanApprovalRequest(body) => message::Body::PlanApprovalRequest(body),
-            Body::PlanApprovalResponse(body) => message::Body::PlanApprovalResponse(body),
-        });
+        let body = request.body.clone().map(message::Body::from);
         v1::Message {
             id: "m".into(),
             team: "t".into(),

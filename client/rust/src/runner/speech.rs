@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::dialect;
-use teamwire_proto::{Refusal, v1};
+use teamwire_proto::{Kind, Refusal, v1};
 
 /// A line that a program has written.
 #[derive(Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl Speech {
         if let Some(id) = value.get("release").and_then(task_id) {
             return Self::Release(id, text("reason"), value);
         }
-        let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| dialect::TYPES.contains(&kind));
+        let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| Kind::sendable(kind).is_some());
         let is_newer = value.get("type").is_none() && value.get("to").is_some() && value.get("message").is_some();
         match value.get("ack") {
             Some(Value::String(id)) => Self::Ack(vec![id.clone()]),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{
-    Reason,
+    Method, Reason,
     v1::{self, stream_response::Frame},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -13,7 +13,7 @@ use super::{Acks, Closed, Delivery, Event, inbox::Inbox};
 use crate::{
     Client, Error,
     client::{Call, Session, messages},
-    retry::{Effect, Failure},
+    retry::Failure,
     transport::Link,
 };
 
@@ -138,7 +138,7 @@ impl Reader {
                 Reason::MemberStopped => return Ending::ForGood(Ok(Event::Closed(Closed::MemberStopped))),
                 Reason::TeamNotFound => return Ending::ForGood(Ok(Event::Closed(Closed::TeamDeleted))),
                 // A fault of one coordinator is not the end of the team.
-                Reason::Internal => return Ending::Lost(refusal.message.clone()),
+                reason if reason.reopens_stream() => return Ending::Lost(refusal.message.clone()),
                 _ => {}
             }
         }
@@ -153,7 +153,7 @@ impl Reader {
     }
 
     fn error(&self, failure: Failure, status: Status) -> Error {
-        self.client.error(Call::new("Stream", Effect::Read), failure, false, status)
+        self.client.error(Call::of(Method::Stream), failure, false, status)
     }
 
     fn close_acks(&self, end: &Result<Event, Error>) {
