@@ -4,12 +4,10 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { DurationSchema, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { RETRIED } from "./gen/policy.js";
 
 /** The domain of every ErrorInfo of teamwire. */
 const DOMAIN = "teamwire";
-
-/** What passes by itself. INBOX_FULL is not among them: two that wait for each other would wait forever. */
-const PASSING_REASONS = ["STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED"];
 
 /** Without a reason: the outcome of the call is not known. */
 const UNKNOWN_OUTCOMES = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.Unknown];
@@ -55,7 +53,7 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
   const error = ConnectError.from(thrown);
   const { rawMessage, code } = error;
   const refusal = readRefusal(error);
-  if (refusal.reason) return new TeamwireError(rawMessage, code, PASSING_REASONS.includes(refusal.reason), refusal);
+  if (refusal.reason) return new TeamwireError(rawMessage, code, RETRIED.has(refusal.reason), refusal);
   const fault = faultOfTls(error);
   if (fault !== undefined && !hasAnswered) {
     const advice = "Check the address, the authority that is trusted (ca), and the certificate that is shown.";

@@ -5,6 +5,7 @@ import { type Client, Code, ConnectError } from "@connectrpc/connect";
 import { v4, validate } from "uuid";
 import { ATTEMPT_MS, type Calls, Delays, Session } from "./calls.js";
 import { readError, TeamwireError } from "./error.js";
+import { REOPENED } from "./gen/policy.js";
 import {
   CloseReason,
   type Delivery,
@@ -26,9 +27,6 @@ const HEARTBEATS_MISSED_MAX = 3;
 
 /** How long a session must have held, in milliseconds, for its loss to be no sign of a coordinator in trouble. */
 const SETTLED_MS = 10_000;
-
-/** Reasons of refusals that say no more than that this session is over. */
-const SESSION_REASONS = ["SLOW_CONSUMER", "INTERNAL"];
 
 /** Codes that would be the same the next time: whoever answers so without a reason is no coordinator. */
 const FINAL_CODES = [
@@ -281,7 +279,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 function endOf(error: TeamwireError): Ending | TeamwireError | undefined {
   const how = ENDINGS[error.reason ?? ""];
   if (how !== undefined) return { how };
-  if (error.isPassing || SESSION_REASONS.includes(error.reason ?? "")) return undefined;
+  if (error.isPassing || REOPENED.has(error.reason ?? "")) return undefined;
   return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
 }
 

@@ -1064,10 +1064,10 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x19TASK_EVENT_KIND_COMPLETED\x10\x05\x12\x1c\n" +
 	"\x18TASK_EVENT_KIND_RELEASED\x10\x06\x12\x1a\n" +
 	"\x16TASK_EVENT_KIND_LAPSED\x10\a\x12\x1b\n" +
-	"\x17TASK_EVENT_KIND_DELETED\x10\b2\xbc\x01\n" +
-	"\x0eHistoryService\x12P\n" +
-	"\vListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\x12X\n" +
-	"\rFollowHistory\x12!.teamwire.v1.FollowHistoryRequest\x1a\".teamwire.v1.FollowHistoryResponse0\x01BQ\n" +
+	"\x17TASK_EVENT_KIND_DELETED\x10\b2\xc6\x01\n" +
+	"\x0eHistoryService\x12U\n" +
+	"\vListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\"\x03\x90\x02\x01\x12]\n" +
+	"\rFollowHistory\x12!.teamwire.v1.FollowHistoryRequest\x1a\".teamwire.v1.FollowHistoryResponse\"\x03\x90\x02\x010\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

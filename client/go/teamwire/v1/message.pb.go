@@ -2607,7 +2607,7 @@ var File_teamwire_v1_message_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
+	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"a\n" +
 	"\rDirectMessage\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x18\n" +
@@ -2672,7 +2672,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xb8\a\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xc4\n" +
+	"\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -2688,14 +2689,21 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\vin_reply_to\x18\t \x01(\tR\tinReplyTo\x129\n" +
 	"\vattachments\x18\n" +
 	" \x03(\v2\x17.teamwire.v1.AttachmentR\vattachments\x12!\n" +
-	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x126\n" +
-	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageH\x00R\amessage\x126\n" +
-	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastH\x00R\tbroadcast\x12I\n" +
-	"\x10shutdown_request\x18\x17 \x01(\v2\x1c.teamwire.v1.ShutdownRequestH\x00R\x0fshutdownRequest\x12L\n" +
-	"\x11shutdown_response\x18\x18 \x01(\v2\x1d.teamwire.v1.ShutdownResponseH\x00R\x10shutdownResponse\x12V\n" +
-	"\x15plan_approval_request\x18\x19 \x01(\v2 .teamwire.v1.PlanApprovalRequestH\x00R\x13planApprovalRequest\x12Y\n" +
-	"\x16plan_approval_response\x18\x1a \x01(\v2!.teamwire.v1.PlanApprovalResponseH\x00R\x14planApprovalResponse\x12-\n" +
-	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeH\x00R\x06noticeB\x06\n" +
+	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x12h\n" +
+	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageB0\x92\xb5\x18,\n" +
+	"\amessage\x12\acontent\x1a\x18one member, or team-leadH\x00R\amessage\x12d\n" +
+	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastB,\x92\xb5\x18(\n" +
+	"\tbroadcast\x12\acontent\x1a\x12every other memberH\x00R\tbroadcast\x12\x96\x01\n" +
+	"\x10shutdown_request\x18\x17 \x01(\v2\x1c.teamwire.v1.ShutdownRequestBK\x92\xb5\x18G\n" +
+	"\x10shutdown request\x12\x06reason\x1a\x18one member, or team-lead\"\x11shutdown_responseH\x00R\x0fshutdownRequest\x12\x8f\x01\n" +
+	"\x11shutdown_response\x18\x18 \x01(\v2\x1d.teamwire.v1.ShutdownResponseBA\x92\xb5\x18=\n" +
+	"\x11shutdown response\x12\x06reason\x1a the member that made the requestH\x00R\x10shutdownResponse\x12\x8a\x01\n" +
+	"\x15plan_approval_request\x18\x19 \x01(\v2 .teamwire.v1.PlanApprovalRequestB2\x92\xb5\x18.\n" +
+	"\x04plan\x12\x04plan\x1a\bthe lead\"\x16plan_approval_responseH\x00R\x13planApprovalRequest\x12\x8b\x01\n" +
+	"\x16plan_approval_response\x18\x1a \x01(\v2!.teamwire.v1.PlanApprovalResponseB0\x92\xb5\x18,\n" +
+	"\rplan response\x12\bfeedback\x1a\x11the plan's authorH\x00R\x14planApprovalResponse\x12_\n" +
+	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeB0\x92\xb5\x18,\n" +
+	"\x06notice\x12\x04text\x1a\x1cthe members that it concernsH\x00R\x06noticeB\x06\n" +
 	"\x04body\"\xe9\x04\n" +
 	"\vSendRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
@@ -2831,14 +2839,14 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n" +
 	"\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1b\n" +
 	"\x17RECEIPT_STATE_PROCESSED\x10\x03\x12\x1f\n" +
-	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x042\xe7\x02\n" +
-	"\x0eMessageService\x12;\n" +
-	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\x12C\n" +
-	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x128\n" +
-	"\x03Ack\x12\x17.teamwire.v1.AckRequest\x1a\x18.teamwire.v1.AckResponse\x12M\n" +
+	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x042\xfb\x02\n" +
+	"\x0eMessageService\x12@\n" +
+	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\x03\x90\x02\x02\x12C\n" +
+	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x12=\n" +
+	"\x03Ack\x12\x17.teamwire.v1.AckRequest\x1a\x18.teamwire.v1.AckResponse\"\x03\x90\x02\x02\x12R\n" +
 	"\n" +
-	"GetMessage\x12\x1e.teamwire.v1.GetMessageRequest\x1a\x1f.teamwire.v1.GetMessageResponse\x12J\n" +
-	"\tListInbox\x12\x1d.teamwire.v1.ListInboxRequest\x1a\x1e.teamwire.v1.ListInboxResponseBQ\n" +
+	"GetMessage\x12\x1e.teamwire.v1.GetMessageRequest\x1a\x1f.teamwire.v1.GetMessageResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\tListInbox\x12\x1d.teamwire.v1.ListInboxRequest\x1a\x1e.teamwire.v1.ListInboxResponse\"\x03\x90\x02\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -2952,6 +2960,7 @@ func file_teamwire_v1_message_proto_init() {
 	if File_teamwire_v1_message_proto != nil {
 		return
 	}
+	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_message_proto_msgTypes[3].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[8].OneofWrappers = []any{}

@@ -719,7 +719,7 @@ var File_teamwire_v1_request_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/request.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\"\x84\x05\n" +
+	"\x19teamwire/v1/request.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\x84\x05\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x18.teamwire.v1.RequestKindR\x04kind\x12/\n" +
@@ -755,12 +755,13 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\x06member\x18\x04 \x01(\tR\x06member\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\"H\n" +
 	"\x14ListRequestsResponse\x120\n" +
-	"\brequests\x18\x01 \x03(\v2\x14.teamwire.v1.RequestR\brequests\"\x80\x01\n" +
+	"\brequests\x18\x01 \x03(\v2\x14.teamwire.v1.RequestR\brequests\"\x8e\x01\n" +
 	"\x16WaitForDecisionRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"I\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12A\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\f\x8a\xb5\x18\b\n" +
+	"\x02\b\x1e\x12\x02\b<R\atimeout\"I\n" +
 	"\x17WaitForDecisionResponse\x12.\n" +
 	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest*f\n" +
 	"\vRequestKind\x12\x1c\n" +
@@ -779,12 +780,12 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\x1cCANCEL_CAUSE_TARGET_REPLACED\x10\x01\x12\x1e\n" +
 	"\x1aCANCEL_CAUSE_TARGET_EXITED\x10\x02\x12\x17\n" +
 	"\x13CANCEL_CAUSE_FORCED\x10\x03\x12\x1b\n" +
-	"\x17CANCEL_CAUSE_NEWER_PLAN\x10\x042\x92\x02\n" +
-	"\x0eRequestService\x12M\n" +
+	"\x17CANCEL_CAUSE_NEWER_PLAN\x10\x042\xa1\x02\n" +
+	"\x0eRequestService\x12R\n" +
 	"\n" +
-	"GetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\x12S\n" +
-	"\fListRequests\x12 .teamwire.v1.ListRequestsRequest\x1a!.teamwire.v1.ListRequestsResponse\x12\\\n" +
-	"\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponseBQ\n" +
+	"GetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\"\x03\x90\x02\x01\x12X\n" +
+	"\fListRequests\x12 .teamwire.v1.ListRequestsRequest\x1a!.teamwire.v1.ListRequestsResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponse\"\x03\x90\x02\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -850,6 +851,7 @@ func file_teamwire_v1_request_proto_init() {
 		return
 	}
 	file_teamwire_v1_message_proto_init()
+	file_teamwire_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

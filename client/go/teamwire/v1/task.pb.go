@@ -1617,7 +1617,7 @@ var File_teamwire_v1_task_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/task.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\"\xa3\x06\n" +
+	"\x16teamwire/v1/task.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xa3\x06\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
@@ -1721,10 +1721,10 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x04R\x06taskId\"=\n" +
 	"\x11ClaimTaskResponse\x12(\n" +
-	"\x05claim\x18\x01 \x01(\v2\x12.teamwire.v1.ClaimR\x05claim\"n\n" +
+	"\x05claim\x18\x01 \x01(\v2\x12.teamwire.v1.ClaimR\x05claim\"x\n" +
 	"\x14ClaimNextTaskRequest\x12'\n" +
-	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\x12-\n" +
-	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"A\n" +
+	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\x127\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\b\x8a\xb5\x18\x04\x12\x02\b<R\x04wait\"A\n" +
 	"\x15ClaimNextTaskResponse\x12(\n" +
 	"\x05claim\x18\x01 \x01(\v2\x12.teamwire.v1.ClaimR\x05claim\"{\n" +
 	"\x13CompleteTaskRequest\x12\x12\n" +
@@ -1755,21 +1755,21 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x13TASK_STATUS_PENDING\x10\x01\x12\x1b\n" +
 	"\x17TASK_STATUS_IN_PROGRESS\x10\x02\x12\x19\n" +
 	"\x15TASK_STATUS_COMPLETED\x10\x03\x12\x17\n" +
-	"\x13TASK_STATUS_DELETED\x10\x042\xab\x06\n" +
-	"\vTaskService\x12M\n" +
+	"\x13TASK_STATUS_DELETED\x10\x042\xdd\x06\n" +
+	"\vTaskService\x12R\n" +
 	"\n" +
-	"CreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\x12D\n" +
-	"\aGetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\x12J\n" +
-	"\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\x12R\n" +
-	"\vFollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse0\x01\x12M\n" +
+	"CreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\x03\x90\x02\x02\x12I\n" +
+	"\aGetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\vFollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse\"\x03\x90\x02\x010\x01\x12R\n" +
 	"\n" +
-	"UpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\x12J\n" +
-	"\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\x12V\n" +
-	"\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\x12S\n" +
-	"\fCompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\x12P\n" +
-	"\vReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\x12M\n" +
+	"UpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\"\x03\x90\x02\x02\x12O\n" +
+	"\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\"\x03\x90\x02\x02\x12[\n" +
+	"\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\"\x03\x90\x02\x02\x12X\n" +
+	"\fCompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\"\x03\x90\x02\x02\x12U\n" +
+	"\vReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\"\x03\x90\x02\x02\x12R\n" +
 	"\n" +
-	"DeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponseBQ\n" +
+	"DeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponse\"\x03\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -1872,6 +1872,7 @@ func file_teamwire_v1_task_proto_init() {
 		return
 	}
 	file_teamwire_v1_message_proto_init()
+	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1931,12 +1931,12 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1b\n" +
 	"\tlead_name\x18\x03 \x01(\tR\bleadName\x12F\n" +
 	"\x0flead_attributes\x18\x04 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\x0eleadAttributes\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\x84\x01\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\x89\x01\n" +
 	"\x12CreateTeamResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12'\n" +
-	"\x04lead\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x04lead\x12\x1e\n" +
+	"\x04lead\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x04lead\x12#\n" +
 	"\n" +
-	"credential\x18\x03 \x01(\tR\n" +
+	"credential\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\"$\n" +
 	"\x0eGetTeamRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\"8\n" +
@@ -1957,20 +1957,20 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x19\n" +
 	"\buses_max\x18\x03 \x01(\rR\ausesMax\x12+\n" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12,\n" +
-	"\x12plan_mode_required\x18\x05 \x01(\bR\x10planModeRequired\"\x8b\x01\n" +
-	"\x0eInviteResponse\x12\x1d\n" +
+	"\x12plan_mode_required\x18\x05 \x01(\bR\x10planModeRequired\"\x95\x01\n" +
+	"\x0eInviteResponse\x12\"\n" +
 	"\n" +
-	"join_token\x18\x01 \x01(\tR\tjoinToken\x129\n" +
+	"join_token\x18\x01 \x01(\tB\x03\x80\x01\x01R\tjoinToken\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1f\n" +
-	"\vjoin_string\x18\x03 \x01(\tR\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12$\n" +
+	"\vjoin_string\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
 	"joinString\"X\n" +
 	"\x15CreateObserverRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12+\n" +
-	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"s\n" +
-	"\x16CreateObserverResponse\x12\x1e\n" +
+	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"x\n" +
+	"\x16CreateObserverResponse\x12#\n" +
 	"\n" +
-	"credential\x18\x01 \x01(\tR\n" +
+	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
 	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x89\x01\n" +
@@ -1979,12 +1979,12 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x02 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\n" +
 	"attributes\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x82\x01\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
-	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12\x1e\n" +
+	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
 	"\n" +
-	"credential\x18\x03 \x01(\tR\n" +
+	"credential\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\";\n" +
 	"\fLeaveRequest\x12+\n" +
 	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\"\x0f\n" +
@@ -2025,21 +2025,21 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\x88\a\n" +
-	"\vTeamService\x12M\n" +
+	"\rACTIVITY_IDLE\x10\x022\xba\a\n" +
+	"\vTeamService\x12R\n" +
 	"\n" +
-	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\x12D\n" +
-	"\aGetTeam\x12\x1b.teamwire.v1.GetTeamRequest\x1a\x1c.teamwire.v1.GetTeamResponse\x12J\n" +
-	"\tListTeams\x12\x1d.teamwire.v1.ListTeamsRequest\x1a\x1e.teamwire.v1.ListTeamsResponse\x12M\n" +
+	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x03\x90\x02\x02\x12I\n" +
+	"\aGetTeam\x12\x1b.teamwire.v1.GetTeamRequest\x1a\x1c.teamwire.v1.GetTeamResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\tListTeams\x12\x1d.teamwire.v1.ListTeamsRequest\x1a\x1e.teamwire.v1.ListTeamsResponse\"\x03\x90\x02\x01\x12M\n" +
 	"\n" +
-	"DeleteTeam\x12\x1e.teamwire.v1.DeleteTeamRequest\x1a\x1f.teamwire.v1.DeleteTeamResponse\x12A\n" +
-	"\x06Invite\x12\x1a.teamwire.v1.InviteRequest\x1a\x1b.teamwire.v1.InviteResponse\x12Y\n" +
-	"\x0eCreateObserver\x12\".teamwire.v1.CreateObserverRequest\x1a#.teamwire.v1.CreateObserverResponse\x12;\n" +
-	"\x04Join\x12\x18.teamwire.v1.JoinRequest\x1a\x19.teamwire.v1.JoinResponse\x12>\n" +
-	"\x05Leave\x12\x19.teamwire.v1.LeaveRequest\x1a\x1a.teamwire.v1.LeaveResponse\x12P\n" +
-	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\x12J\n" +
-	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\x12J\n" +
-	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\x12D\n" +
+	"DeleteTeam\x12\x1e.teamwire.v1.DeleteTeamRequest\x1a\x1f.teamwire.v1.DeleteTeamResponse\x12F\n" +
+	"\x06Invite\x12\x1a.teamwire.v1.InviteRequest\x1a\x1b.teamwire.v1.InviteResponse\"\x03\x90\x02\x02\x12^\n" +
+	"\x0eCreateObserver\x12\".teamwire.v1.CreateObserverRequest\x1a#.teamwire.v1.CreateObserverResponse\"\x03\x90\x02\x02\x12@\n" +
+	"\x04Join\x12\x18.teamwire.v1.JoinRequest\x1a\x19.teamwire.v1.JoinResponse\"\x03\x90\x02\x02\x12C\n" +
+	"\x05Leave\x12\x19.teamwire.v1.LeaveRequest\x1a\x1a.teamwire.v1.LeaveResponse\"\x03\x90\x02\x02\x12U\n" +
+	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x03\x90\x02\x02\x12O\n" +
+	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x03\x90\x02\x02\x12D\n" +
 	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponseBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 

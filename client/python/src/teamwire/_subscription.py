@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import grpc
 from grpc import StatusCode as Code
 
-from ._calls import ATTEMPT, LOG, NOT_NOW, Calls, Error, delays, within
+from ._calls import ATTEMPT, LOG, Calls, Error, delays, within
+from ._policy import REOPENED
 from .v1 import message_pb2
 from .v1.message_pb2_grpc import MessageServiceStub
 
@@ -230,7 +231,7 @@ class AsyncSubscription:
             LOG.debug("the session has ended: %s", error)
             if how := _ENDS.get(error.reason):
                 return End(how)
-            if error.reason not in NOT_NOW | {"SLOW_CONSUMER", "INTERNAL"} if error.reason else error.code() in _FINAL:
+            if error.reason not in REOPENED if error.reason else error.code() in _FINAL:
                 return error
         finally:
             if stream:

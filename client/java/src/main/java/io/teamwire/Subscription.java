@@ -63,9 +63,6 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     private static final Set<CloseReason> GOES_ON = EnumSet.of(
             CloseReason.CLOSE_REASON_DRAINING, CloseReason.CLOSE_REASON_UNSPECIFIED, CloseReason.UNRECOGNIZED);
 
-    /** The refusals, besides "not now", that another session may not meet with. */
-    private static final Set<String> PASSING = Set.of("INTERNAL", "SLOW_CONSUMER");
-
     /** What something answers, without a reason, that is no coordinator, or a proxy that does not let us through. */
     private static final Set<Code> FINAL = Set.of(
             Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED);
@@ -224,9 +221,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     }
 
     private static boolean isFinal(TeamwireException lost) {
-        return lost.reason().isEmpty()
-                ? FINAL.contains(lost.code())
-                : !lost.isPassing(true) && !PASSING.contains(lost.reason());
+        return lost.reason().isEmpty() ? FINAL.contains(lost.code()) : !Policy.isReopened(lost.reason());
     }
 
     /** Opens one session, and reads it to its end for good. Throws what else has ended it. */

@@ -103,7 +103,7 @@ private static final long serialVersionUID = 0L;
    * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
    * </pre>
    *
-   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
    * @return Whether the wait field is set.
    */
   @java.lang.Override
@@ -115,7 +115,7 @@ private static final long serialVersionUID = 0L;
    * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
    * </pre>
    *
-   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
    * @return The wait.
    */
   @java.lang.Override
@@ -127,7 +127,7 @@ private static final long serialVersionUID = 0L;
    * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
    * </pre>
    *
-   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
    */
   @java.lang.Override
   public com.google.protobuf.DurationOrBuilder getWaitOrBuilder() {
@@ -577,7 +577,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      * @return Whether the wait field is set.
      */
     public boolean hasWait() {
@@ -588,7 +588,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      * @return The wait.
      */
     public com.google.protobuf.Duration getWait() {
@@ -603,7 +603,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public Builder setWait(com.google.protobuf.Duration value) {
       if (waitBuilder_ == null) {
@@ -623,7 +623,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public Builder setWait(
         com.google.protobuf.Duration.Builder builderForValue) {
@@ -641,7 +641,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public Builder mergeWait(com.google.protobuf.Duration value) {
       if (waitBuilder_ == null) {
@@ -666,7 +666,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public Builder clearWait() {
       bitField0_ = (bitField0_ & ~0x00000002);
@@ -683,7 +683,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public com.google.protobuf.Duration.Builder getWaitBuilder() {
       bitField0_ |= 0x00000002;
@@ -695,7 +695,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public com.google.protobuf.DurationOrBuilder getWaitOrBuilder() {
       if (waitBuilder_ != null) {
@@ -710,7 +710,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
      * </pre>
      *
-     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+     * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         com.google.protobuf.Duration, com.google.protobuf.Duration.Builder, com.google.protobuf.DurationOrBuilder> 

@@ -35,7 +35,7 @@ public interface ClaimNextTaskRequestOrBuilder extends
    * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
    * </pre>
    *
-   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
    * @return Whether the wait field is set.
    */
   boolean hasWait();
@@ -44,7 +44,7 @@ public interface ClaimNextTaskRequestOrBuilder extends
    * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
    * </pre>
    *
-   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
    * @return The wait.
    */
   com.google.protobuf.Duration getWait();
@@ -53,7 +53,7 @@ public interface ClaimNextTaskRequestOrBuilder extends
    * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
    * </pre>
    *
-   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait"];</code>
+   * <code>.google.protobuf.Duration wait = 2 [json_name = "wait", (.teamwire.v1.wait_policy) = { ... }</code>
    */
   com.google.protobuf.DurationOrBuilder getWaitOrBuilder();
 }

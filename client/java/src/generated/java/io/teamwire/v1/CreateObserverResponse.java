@@ -57,7 +57,7 @@ private static final long serialVersionUID = 0L;
    * The credential. Shown this once.
    * </pre>
    *
-   * <code>string credential = 1 [json_name = "credential"];</code>
+   * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
    * @return The credential.
    */
   @java.lang.Override
@@ -78,7 +78,7 @@ private static final long serialVersionUID = 0L;
    * The credential. Shown this once.
    * </pre>
    *
-   * <code>string credential = 1 [json_name = "credential"];</code>
+   * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
    * @return The bytes for credential.
    */
   @java.lang.Override
@@ -483,7 +483,7 @@ private static final long serialVersionUID = 0L;
      * The credential. Shown this once.
      * </pre>
      *
-     * <code>string credential = 1 [json_name = "credential"];</code>
+     * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
      * @return The credential.
      */
     public java.lang.String getCredential() {
@@ -503,7 +503,7 @@ private static final long serialVersionUID = 0L;
      * The credential. Shown this once.
      * </pre>
      *
-     * <code>string credential = 1 [json_name = "credential"];</code>
+     * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
      * @return The bytes for credential.
      */
     public com.google.protobuf.ByteString
@@ -524,7 +524,7 @@ private static final long serialVersionUID = 0L;
      * The credential. Shown this once.
      * </pre>
      *
-     * <code>string credential = 1 [json_name = "credential"];</code>
+     * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
      * @param value The credential to set.
      * @return This builder for chaining.
      */
@@ -541,7 +541,7 @@ private static final long serialVersionUID = 0L;
      * The credential. Shown this once.
      * </pre>
      *
-     * <code>string credential = 1 [json_name = "credential"];</code>
+     * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
      * @return This builder for chaining.
      */
     public Builder clearCredential() {
@@ -555,7 +555,7 @@ private static final long serialVersionUID = 0L;
      * The credential. Shown this once.
      * </pre>
      *
-     * <code>string credential = 1 [json_name = "credential"];</code>
+     * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
      * @param value The bytes for credential to set.
      * @return This builder for chaining.
      */

@@ -15,7 +15,7 @@ public interface CreateObserverResponseOrBuilder extends
    * The credential. Shown this once.
    * </pre>
    *
-   * <code>string credential = 1 [json_name = "credential"];</code>
+   * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
    * @return The credential.
    */
   java.lang.String getCredential();
@@ -24,7 +24,7 @@ public interface CreateObserverResponseOrBuilder extends
    * The credential. Shown this once.
    * </pre>
    *
-   * <code>string credential = 1 [json_name = "credential"];</code>
+   * <code>string credential = 1 [json_name = "credential", debug_redact = true];</code>
    * @return The bytes for credential.
    */
   com.google.protobuf.ByteString

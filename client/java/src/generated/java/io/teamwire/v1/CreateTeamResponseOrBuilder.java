@@ -69,7 +69,7 @@ public interface CreateTeamResponseOrBuilder extends
    * The lead's credential. Shown this once.
    * </pre>
    *
-   * <code>string credential = 3 [json_name = "credential"];</code>
+   * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
    * @return The credential.
    */
   java.lang.String getCredential();
@@ -78,7 +78,7 @@ public interface CreateTeamResponseOrBuilder extends
    * The lead's credential. Shown this once.
    * </pre>
    *
-   * <code>string credential = 3 [json_name = "credential"];</code>
+   * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
    * @return The bytes for credential.
    */
   com.google.protobuf.ByteString

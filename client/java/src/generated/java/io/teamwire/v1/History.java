@@ -146,14 +146,14 @@ public final class History extends com.google.protobuf.GeneratedFile {
       "\022\033\n\027TASK_EVENT_KIND_CLAIMED\020\004\022\035\n\031TASK_EV" +
       "ENT_KIND_COMPLETED\020\005\022\034\n\030TASK_EVENT_KIND_" +
       "RELEASED\020\006\022\032\n\026TASK_EVENT_KIND_LAPSED\020\007\022\033" +
-      "\n\027TASK_EVENT_KIND_DELETED\020\0102\274\001\n\016HistoryS" +
-      "ervice\022P\n\013ListHistory\022\037.teamwire.v1.List" +
+      "\n\027TASK_EVENT_KIND_DELETED\020\0102\306\001\n\016HistoryS" +
+      "ervice\022U\n\013ListHistory\022\037.teamwire.v1.List" +
       "HistoryRequest\032 .teamwire.v1.ListHistory" +
-      "Response\022X\n\rFollowHistory\022!.teamwire.v1." +
-      "FollowHistoryRequest\032\".teamwire.v1.Follo" +
-      "wHistoryResponse0\001BQ\n\016io.teamwire.v1P\001Z=" +
-      "github.com/teamwire/teamwire/client/go/t" +
-      "eamwire/v1;teamwirev1b\006proto3"
+      "Response\"\003\220\002\001\022]\n\rFollowHistory\022!.teamwir" +
+      "e.v1.FollowHistoryRequest\032\".teamwire.v1." +
+      "FollowHistoryResponse\"\003\220\002\0010\001BQ\n\016io.teamw" +
+      "ire.v1P\001Z=github.com/teamwire/teamwire/c" +
+      "lient/go/teamwire/v1;teamwirev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

@@ -35,6 +35,7 @@ public final class HistoryServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ListHistoryRequest, io.teamwire.v1.ListHistoryResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListHistory"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ListHistoryRequest.getDefaultInstance()))
@@ -66,6 +67,7 @@ public final class HistoryServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.FollowHistoryRequest, io.teamwire.v1.FollowHistoryResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.SERVER_STREAMING)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "FollowHistory"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.FollowHistoryRequest.getDefaultInstance()))

@@ -58,7 +58,7 @@ private static final long serialVersionUID = 0L;
    * The token. Shown this once.
    * </pre>
    *
-   * <code>string join_token = 1 [json_name = "joinToken"];</code>
+   * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
    * @return The joinToken.
    */
   @java.lang.Override
@@ -79,7 +79,7 @@ private static final long serialVersionUID = 0L;
    * The token. Shown this once.
    * </pre>
    *
-   * <code>string join_token = 1 [json_name = "joinToken"];</code>
+   * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
    * @return The bytes for joinToken.
    */
   @java.lang.Override
@@ -146,7 +146,7 @@ private static final long serialVersionUID = 0L;
    * The token alone when no address is known. Shown this once.
    * </pre>
    *
-   * <code>string join_string = 3 [json_name = "joinString"];</code>
+   * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
    * @return The joinString.
    */
   @java.lang.Override
@@ -170,7 +170,7 @@ private static final long serialVersionUID = 0L;
    * The token alone when no address is known. Shown this once.
    * </pre>
    *
-   * <code>string join_string = 3 [json_name = "joinString"];</code>
+   * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
    * @return The bytes for joinString.
    */
   @java.lang.Override
@@ -561,7 +561,7 @@ private static final long serialVersionUID = 0L;
      * The token. Shown this once.
      * </pre>
      *
-     * <code>string join_token = 1 [json_name = "joinToken"];</code>
+     * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
      * @return The joinToken.
      */
     public java.lang.String getJoinToken() {
@@ -581,7 +581,7 @@ private static final long serialVersionUID = 0L;
      * The token. Shown this once.
      * </pre>
      *
-     * <code>string join_token = 1 [json_name = "joinToken"];</code>
+     * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
      * @return The bytes for joinToken.
      */
     public com.google.protobuf.ByteString
@@ -602,7 +602,7 @@ private static final long serialVersionUID = 0L;
      * The token. Shown this once.
      * </pre>
      *
-     * <code>string join_token = 1 [json_name = "joinToken"];</code>
+     * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
      * @param value The joinToken to set.
      * @return This builder for chaining.
      */
@@ -619,7 +619,7 @@ private static final long serialVersionUID = 0L;
      * The token. Shown this once.
      * </pre>
      *
-     * <code>string join_token = 1 [json_name = "joinToken"];</code>
+     * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
      * @return This builder for chaining.
      */
     public Builder clearJoinToken() {
@@ -633,7 +633,7 @@ private static final long serialVersionUID = 0L;
      * The token. Shown this once.
      * </pre>
      *
-     * <code>string join_token = 1 [json_name = "joinToken"];</code>
+     * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
      * @param value The bytes for joinToken to set.
      * @return This builder for chaining.
      */
@@ -813,7 +813,7 @@ private static final long serialVersionUID = 0L;
      * The token alone when no address is known. Shown this once.
      * </pre>
      *
-     * <code>string join_string = 3 [json_name = "joinString"];</code>
+     * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
      * @return The joinString.
      */
     public java.lang.String getJoinString() {
@@ -836,7 +836,7 @@ private static final long serialVersionUID = 0L;
      * The token alone when no address is known. Shown this once.
      * </pre>
      *
-     * <code>string join_string = 3 [json_name = "joinString"];</code>
+     * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
      * @return The bytes for joinString.
      */
     public com.google.protobuf.ByteString
@@ -860,7 +860,7 @@ private static final long serialVersionUID = 0L;
      * The token alone when no address is known. Shown this once.
      * </pre>
      *
-     * <code>string join_string = 3 [json_name = "joinString"];</code>
+     * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
      * @param value The joinString to set.
      * @return This builder for chaining.
      */
@@ -880,7 +880,7 @@ private static final long serialVersionUID = 0L;
      * The token alone when no address is known. Shown this once.
      * </pre>
      *
-     * <code>string join_string = 3 [json_name = "joinString"];</code>
+     * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
      * @return This builder for chaining.
      */
     public Builder clearJoinString() {
@@ -897,7 +897,7 @@ private static final long serialVersionUID = 0L;
      * The token alone when no address is known. Shown this once.
      * </pre>
      *
-     * <code>string join_string = 3 [json_name = "joinString"];</code>
+     * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
      * @param value The bytes for joinString to set.
      * @return This builder for chaining.
      */

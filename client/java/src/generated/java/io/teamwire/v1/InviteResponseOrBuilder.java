@@ -15,7 +15,7 @@ public interface InviteResponseOrBuilder extends
    * The token. Shown this once.
    * </pre>
    *
-   * <code>string join_token = 1 [json_name = "joinToken"];</code>
+   * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
    * @return The joinToken.
    */
   java.lang.String getJoinToken();
@@ -24,7 +24,7 @@ public interface InviteResponseOrBuilder extends
    * The token. Shown this once.
    * </pre>
    *
-   * <code>string join_token = 1 [json_name = "joinToken"];</code>
+   * <code>string join_token = 1 [json_name = "joinToken", debug_redact = true];</code>
    * @return The bytes for joinToken.
    */
   com.google.protobuf.ByteString
@@ -65,7 +65,7 @@ public interface InviteResponseOrBuilder extends
    * The token alone when no address is known. Shown this once.
    * </pre>
    *
-   * <code>string join_string = 3 [json_name = "joinString"];</code>
+   * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
    * @return The joinString.
    */
   java.lang.String getJoinString();
@@ -77,7 +77,7 @@ public interface InviteResponseOrBuilder extends
    * The token alone when no address is known. Shown this once.
    * </pre>
    *
-   * <code>string join_string = 3 [json_name = "joinString"];</code>
+   * <code>string join_string = 3 [json_name = "joinString", debug_redact = true];</code>
    * @return The bytes for joinString.
    */
   com.google.protobuf.ByteString

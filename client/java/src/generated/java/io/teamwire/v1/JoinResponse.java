@@ -133,7 +133,7 @@ private static final long serialVersionUID = 0L;
    * The credential of this life. Shown this once.
    * </pre>
    *
-   * <code>string credential = 3 [json_name = "credential"];</code>
+   * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
    * @return The credential.
    */
   @java.lang.Override
@@ -154,7 +154,7 @@ private static final long serialVersionUID = 0L;
    * The credential of this life. Shown this once.
    * </pre>
    *
-   * <code>string credential = 3 [json_name = "credential"];</code>
+   * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
    * @return The bytes for credential.
    */
   @java.lang.Override
@@ -873,7 +873,7 @@ private static final long serialVersionUID = 0L;
      * The credential of this life. Shown this once.
      * </pre>
      *
-     * <code>string credential = 3 [json_name = "credential"];</code>
+     * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
      * @return The credential.
      */
     public java.lang.String getCredential() {
@@ -893,7 +893,7 @@ private static final long serialVersionUID = 0L;
      * The credential of this life. Shown this once.
      * </pre>
      *
-     * <code>string credential = 3 [json_name = "credential"];</code>
+     * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
      * @return The bytes for credential.
      */
     public com.google.protobuf.ByteString
@@ -914,7 +914,7 @@ private static final long serialVersionUID = 0L;
      * The credential of this life. Shown this once.
      * </pre>
      *
-     * <code>string credential = 3 [json_name = "credential"];</code>
+     * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
      * @param value The credential to set.
      * @return This builder for chaining.
      */
@@ -931,7 +931,7 @@ private static final long serialVersionUID = 0L;
      * The credential of this life. Shown this once.
      * </pre>
      *
-     * <code>string credential = 3 [json_name = "credential"];</code>
+     * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
      * @return This builder for chaining.
      */
     public Builder clearCredential() {
@@ -945,7 +945,7 @@ private static final long serialVersionUID = 0L;
      * The credential of this life. Shown this once.
      * </pre>
      *
-     * <code>string credential = 3 [json_name = "credential"];</code>
+     * <code>string credential = 3 [json_name = "credential", debug_redact = true];</code>
      * @param value The bytes for credential to set.
      * @return This builder for chaining.
      */

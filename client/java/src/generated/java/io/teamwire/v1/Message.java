@@ -596,7 +596,7 @@ private static final long serialVersionUID = 0L;
    * A text for one member.
    * </pre>
    *
-   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the message field is set.
    */
   @java.lang.Override
@@ -608,7 +608,7 @@ private static final long serialVersionUID = 0L;
    * A text for one member.
    * </pre>
    *
-   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The message.
    */
   @java.lang.Override
@@ -623,7 +623,7 @@ private static final long serialVersionUID = 0L;
    * A text for one member.
    * </pre>
    *
-   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   @java.lang.Override
   public io.teamwire.v1.DirectMessageOrBuilder getMessageOrBuilder() {
@@ -639,7 +639,7 @@ private static final long serialVersionUID = 0L;
    * A text for every member.
    * </pre>
    *
-   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the broadcast field is set.
    */
   @java.lang.Override
@@ -651,7 +651,7 @@ private static final long serialVersionUID = 0L;
    * A text for every member.
    * </pre>
    *
-   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The broadcast.
    */
   @java.lang.Override
@@ -666,7 +666,7 @@ private static final long serialVersionUID = 0L;
    * A text for every member.
    * </pre>
    *
-   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   @java.lang.Override
   public io.teamwire.v1.BroadcastOrBuilder getBroadcastOrBuilder() {
@@ -682,7 +682,7 @@ private static final long serialVersionUID = 0L;
    * A request to end.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the shutdownRequest field is set.
    */
   @java.lang.Override
@@ -694,7 +694,7 @@ private static final long serialVersionUID = 0L;
    * A request to end.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The shutdownRequest.
    */
   @java.lang.Override
@@ -709,7 +709,7 @@ private static final long serialVersionUID = 0L;
    * A request to end.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   @java.lang.Override
   public io.teamwire.v1.ShutdownRequestOrBuilder getShutdownRequestOrBuilder() {
@@ -725,7 +725,7 @@ private static final long serialVersionUID = 0L;
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the shutdownResponse field is set.
    */
   @java.lang.Override
@@ -737,7 +737,7 @@ private static final long serialVersionUID = 0L;
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The shutdownResponse.
    */
   @java.lang.Override
@@ -752,7 +752,7 @@ private static final long serialVersionUID = 0L;
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   @java.lang.Override
   public io.teamwire.v1.ShutdownResponseOrBuilder getShutdownResponseOrBuilder() {
@@ -768,7 +768,7 @@ private static final long serialVersionUID = 0L;
    * A plan to approve.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the planApprovalRequest field is set.
    */
   @java.lang.Override
@@ -780,7 +780,7 @@ private static final long serialVersionUID = 0L;
    * A plan to approve.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The planApprovalRequest.
    */
   @java.lang.Override
@@ -795,7 +795,7 @@ private static final long serialVersionUID = 0L;
    * A plan to approve.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   @java.lang.Override
   public io.teamwire.v1.PlanApprovalRequestOrBuilder getPlanApprovalRequestOrBuilder() {
@@ -811,7 +811,7 @@ private static final long serialVersionUID = 0L;
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the planApprovalResponse field is set.
    */
   @java.lang.Override
@@ -823,7 +823,7 @@ private static final long serialVersionUID = 0L;
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The planApprovalResponse.
    */
   @java.lang.Override
@@ -838,7 +838,7 @@ private static final long serialVersionUID = 0L;
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   @java.lang.Override
   public io.teamwire.v1.PlanApprovalResponseOrBuilder getPlanApprovalResponseOrBuilder() {
@@ -854,7 +854,7 @@ private static final long serialVersionUID = 0L;
    * News from the coordinator. Cannot be sent by a client.
    * </pre>
    *
-   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the notice field is set.
    */
   @java.lang.Override
@@ -866,7 +866,7 @@ private static final long serialVersionUID = 0L;
    * News from the coordinator. Cannot be sent by a client.
    * </pre>
    *
-   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The notice.
    */
   @java.lang.Override
@@ -881,7 +881,7 @@ private static final long serialVersionUID = 0L;
    * News from the coordinator. Cannot be sent by a client.
    * </pre>
    *
-   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   @java.lang.Override
   public io.teamwire.v1.NoticeOrBuilder getNoticeOrBuilder() {
@@ -3261,7 +3261,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return Whether the message field is set.
      */
     @java.lang.Override
@@ -3273,7 +3273,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return The message.
      */
     @java.lang.Override
@@ -3295,7 +3295,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setMessage(io.teamwire.v1.DirectMessage value) {
       if (messageBuilder_ == null) {
@@ -3315,7 +3315,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setMessage(
         io.teamwire.v1.DirectMessage.Builder builderForValue) {
@@ -3333,7 +3333,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder mergeMessage(io.teamwire.v1.DirectMessage value) {
       if (messageBuilder_ == null) {
@@ -3360,7 +3360,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder clearMessage() {
       if (messageBuilder_ == null) {
@@ -3383,7 +3383,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public io.teamwire.v1.DirectMessage.Builder getMessageBuilder() {
       return internalGetMessageFieldBuilder().getBuilder();
@@ -3393,7 +3393,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     @java.lang.Override
     public io.teamwire.v1.DirectMessageOrBuilder getMessageOrBuilder() {
@@ -3411,7 +3411,7 @@ private static final long serialVersionUID = 0L;
      * A text for one member.
      * </pre>
      *
-     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+     * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         io.teamwire.v1.DirectMessage, io.teamwire.v1.DirectMessage.Builder, io.teamwire.v1.DirectMessageOrBuilder> 
@@ -3439,7 +3439,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return Whether the broadcast field is set.
      */
     @java.lang.Override
@@ -3451,7 +3451,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return The broadcast.
      */
     @java.lang.Override
@@ -3473,7 +3473,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setBroadcast(io.teamwire.v1.Broadcast value) {
       if (broadcastBuilder_ == null) {
@@ -3493,7 +3493,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setBroadcast(
         io.teamwire.v1.Broadcast.Builder builderForValue) {
@@ -3511,7 +3511,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder mergeBroadcast(io.teamwire.v1.Broadcast value) {
       if (broadcastBuilder_ == null) {
@@ -3538,7 +3538,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder clearBroadcast() {
       if (broadcastBuilder_ == null) {
@@ -3561,7 +3561,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public io.teamwire.v1.Broadcast.Builder getBroadcastBuilder() {
       return internalGetBroadcastFieldBuilder().getBuilder();
@@ -3571,7 +3571,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     @java.lang.Override
     public io.teamwire.v1.BroadcastOrBuilder getBroadcastOrBuilder() {
@@ -3589,7 +3589,7 @@ private static final long serialVersionUID = 0L;
      * A text for every member.
      * </pre>
      *
-     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+     * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         io.teamwire.v1.Broadcast, io.teamwire.v1.Broadcast.Builder, io.teamwire.v1.BroadcastOrBuilder> 
@@ -3617,7 +3617,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return Whether the shutdownRequest field is set.
      */
     @java.lang.Override
@@ -3629,7 +3629,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return The shutdownRequest.
      */
     @java.lang.Override
@@ -3651,7 +3651,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setShutdownRequest(io.teamwire.v1.ShutdownRequest value) {
       if (shutdownRequestBuilder_ == null) {
@@ -3671,7 +3671,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setShutdownRequest(
         io.teamwire.v1.ShutdownRequest.Builder builderForValue) {
@@ -3689,7 +3689,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder mergeShutdownRequest(io.teamwire.v1.ShutdownRequest value) {
       if (shutdownRequestBuilder_ == null) {
@@ -3716,7 +3716,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder clearShutdownRequest() {
       if (shutdownRequestBuilder_ == null) {
@@ -3739,7 +3739,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public io.teamwire.v1.ShutdownRequest.Builder getShutdownRequestBuilder() {
       return internalGetShutdownRequestFieldBuilder().getBuilder();
@@ -3749,7 +3749,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     @java.lang.Override
     public io.teamwire.v1.ShutdownRequestOrBuilder getShutdownRequestOrBuilder() {
@@ -3767,7 +3767,7 @@ private static final long serialVersionUID = 0L;
      * A request to end.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+     * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         io.teamwire.v1.ShutdownRequest, io.teamwire.v1.ShutdownRequest.Builder, io.teamwire.v1.ShutdownRequestOrBuilder> 
@@ -3795,7 +3795,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return Whether the shutdownResponse field is set.
      */
     @java.lang.Override
@@ -3807,7 +3807,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return The shutdownResponse.
      */
     @java.lang.Override
@@ -3829,7 +3829,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setShutdownResponse(io.teamwire.v1.ShutdownResponse value) {
       if (shutdownResponseBuilder_ == null) {
@@ -3849,7 +3849,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setShutdownResponse(
         io.teamwire.v1.ShutdownResponse.Builder builderForValue) {
@@ -3867,7 +3867,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder mergeShutdownResponse(io.teamwire.v1.ShutdownResponse value) {
       if (shutdownResponseBuilder_ == null) {
@@ -3894,7 +3894,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder clearShutdownResponse() {
       if (shutdownResponseBuilder_ == null) {
@@ -3917,7 +3917,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public io.teamwire.v1.ShutdownResponse.Builder getShutdownResponseBuilder() {
       return internalGetShutdownResponseFieldBuilder().getBuilder();
@@ -3927,7 +3927,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     @java.lang.Override
     public io.teamwire.v1.ShutdownResponseOrBuilder getShutdownResponseOrBuilder() {
@@ -3945,7 +3945,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+     * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         io.teamwire.v1.ShutdownResponse, io.teamwire.v1.ShutdownResponse.Builder, io.teamwire.v1.ShutdownResponseOrBuilder> 
@@ -3973,7 +3973,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return Whether the planApprovalRequest field is set.
      */
     @java.lang.Override
@@ -3985,7 +3985,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return The planApprovalRequest.
      */
     @java.lang.Override
@@ -4007,7 +4007,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setPlanApprovalRequest(io.teamwire.v1.PlanApprovalRequest value) {
       if (planApprovalRequestBuilder_ == null) {
@@ -4027,7 +4027,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setPlanApprovalRequest(
         io.teamwire.v1.PlanApprovalRequest.Builder builderForValue) {
@@ -4045,7 +4045,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder mergePlanApprovalRequest(io.teamwire.v1.PlanApprovalRequest value) {
       if (planApprovalRequestBuilder_ == null) {
@@ -4072,7 +4072,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder clearPlanApprovalRequest() {
       if (planApprovalRequestBuilder_ == null) {
@@ -4095,7 +4095,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public io.teamwire.v1.PlanApprovalRequest.Builder getPlanApprovalRequestBuilder() {
       return internalGetPlanApprovalRequestFieldBuilder().getBuilder();
@@ -4105,7 +4105,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     @java.lang.Override
     public io.teamwire.v1.PlanApprovalRequestOrBuilder getPlanApprovalRequestOrBuilder() {
@@ -4123,7 +4123,7 @@ private static final long serialVersionUID = 0L;
      * A plan to approve.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+     * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         io.teamwire.v1.PlanApprovalRequest, io.teamwire.v1.PlanApprovalRequest.Builder, io.teamwire.v1.PlanApprovalRequestOrBuilder> 
@@ -4151,7 +4151,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return Whether the planApprovalResponse field is set.
      */
     @java.lang.Override
@@ -4163,7 +4163,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return The planApprovalResponse.
      */
     @java.lang.Override
@@ -4185,7 +4185,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setPlanApprovalResponse(io.teamwire.v1.PlanApprovalResponse value) {
       if (planApprovalResponseBuilder_ == null) {
@@ -4205,7 +4205,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setPlanApprovalResponse(
         io.teamwire.v1.PlanApprovalResponse.Builder builderForValue) {
@@ -4223,7 +4223,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder mergePlanApprovalResponse(io.teamwire.v1.PlanApprovalResponse value) {
       if (planApprovalResponseBuilder_ == null) {
@@ -4250,7 +4250,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder clearPlanApprovalResponse() {
       if (planApprovalResponseBuilder_ == null) {
@@ -4273,7 +4273,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public io.teamwire.v1.PlanApprovalResponse.Builder getPlanApprovalResponseBuilder() {
       return internalGetPlanApprovalResponseFieldBuilder().getBuilder();
@@ -4283,7 +4283,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     @java.lang.Override
     public io.teamwire.v1.PlanApprovalResponseOrBuilder getPlanApprovalResponseOrBuilder() {
@@ -4301,7 +4301,7 @@ private static final long serialVersionUID = 0L;
      * The answer to it.
      * </pre>
      *
-     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+     * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         io.teamwire.v1.PlanApprovalResponse, io.teamwire.v1.PlanApprovalResponse.Builder, io.teamwire.v1.PlanApprovalResponseOrBuilder> 
@@ -4329,7 +4329,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return Whether the notice field is set.
      */
     @java.lang.Override
@@ -4341,7 +4341,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      * @return The notice.
      */
     @java.lang.Override
@@ -4363,7 +4363,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setNotice(io.teamwire.v1.Notice value) {
       if (noticeBuilder_ == null) {
@@ -4383,7 +4383,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder setNotice(
         io.teamwire.v1.Notice.Builder builderForValue) {
@@ -4401,7 +4401,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder mergeNotice(io.teamwire.v1.Notice value) {
       if (noticeBuilder_ == null) {
@@ -4428,7 +4428,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public Builder clearNotice() {
       if (noticeBuilder_ == null) {
@@ -4451,7 +4451,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     public io.teamwire.v1.Notice.Builder getNoticeBuilder() {
       return internalGetNoticeFieldBuilder().getBuilder();
@@ -4461,7 +4461,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     @java.lang.Override
     public io.teamwire.v1.NoticeOrBuilder getNoticeOrBuilder() {
@@ -4479,7 +4479,7 @@ private static final long serialVersionUID = 0L;
      * News from the coordinator. Cannot be sent by a client.
      * </pre>
      *
-     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+     * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         io.teamwire.v1.Notice, io.teamwire.v1.Notice.Builder, io.teamwire.v1.NoticeOrBuilder> 

@@ -295,7 +295,7 @@ public interface MessageOrBuilder extends
    * A text for one member.
    * </pre>
    *
-   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the message field is set.
    */
   boolean hasMessage();
@@ -304,7 +304,7 @@ public interface MessageOrBuilder extends
    * A text for one member.
    * </pre>
    *
-   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The message.
    */
   io.teamwire.v1.DirectMessage getMessage();
@@ -313,7 +313,7 @@ public interface MessageOrBuilder extends
    * A text for one member.
    * </pre>
    *
-   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message"];</code>
+   * <code>.teamwire.v1.DirectMessage message = 21 [json_name = "message", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   io.teamwire.v1.DirectMessageOrBuilder getMessageOrBuilder();
 
@@ -322,7 +322,7 @@ public interface MessageOrBuilder extends
    * A text for every member.
    * </pre>
    *
-   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the broadcast field is set.
    */
   boolean hasBroadcast();
@@ -331,7 +331,7 @@ public interface MessageOrBuilder extends
    * A text for every member.
    * </pre>
    *
-   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The broadcast.
    */
   io.teamwire.v1.Broadcast getBroadcast();
@@ -340,7 +340,7 @@ public interface MessageOrBuilder extends
    * A text for every member.
    * </pre>
    *
-   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast"];</code>
+   * <code>.teamwire.v1.Broadcast broadcast = 22 [json_name = "broadcast", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   io.teamwire.v1.BroadcastOrBuilder getBroadcastOrBuilder();
 
@@ -349,7 +349,7 @@ public interface MessageOrBuilder extends
    * A request to end.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the shutdownRequest field is set.
    */
   boolean hasShutdownRequest();
@@ -358,7 +358,7 @@ public interface MessageOrBuilder extends
    * A request to end.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The shutdownRequest.
    */
   io.teamwire.v1.ShutdownRequest getShutdownRequest();
@@ -367,7 +367,7 @@ public interface MessageOrBuilder extends
    * A request to end.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest"];</code>
+   * <code>.teamwire.v1.ShutdownRequest shutdown_request = 23 [json_name = "shutdownRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   io.teamwire.v1.ShutdownRequestOrBuilder getShutdownRequestOrBuilder();
 
@@ -376,7 +376,7 @@ public interface MessageOrBuilder extends
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the shutdownResponse field is set.
    */
   boolean hasShutdownResponse();
@@ -385,7 +385,7 @@ public interface MessageOrBuilder extends
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The shutdownResponse.
    */
   io.teamwire.v1.ShutdownResponse getShutdownResponse();
@@ -394,7 +394,7 @@ public interface MessageOrBuilder extends
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse"];</code>
+   * <code>.teamwire.v1.ShutdownResponse shutdown_response = 24 [json_name = "shutdownResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   io.teamwire.v1.ShutdownResponseOrBuilder getShutdownResponseOrBuilder();
 
@@ -403,7 +403,7 @@ public interface MessageOrBuilder extends
    * A plan to approve.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the planApprovalRequest field is set.
    */
   boolean hasPlanApprovalRequest();
@@ -412,7 +412,7 @@ public interface MessageOrBuilder extends
    * A plan to approve.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The planApprovalRequest.
    */
   io.teamwire.v1.PlanApprovalRequest getPlanApprovalRequest();
@@ -421,7 +421,7 @@ public interface MessageOrBuilder extends
    * A plan to approve.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest"];</code>
+   * <code>.teamwire.v1.PlanApprovalRequest plan_approval_request = 25 [json_name = "planApprovalRequest", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   io.teamwire.v1.PlanApprovalRequestOrBuilder getPlanApprovalRequestOrBuilder();
 
@@ -430,7 +430,7 @@ public interface MessageOrBuilder extends
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the planApprovalResponse field is set.
    */
   boolean hasPlanApprovalResponse();
@@ -439,7 +439,7 @@ public interface MessageOrBuilder extends
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The planApprovalResponse.
    */
   io.teamwire.v1.PlanApprovalResponse getPlanApprovalResponse();
@@ -448,7 +448,7 @@ public interface MessageOrBuilder extends
    * The answer to it.
    * </pre>
    *
-   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse"];</code>
+   * <code>.teamwire.v1.PlanApprovalResponse plan_approval_response = 26 [json_name = "planApprovalResponse", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   io.teamwire.v1.PlanApprovalResponseOrBuilder getPlanApprovalResponseOrBuilder();
 
@@ -457,7 +457,7 @@ public interface MessageOrBuilder extends
    * News from the coordinator. Cannot be sent by a client.
    * </pre>
    *
-   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return Whether the notice field is set.
    */
   boolean hasNotice();
@@ -466,7 +466,7 @@ public interface MessageOrBuilder extends
    * News from the coordinator. Cannot be sent by a client.
    * </pre>
    *
-   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
    * @return The notice.
    */
   io.teamwire.v1.Notice getNotice();
@@ -475,7 +475,7 @@ public interface MessageOrBuilder extends
    * News from the coordinator. Cannot be sent by a client.
    * </pre>
    *
-   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice"];</code>
+   * <code>.teamwire.v1.Notice notice = 27 [json_name = "notice", (.teamwire.v1.kind_policy) = { ... }</code>
    */
   io.teamwire.v1.NoticeOrBuilder getNoticeOrBuilder();
 

@@ -171,177 +171,189 @@ public final class MessageOuterClass extends com.google.protobuf.GeneratedFile {
   static {
     java.lang.String[] descriptorData = {
       "\n\031teamwire/v1/message.proto\022\013teamwire.v1" +
-      "\032\037google/protobuf/timestamp.proto\"a\n\rDir" +
-      "ectMessage\022\034\n\trecipient\030\001 \001(\tR\trecipient" +
-      "\022\030\n\007summary\030\002 \001(\tR\007summary\022\030\n\007content\030\003 " +
-      "\001(\tR\007content\"?\n\tBroadcast\022\030\n\007summary\030\001 \001" +
-      "(\tR\007summary\022\030\n\007content\030\002 \001(\tR\007content\"r\n" +
-      "\017ShutdownRequest\022\034\n\trecipient\030\001 \001(\tR\trec" +
-      "ipient\022\026\n\006reason\030\002 \001(\tR\006reason\022)\n\020deadli" +
-      "ne_seconds\030\003 \001(\rR\017deadlineSeconds\"t\n\020Shu" +
-      "tdownResponse\022\035\n\nrequest_id\030\001 \001(\tR\treque" +
-      "stId\022\035\n\007approve\030\002 \001(\010H\000R\007approve\210\001\001\022\026\n\006r" +
-      "eason\030\003 \001(\tR\006reasonB\n\n\010_approve\"n\n\023PlanA" +
-      "pprovalRequest\022\022\n\004plan\030\001 \001(\tR\004plan\022\030\n\007su" +
-      "mmary\030\002 \001(\tR\007summary\022)\n\020deadline_seconds" +
-      "\030\003 \001(\rR\017deadlineSeconds\"\232\001\n\024PlanApproval" +
-      "Response\022\034\n\trecipient\030\001 \001(\tR\trecipient\022\035" +
-      "\n\nrequest_id\030\002 \001(\tR\trequestId\022\035\n\007approve" +
-      "\030\003 \001(\010H\000R\007approve\210\001\001\022\032\n\010feedback\030\004 \001(\tR\010" +
-      "feedbackB\n\n\010_approve\"\217\001\n\013TaskSummary\022\016\n\002" +
-      "id\030\001 \001(\004R\002id\022\030\n\007subject\030\002 \001(\tR\007subject\022 " +
-      "\n\013description\030\003 \001(\tR\013description\0224\n\013assi" +
-      "gned_by\030\004 \001(\0132\023.teamwire.v1.SenderR\nassi" +
-      "gnedBy\"\372\001\n\006Notice\022+\n\004kind\030\001 \001(\0162\027.teamwi" +
-      "re.v1.NoticeKindR\004kind\022\026\n\006member\030\002 \001(\tR\006" +
-      "member\022\035\n\nrequest_id\030\003 \001(\tR\trequestId\022\035\n" +
-      "\nmessage_id\030\004 \001(\tR\tmessageId\022\022\n\004text\030\005 \001" +
-      "(\tR\004text\022+\n\004exit\030\006 \001(\0132\027.teamwire.v1.Exi" +
-      "tReportR\004exit\022,\n\004task\030\007 \001(\0132\030.teamwire.v" +
-      "1.TaskSummaryR\004task\"\177\n\nExitReport\022\027\n\004cod" +
-      "e\030\001 \001(\005H\000R\004code\210\001\001\022\026\n\006signal\030\002 \001(\005R\006sign" +
-      "al\022\037\n\013duration_ms\030\003 \001(\004R\ndurationMs\022\026\n\006d" +
-      "etail\030\004 \001(\tR\006detailB\007\n\005_code\"t\n\nAttachme" +
-      "nt\022\020\n\003uri\030\001 \001(\tR\003uri\022\035\n\nmedia_type\030\002 \001(\t" +
-      "R\tmediaType\022\035\n\nsize_bytes\030\003 \001(\004R\tsizeByt" +
-      "es\022\026\n\006sha256\030\004 \001(\tR\006sha256\"I\n\006Sender\022+\n\004" +
-      "kind\030\001 \001(\0162\027.teamwire.v1.SenderKindR\004kin" +
-      "d\022\022\n\004name\030\002 \001(\tR\004name\"\270\007\n\007Message\022\016\n\002id\030" +
-      "\001 \001(\tR\002id\022\022\n\004team\030\002 \001(\tR\004team\022+\n\006sender\030" +
-      "\003 \001(\0132\023.teamwire.v1.SenderR\006sender\0223\n\007se" +
-      "nt_at\030\004 \001(\0132\032.google.protobuf.TimestampR" +
-      "\006sentAt\022\036\n\nrecipients\030\005 \003(\tR\nrecipients\022" +
-      "\035\n\nrequest_id\030\006 \001(\tR\trequestId\022H\n\022reques" +
-      "t_expires_at\030\007 \001(\0132\032.google.protobuf.Tim" +
-      "estampR\020requestExpiresAt\022-\n\022target_incar" +
-      "nation\030\010 \001(\004R\021targetIncarnation\022\036\n\013in_re" +
-      "ply_to\030\t \001(\tR\tinReplyTo\0229\n\013attachments\030\n" +
-      " \003(\0132\027.teamwire.v1.AttachmentR\013attachmen" +
-      "ts\022!\n\014trace_parent\030\013 \001(\tR\013traceParent\0226\n" +
-      "\007message\030\025 \001(\0132\032.teamwire.v1.DirectMessa" +
-      "geH\000R\007message\0226\n\tbroadcast\030\026 \001(\0132\026.teamw" +
-      "ire.v1.BroadcastH\000R\tbroadcast\022I\n\020shutdow" +
-      "n_request\030\027 \001(\0132\034.teamwire.v1.ShutdownRe" +
-      "questH\000R\017shutdownRequest\022L\n\021shutdown_res" +
-      "ponse\030\030 \001(\0132\035.teamwire.v1.ShutdownRespon" +
-      "seH\000R\020shutdownResponse\022V\n\025plan_approval_" +
-      "request\030\031 \001(\0132 .teamwire.v1.PlanApproval" +
-      "RequestH\000R\023planApprovalRequest\022Y\n\026plan_a" +
-      "pproval_response\030\032 \001(\0132!.teamwire.v1.Pla" +
-      "nApprovalResponseH\000R\024planApprovalRespons" +
-      "e\022-\n\006notice\030\033 \001(\0132\023.teamwire.v1.NoticeH\000" +
-      "R\006noticeB\006\n\004body\"\351\004\n\013SendRequest\022\022\n\004team" +
-      "\030\001 \001(\tR\004team\022\'\n\017idempotency_key\030\002 \001(\tR\016i" +
-      "dempotencyKey\022\036\n\013in_reply_to\030\003 \001(\tR\tinRe" +
-      "plyTo\0229\n\013attachments\030\004 \003(\0132\027.teamwire.v1" +
-      ".AttachmentR\013attachments\0226\n\007message\030\025 \001(" +
-      "\0132\032.teamwire.v1.DirectMessageH\000R\007message" +
-      "\0226\n\tbroadcast\030\026 \001(\0132\026.teamwire.v1.Broadc" +
-      "astH\000R\tbroadcast\022I\n\020shutdown_request\030\027 \001" +
-      "(\0132\034.teamwire.v1.ShutdownRequestH\000R\017shut" +
-      "downRequest\022L\n\021shutdown_response\030\030 \001(\0132\035" +
-      ".teamwire.v1.ShutdownResponseH\000R\020shutdow" +
-      "nResponse\022V\n\025plan_approval_request\030\031 \001(\013" +
-      "2 .teamwire.v1.PlanApprovalRequestH\000R\023pl" +
-      "anApprovalRequest\022Y\n\026plan_approval_respo" +
-      "nse\030\032 \001(\0132!.teamwire.v1.PlanApprovalResp" +
-      "onseH\000R\024planApprovalResponseB\006\n\004body\"\222\002\n" +
-      "\014SendResponse\022\035\n\nmessage_id\030\001 \001(\tR\tmessa" +
-      "geId\022\035\n\nrequest_id\030\002 \001(\tR\trequestId\022\036\n\nr" +
-      "ecipients\030\003 \003(\tR\nrecipients\0223\n\007sent_at\030\004" +
-      " \001(\0132\032.google.protobuf.TimestampR\006sentAt" +
-      "\0227\n\ndurability\030\005 \001(\0162\027.teamwire.v1.Durab" +
-      "ilityR\ndurability\022\032\n\010replayed\030\006 \001(\010R\010rep" +
-      "layed\022\032\n\010warnings\030\007 \003(\tR\010warnings\"\216\001\n\rSt" +
-      "reamRequest\022\037\n\013instance_id\030\001 \001(\tR\ninstan" +
-      "ceId\0220\n\024unacked_messages_max\030\002 \001(\rR\022unac" +
-      "kedMessagesMax\022*\n\021unacked_bytes_max\030\003 \001(" +
-      "\rR\017unackedBytesMax\"\365\001\n\016StreamResponse\0224\n" +
-      "\006opened\030\001 \001(\0132\032.teamwire.v1.SessionOpene" +
-      "dH\000R\006opened\0223\n\010delivery\030\002 \001(\0132\025.teamwire" +
-      ".v1.DeliveryH\000R\010delivery\0226\n\theartbeat\030\003 " +
-      "\001(\0132\026.teamwire.v1.HeartbeatH\000R\theartbeat" +
-      "\0227\n\007closing\030\004 \001(\0132\033.teamwire.v1.SessionC" +
-      "losingH\000R\007closingB\007\n\005frame\"\340\001\n\rSessionOp" +
-      "ened\022\035\n\nsession_id\030\001 \001(\tR\tsessionId\022\024\n\005e" +
-      "poch\030\002 \001(\004R\005epoch\022 \n\013incarnation\030\003 \001(\004R\013" +
-      "incarnation\022\030\n\007backlog\030\004 \001(\004R\007backlog\0222\n" +
-      "\025heartbeat_interval_ms\030\005 \001(\rR\023heartbeatI" +
-      "ntervalMs\022\026\n\006member\030\006 \001(\tR\006member\022\022\n\004tea" +
-      "m\030\007 \001(\tR\004team\"}\n\010Delivery\022\032\n\010sequence\030\001 " +
-      "\001(\004R\010sequence\022%\n\016delivery_count\030\002 \001(\rR\rd" +
-      "eliveryCount\022.\n\007message\030\003 \001(\0132\024.teamwire" +
-      ".v1.MessageR\007message\"H\n\tHeartbeat\022;\n\013ser" +
-      "ver_time\030\001 \001(\0132\032.google.protobuf.Timesta" +
-      "mpR\nserverTime\"y\n\016SessionClosing\0220\n\006reas" +
-      "on\030\001 \001(\0162\030.teamwire.v1.CloseReasonR\006reas" +
-      "on\022\026\n\006detail\030\002 \001(\tR\006detail\022\035\n\nrequest_id" +
-      "\030\003 \001(\tR\trequestId\"L\n\nAckRequest\022\035\n\nsessi" +
-      "on_id\030\001 \001(\tR\tsessionId\022\037\n\013message_ids\030\002 " +
-      "\003(\tR\nmessageIds\"#\n\013AckResponse\022\024\n\005acked\030" +
-      "\001 \001(\rR\005acked\"F\n\021GetMessageRequest\022\022\n\004tea" +
-      "m\030\001 \001(\tR\004team\022\035\n\nmessage_id\030\002 \001(\tR\tmessa" +
-      "geId\"v\n\022GetMessageResponse\022.\n\007message\030\001 " +
-      "\001(\0132\024.teamwire.v1.MessageR\007message\0220\n\010re" +
-      "ceipts\030\002 \003(\0132\024.teamwire.v1.ReceiptR\010rece" +
-      "ipts\"\374\002\n\007Receipt\022\034\n\trecipient\030\001 \001(\tR\trec" +
-      "ipient\022/\n\005state\030\002 \001(\0162\031.teamwire.v1.Rece" +
-      "iptStateR\005state\0227\n\tqueued_at\030\003 \001(\0132\032.goo" +
-      "gle.protobuf.TimestampR\010queuedAt\022=\n\014deli" +
-      "vered_at\030\004 \001(\0132\032.google.protobuf.Timesta" +
-      "mpR\013deliveredAt\022;\n\013finished_at\030\005 \001(\0132\032.g" +
-      "oogle.protobuf.TimestampR\nfinishedAt\022%\n\016" +
-      "delivery_count\030\006 \001(\rR\rdeliveryCount\022*\n\021d" +
-      "ead_letter_cause\030\007 \001(\tR\017deadLetterCause\022" +
-      "\032\n\010sequence\030\010 \001(\004R\010sequence\"{\n\020ListInbox" +
-      "Request\022\024\n\005limit\030\001 \001(\rR\005limit\022%\n\016after_s" +
-      "equence\030\002 \001(\004R\rafterSequence\022\022\n\004team\030\003 \001" +
-      "(\tR\004team\022\026\n\006member\030\004 \001(\tR\006member\"`\n\021List" +
-      "InboxResponse\0225\n\ndeliveries\030\001 \003(\0132\025.team" +
-      "wire.v1.DeliveryR\ndeliveries\022\024\n\005total\030\002 " +
-      "\001(\004R\005total*\272\003\n\nNoticeKind\022\033\n\027NOTICE_KIND" +
-      "_UNSPECIFIED\020\000\022\024\n\020NOTICE_KIND_IDLE\020\001\022\035\n\031" +
-      "NOTICE_KIND_MEMBER_EXITED\020\002\022\033\n\027NOTICE_KI" +
-      "ND_MEMBER_LOST\020\003\022!\n\035NOTICE_KIND_MEMBER_N" +
-      "OT_EXITED\020\004\022\"\n\036NOTICE_KIND_SESSION_SUPER" +
-      "SEDED\020\005\022\037\n\033NOTICE_KIND_REQUEST_EXPIRED\020\006" +
-      "\022!\n\035NOTICE_KIND_REQUEST_CANCELLED\020\007\022\033\n\027N" +
-      "OTICE_KIND_DEAD_LETTER\020\010\022\034\n\030NOTICE_KIND_" +
-      "LEAD_CHANGED\020\t\022\037\n\033NOTICE_KIND_TASK_ASSIG" +
-      "NMENT\020\n\022\034\n\030NOTICE_KIND_TASK_REVOKED\020\013\022\033\n" +
-      "\027NOTICE_KIND_UNPROCESSED\020\014\022\033\n\027NOTICE_KIN" +
-      "D_WRITES_LOST\020\r*x\n\nSenderKind\022\033\n\027SENDER_" +
-      "KIND_UNSPECIFIED\020\000\022\026\n\022SENDER_KIND_MEMBER" +
-      "\020\001\022\030\n\024SENDER_KIND_OPERATOR\020\002\022\033\n\027SENDER_K" +
-      "IND_COORDINATOR\020\003*s\n\nDurability\022\032\n\026DURAB" +
-      "ILITY_UNSPECIFIED\020\000\022\026\n\022DURABILITY_APPLIE" +
-      "D\020\001\022\026\n\022DURABILITY_FSYNCED\020\002\022\031\n\025DURABILIT" +
-      "Y_REPLICATED\020\003*\307\001\n\013CloseReason\022\034\n\030CLOSE_" +
-      "REASON_UNSPECIFIED\020\000\022\"\n\036CLOSE_REASON_SHU" +
-      "TDOWN_APPROVED\020\001\022\033\n\027CLOSE_REASON_SUPERSE" +
-      "DED\020\002\022\035\n\031CLOSE_REASON_TEAM_DELETED\020\003\022\031\n\025" +
-      "CLOSE_REASON_DRAINING\020\004\022\037\n\033CLOSE_REASON_" +
-      "MEMBER_STOPPED\020\005*\242\001\n\014ReceiptState\022\035\n\031REC" +
-      "EIPT_STATE_UNSPECIFIED\020\000\022\030\n\024RECEIPT_STAT" +
-      "E_QUEUED\020\001\022\033\n\027RECEIPT_STATE_DELIVERED\020\002\022" +
-      "\033\n\027RECEIPT_STATE_PROCESSED\020\003\022\037\n\033RECEIPT_" +
-      "STATE_DEAD_LETTERED\020\0042\347\002\n\016MessageService" +
-      "\022;\n\004Send\022\030.teamwire.v1.SendRequest\032\031.tea" +
-      "mwire.v1.SendResponse\022C\n\006Stream\022\032.teamwi" +
-      "re.v1.StreamRequest\032\033.teamwire.v1.Stream" +
-      "Response0\001\0228\n\003Ack\022\027.teamwire.v1.AckReque" +
-      "st\032\030.teamwire.v1.AckResponse\022M\n\nGetMessa" +
-      "ge\022\036.teamwire.v1.GetMessageRequest\032\037.tea" +
-      "mwire.v1.GetMessageResponse\022J\n\tListInbox" +
-      "\022\035.teamwire.v1.ListInboxRequest\032\036.teamwi" +
-      "re.v1.ListInboxResponseBQ\n\016io.teamwire.v" +
-      "1P\001Z=github.com/teamwire/teamwire/client" +
-      "/go/teamwire/v1;teamwirev1b\006proto3"
+      "\032\037google/protobuf/timestamp.proto\032\031teamw" +
+      "ire/v1/options.proto\"a\n\rDirectMessage\022\034\n" +
+      "\trecipient\030\001 \001(\tR\trecipient\022\030\n\007summary\030\002" +
+      " \001(\tR\007summary\022\030\n\007content\030\003 \001(\tR\007content\"" +
+      "?\n\tBroadcast\022\030\n\007summary\030\001 \001(\tR\007summary\022\030" +
+      "\n\007content\030\002 \001(\tR\007content\"r\n\017ShutdownRequ" +
+      "est\022\034\n\trecipient\030\001 \001(\tR\trecipient\022\026\n\006rea" +
+      "son\030\002 \001(\tR\006reason\022)\n\020deadline_seconds\030\003 " +
+      "\001(\rR\017deadlineSeconds\"t\n\020ShutdownResponse" +
+      "\022\035\n\nrequest_id\030\001 \001(\tR\trequestId\022\035\n\007appro" +
+      "ve\030\002 \001(\010H\000R\007approve\210\001\001\022\026\n\006reason\030\003 \001(\tR\006" +
+      "reasonB\n\n\010_approve\"n\n\023PlanApprovalReques" +
+      "t\022\022\n\004plan\030\001 \001(\tR\004plan\022\030\n\007summary\030\002 \001(\tR\007" +
+      "summary\022)\n\020deadline_seconds\030\003 \001(\rR\017deadl" +
+      "ineSeconds\"\232\001\n\024PlanApprovalResponse\022\034\n\tr" +
+      "ecipient\030\001 \001(\tR\trecipient\022\035\n\nrequest_id\030" +
+      "\002 \001(\tR\trequestId\022\035\n\007approve\030\003 \001(\010H\000R\007app" +
+      "rove\210\001\001\022\032\n\010feedback\030\004 \001(\tR\010feedbackB\n\n\010_" +
+      "approve\"\217\001\n\013TaskSummary\022\016\n\002id\030\001 \001(\004R\002id\022" +
+      "\030\n\007subject\030\002 \001(\tR\007subject\022 \n\013description" +
+      "\030\003 \001(\tR\013description\0224\n\013assigned_by\030\004 \001(\013" +
+      "2\023.teamwire.v1.SenderR\nassignedBy\"\372\001\n\006No" +
+      "tice\022+\n\004kind\030\001 \001(\0162\027.teamwire.v1.NoticeK" +
+      "indR\004kind\022\026\n\006member\030\002 \001(\tR\006member\022\035\n\nreq" +
+      "uest_id\030\003 \001(\tR\trequestId\022\035\n\nmessage_id\030\004" +
+      " \001(\tR\tmessageId\022\022\n\004text\030\005 \001(\tR\004text\022+\n\004e" +
+      "xit\030\006 \001(\0132\027.teamwire.v1.ExitReportR\004exit" +
+      "\022,\n\004task\030\007 \001(\0132\030.teamwire.v1.TaskSummary" +
+      "R\004task\"\177\n\nExitReport\022\027\n\004code\030\001 \001(\005H\000R\004co" +
+      "de\210\001\001\022\026\n\006signal\030\002 \001(\005R\006signal\022\037\n\013duratio" +
+      "n_ms\030\003 \001(\004R\ndurationMs\022\026\n\006detail\030\004 \001(\tR\006" +
+      "detailB\007\n\005_code\"t\n\nAttachment\022\020\n\003uri\030\001 \001" +
+      "(\tR\003uri\022\035\n\nmedia_type\030\002 \001(\tR\tmediaType\022\035" +
+      "\n\nsize_bytes\030\003 \001(\004R\tsizeBytes\022\026\n\006sha256\030" +
+      "\004 \001(\tR\006sha256\"I\n\006Sender\022+\n\004kind\030\001 \001(\0162\027." +
+      "teamwire.v1.SenderKindR\004kind\022\022\n\004name\030\002 \001" +
+      "(\tR\004name\"\304\n\n\007Message\022\016\n\002id\030\001 \001(\tR\002id\022\022\n\004" +
+      "team\030\002 \001(\tR\004team\022+\n\006sender\030\003 \001(\0132\023.teamw" +
+      "ire.v1.SenderR\006sender\0223\n\007sent_at\030\004 \001(\0132\032" +
+      ".google.protobuf.TimestampR\006sentAt\022\036\n\nre" +
+      "cipients\030\005 \003(\tR\nrecipients\022\035\n\nrequest_id" +
+      "\030\006 \001(\tR\trequestId\022H\n\022request_expires_at\030" +
+      "\007 \001(\0132\032.google.protobuf.TimestampR\020reque" +
+      "stExpiresAt\022-\n\022target_incarnation\030\010 \001(\004R" +
+      "\021targetIncarnation\022\036\n\013in_reply_to\030\t \001(\tR" +
+      "\tinReplyTo\0229\n\013attachments\030\n \003(\0132\027.teamwi" +
+      "re.v1.AttachmentR\013attachments\022!\n\014trace_p" +
+      "arent\030\013 \001(\tR\013traceParent\022h\n\007message\030\025 \001(" +
+      "\0132\032.teamwire.v1.DirectMessageB0\222\265\030,\n\007mes" +
+      "sage\022\007content\032\030one member, or team-leadH" +
+      "\000R\007message\022d\n\tbroadcast\030\026 \001(\0132\026.teamwire" +
+      ".v1.BroadcastB,\222\265\030(\n\tbroadcast\022\007content\032" +
+      "\022every other memberH\000R\tbroadcast\022\226\001\n\020shu" +
+      "tdown_request\030\027 \001(\0132\034.teamwire.v1.Shutdo" +
+      "wnRequestBK\222\265\030G\n\020shutdown request\022\006reaso" +
+      "n\032\030one member, or team-lead\"\021shutdown_re" +
+      "sponseH\000R\017shutdownRequest\022\217\001\n\021shutdown_r" +
+      "esponse\030\030 \001(\0132\035.teamwire.v1.ShutdownResp" +
+      "onseBA\222\265\030=\n\021shutdown response\022\006reason\032 t" +
+      "he member that made the requestH\000R\020shutd" +
+      "ownResponse\022\212\001\n\025plan_approval_request\030\031 " +
+      "\001(\0132 .teamwire.v1.PlanApprovalRequestB2\222" +
+      "\265\030.\n\004plan\022\004plan\032\010the lead\"\026plan_approval" +
+      "_responseH\000R\023planApprovalRequest\022\213\001\n\026pla" +
+      "n_approval_response\030\032 \001(\0132!.teamwire.v1." +
+      "PlanApprovalResponseB0\222\265\030,\n\rplan respons" +
+      "e\022\010feedback\032\021the plan\'s authorH\000R\024planAp" +
+      "provalResponse\022_\n\006notice\030\033 \001(\0132\023.teamwir" +
+      "e.v1.NoticeB0\222\265\030,\n\006notice\022\004text\032\034the mem" +
+      "bers that it concernsH\000R\006noticeB\006\n\004body\"" +
+      "\351\004\n\013SendRequest\022\022\n\004team\030\001 \001(\tR\004team\022\'\n\017i" +
+      "dempotency_key\030\002 \001(\tR\016idempotencyKey\022\036\n\013" +
+      "in_reply_to\030\003 \001(\tR\tinReplyTo\0229\n\013attachme" +
+      "nts\030\004 \003(\0132\027.teamwire.v1.AttachmentR\013atta" +
+      "chments\0226\n\007message\030\025 \001(\0132\032.teamwire.v1.D" +
+      "irectMessageH\000R\007message\0226\n\tbroadcast\030\026 \001" +
+      "(\0132\026.teamwire.v1.BroadcastH\000R\tbroadcast\022" +
+      "I\n\020shutdown_request\030\027 \001(\0132\034.teamwire.v1." +
+      "ShutdownRequestH\000R\017shutdownRequest\022L\n\021sh" +
+      "utdown_response\030\030 \001(\0132\035.teamwire.v1.Shut" +
+      "downResponseH\000R\020shutdownResponse\022V\n\025plan" +
+      "_approval_request\030\031 \001(\0132 .teamwire.v1.Pl" +
+      "anApprovalRequestH\000R\023planApprovalRequest" +
+      "\022Y\n\026plan_approval_response\030\032 \001(\0132!.teamw" +
+      "ire.v1.PlanApprovalResponseH\000R\024planAppro" +
+      "valResponseB\006\n\004body\"\222\002\n\014SendResponse\022\035\n\n" +
+      "message_id\030\001 \001(\tR\tmessageId\022\035\n\nrequest_i" +
+      "d\030\002 \001(\tR\trequestId\022\036\n\nrecipients\030\003 \003(\tR\n" +
+      "recipients\0223\n\007sent_at\030\004 \001(\0132\032.google.pro" +
+      "tobuf.TimestampR\006sentAt\0227\n\ndurability\030\005 " +
+      "\001(\0162\027.teamwire.v1.DurabilityR\ndurability" +
+      "\022\032\n\010replayed\030\006 \001(\010R\010replayed\022\032\n\010warnings" +
+      "\030\007 \003(\tR\010warnings\"\216\001\n\rStreamRequest\022\037\n\013in" +
+      "stance_id\030\001 \001(\tR\ninstanceId\0220\n\024unacked_m" +
+      "essages_max\030\002 \001(\rR\022unackedMessagesMax\022*\n" +
+      "\021unacked_bytes_max\030\003 \001(\rR\017unackedBytesMa" +
+      "x\"\365\001\n\016StreamResponse\0224\n\006opened\030\001 \001(\0132\032.t" +
+      "eamwire.v1.SessionOpenedH\000R\006opened\0223\n\010de" +
+      "livery\030\002 \001(\0132\025.teamwire.v1.DeliveryH\000R\010d" +
+      "elivery\0226\n\theartbeat\030\003 \001(\0132\026.teamwire.v1" +
+      ".HeartbeatH\000R\theartbeat\0227\n\007closing\030\004 \001(\013" +
+      "2\033.teamwire.v1.SessionClosingH\000R\007closing" +
+      "B\007\n\005frame\"\340\001\n\rSessionOpened\022\035\n\nsession_i" +
+      "d\030\001 \001(\tR\tsessionId\022\024\n\005epoch\030\002 \001(\004R\005epoch" +
+      "\022 \n\013incarnation\030\003 \001(\004R\013incarnation\022\030\n\007ba" +
+      "cklog\030\004 \001(\004R\007backlog\0222\n\025heartbeat_interv" +
+      "al_ms\030\005 \001(\rR\023heartbeatIntervalMs\022\026\n\006memb" +
+      "er\030\006 \001(\tR\006member\022\022\n\004team\030\007 \001(\tR\004team\"}\n\010" +
+      "Delivery\022\032\n\010sequence\030\001 \001(\004R\010sequence\022%\n\016" +
+      "delivery_count\030\002 \001(\rR\rdeliveryCount\022.\n\007m" +
+      "essage\030\003 \001(\0132\024.teamwire.v1.MessageR\007mess" +
+      "age\"H\n\tHeartbeat\022;\n\013server_time\030\001 \001(\0132\032." +
+      "google.protobuf.TimestampR\nserverTime\"y\n" +
+      "\016SessionClosing\0220\n\006reason\030\001 \001(\0162\030.teamwi" +
+      "re.v1.CloseReasonR\006reason\022\026\n\006detail\030\002 \001(" +
+      "\tR\006detail\022\035\n\nrequest_id\030\003 \001(\tR\trequestId" +
+      "\"L\n\nAckRequest\022\035\n\nsession_id\030\001 \001(\tR\tsess" +
+      "ionId\022\037\n\013message_ids\030\002 \003(\tR\nmessageIds\"#" +
+      "\n\013AckResponse\022\024\n\005acked\030\001 \001(\rR\005acked\"F\n\021G" +
+      "etMessageRequest\022\022\n\004team\030\001 \001(\tR\004team\022\035\n\n" +
+      "message_id\030\002 \001(\tR\tmessageId\"v\n\022GetMessag" +
+      "eResponse\022.\n\007message\030\001 \001(\0132\024.teamwire.v1" +
+      ".MessageR\007message\0220\n\010receipts\030\002 \003(\0132\024.te" +
+      "amwire.v1.ReceiptR\010receipts\"\374\002\n\007Receipt\022" +
+      "\034\n\trecipient\030\001 \001(\tR\trecipient\022/\n\005state\030\002" +
+      " \001(\0162\031.teamwire.v1.ReceiptStateR\005state\0227" +
+      "\n\tqueued_at\030\003 \001(\0132\032.google.protobuf.Time" +
+      "stampR\010queuedAt\022=\n\014delivered_at\030\004 \001(\0132\032." +
+      "google.protobuf.TimestampR\013deliveredAt\022;" +
+      "\n\013finished_at\030\005 \001(\0132\032.google.protobuf.Ti" +
+      "mestampR\nfinishedAt\022%\n\016delivery_count\030\006 " +
+      "\001(\rR\rdeliveryCount\022*\n\021dead_letter_cause\030" +
+      "\007 \001(\tR\017deadLetterCause\022\032\n\010sequence\030\010 \001(\004" +
+      "R\010sequence\"{\n\020ListInboxRequest\022\024\n\005limit\030" +
+      "\001 \001(\rR\005limit\022%\n\016after_sequence\030\002 \001(\004R\raf" +
+      "terSequence\022\022\n\004team\030\003 \001(\tR\004team\022\026\n\006membe" +
+      "r\030\004 \001(\tR\006member\"`\n\021ListInboxResponse\0225\n\n" +
+      "deliveries\030\001 \003(\0132\025.teamwire.v1.DeliveryR" +
+      "\ndeliveries\022\024\n\005total\030\002 \001(\004R\005total*\272\003\n\nNo" +
+      "ticeKind\022\033\n\027NOTICE_KIND_UNSPECIFIED\020\000\022\024\n" +
+      "\020NOTICE_KIND_IDLE\020\001\022\035\n\031NOTICE_KIND_MEMBE" +
+      "R_EXITED\020\002\022\033\n\027NOTICE_KIND_MEMBER_LOST\020\003\022" +
+      "!\n\035NOTICE_KIND_MEMBER_NOT_EXITED\020\004\022\"\n\036NO" +
+      "TICE_KIND_SESSION_SUPERSEDED\020\005\022\037\n\033NOTICE" +
+      "_KIND_REQUEST_EXPIRED\020\006\022!\n\035NOTICE_KIND_R" +
+      "EQUEST_CANCELLED\020\007\022\033\n\027NOTICE_KIND_DEAD_L" +
+      "ETTER\020\010\022\034\n\030NOTICE_KIND_LEAD_CHANGED\020\t\022\037\n" +
+      "\033NOTICE_KIND_TASK_ASSIGNMENT\020\n\022\034\n\030NOTICE" +
+      "_KIND_TASK_REVOKED\020\013\022\033\n\027NOTICE_KIND_UNPR" +
+      "OCESSED\020\014\022\033\n\027NOTICE_KIND_WRITES_LOST\020\r*x" +
+      "\n\nSenderKind\022\033\n\027SENDER_KIND_UNSPECIFIED\020" +
+      "\000\022\026\n\022SENDER_KIND_MEMBER\020\001\022\030\n\024SENDER_KIND" +
+      "_OPERATOR\020\002\022\033\n\027SENDER_KIND_COORDINATOR\020\003" +
+      "*s\n\nDurability\022\032\n\026DURABILITY_UNSPECIFIED" +
+      "\020\000\022\026\n\022DURABILITY_APPLIED\020\001\022\026\n\022DURABILITY" +
+      "_FSYNCED\020\002\022\031\n\025DURABILITY_REPLICATED\020\003*\307\001" +
+      "\n\013CloseReason\022\034\n\030CLOSE_REASON_UNSPECIFIE" +
+      "D\020\000\022\"\n\036CLOSE_REASON_SHUTDOWN_APPROVED\020\001\022" +
+      "\033\n\027CLOSE_REASON_SUPERSEDED\020\002\022\035\n\031CLOSE_RE" +
+      "ASON_TEAM_DELETED\020\003\022\031\n\025CLOSE_REASON_DRAI" +
+      "NING\020\004\022\037\n\033CLOSE_REASON_MEMBER_STOPPED\020\005*" +
+      "\242\001\n\014ReceiptState\022\035\n\031RECEIPT_STATE_UNSPEC" +
+      "IFIED\020\000\022\030\n\024RECEIPT_STATE_QUEUED\020\001\022\033\n\027REC" +
+      "EIPT_STATE_DELIVERED\020\002\022\033\n\027RECEIPT_STATE_" +
+      "PROCESSED\020\003\022\037\n\033RECEIPT_STATE_DEAD_LETTER" +
+      "ED\020\0042\373\002\n\016MessageService\022@\n\004Send\022\030.teamwi" +
+      "re.v1.SendRequest\032\031.teamwire.v1.SendResp" +
+      "onse\"\003\220\002\002\022C\n\006Stream\022\032.teamwire.v1.Stream" +
+      "Request\032\033.teamwire.v1.StreamResponse0\001\022=" +
+      "\n\003Ack\022\027.teamwire.v1.AckRequest\032\030.teamwir" +
+      "e.v1.AckResponse\"\003\220\002\002\022R\n\nGetMessage\022\036.te" +
+      "amwire.v1.GetMessageRequest\032\037.teamwire.v" +
+      "1.GetMessageResponse\"\003\220\002\001\022O\n\tListInbox\022\035" +
+      ".teamwire.v1.ListInboxRequest\032\036.teamwire" +
+      ".v1.ListInboxResponse\"\003\220\002\001BQ\n\016io.teamwir" +
+      "e.v1P\001Z=github.com/teamwire/teamwire/cli" +
+      "ent/go/teamwire/v1;teamwirev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
         new com.google.protobuf.Descriptors.FileDescriptor[] {
           com.google.protobuf.TimestampProto.getDescriptor(),
+          io.teamwire.v1.Options.getDescriptor(),
         });
     internal_static_teamwire_v1_DirectMessage_descriptor =
       getDescriptor().getMessageType(0);
@@ -507,6 +519,12 @@ public final class MessageOuterClass extends com.google.protobuf.GeneratedFile {
         new java.lang.String[] { "Deliveries", "Total", });
     descriptor.resolveAllFeaturesImmutable();
     com.google.protobuf.TimestampProto.getDescriptor();
+    io.teamwire.v1.Options.getDescriptor();
+    com.google.protobuf.ExtensionRegistry registry =
+        com.google.protobuf.ExtensionRegistry.newInstance();
+    registry.add(io.teamwire.v1.Options.kindPolicy);
+    com.google.protobuf.Descriptors.FileDescriptor
+        .internalUpdateFileDescriptor(descriptor, registry);
   }
 
   // @@protoc_insertion_point(outer_class_scope)

@@ -46,6 +46,7 @@ public final class MessageServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.SendRequest, io.teamwire.v1.SendResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "Send"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.SendRequest.getDefaultInstance()))
@@ -108,6 +109,7 @@ public final class MessageServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.AckRequest, io.teamwire.v1.AckResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "Ack"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.AckRequest.getDefaultInstance()))
@@ -139,6 +141,7 @@ public final class MessageServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.GetMessageRequest, io.teamwire.v1.GetMessageResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "GetMessage"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.GetMessageRequest.getDefaultInstance()))
@@ -170,6 +173,7 @@ public final class MessageServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ListInboxRequest, io.teamwire.v1.ListInboxResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListInbox"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ListInboxRequest.getDefaultInstance()))
@@ -271,7 +275,7 @@ public final class MessageServiceGrpc {
      * INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
      * INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
      * APPROVE_MISSING, RECIPIENT_MISMATCH, INVALID_IDEMPOTENCY_KEY, INVALID_ATTACHMENT, INVALID_MESSAGE_ID.
-     * NOT_FOUND: AGENT_NOT_FOUND, INVALID_REQUEST_ID, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
+     * NOT_FOUND: AGENT_NOT_FOUND, REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
      * NOT_PERMITTED. FAILED_PRECONDITION: AGENT_EXITED, REQUEST_KIND_MISMATCH, ALREADY_DECIDED, REQUEST_EXPIRED,
      * REQUEST_CANCELLED. ALREADY_EXISTS: SHUTDOWN_PENDING, IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: INBOX_FULL,
      * QUOTA_EXCEEDED, RATE_LIMITED (with RetryInfo: when the next send may come; a repeated send counts like any other).
@@ -404,7 +408,7 @@ public final class MessageServiceGrpc {
      * INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
      * INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
      * APPROVE_MISSING, RECIPIENT_MISMATCH, INVALID_IDEMPOTENCY_KEY, INVALID_ATTACHMENT, INVALID_MESSAGE_ID.
-     * NOT_FOUND: AGENT_NOT_FOUND, INVALID_REQUEST_ID, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
+     * NOT_FOUND: AGENT_NOT_FOUND, REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
      * NOT_PERMITTED. FAILED_PRECONDITION: AGENT_EXITED, REQUEST_KIND_MISMATCH, ALREADY_DECIDED, REQUEST_EXPIRED,
      * REQUEST_CANCELLED. ALREADY_EXISTS: SHUTDOWN_PENDING, IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: INBOX_FULL,
      * QUOTA_EXCEEDED, RATE_LIMITED (with RetryInfo: when the next send may come; a repeated send counts like any other).
@@ -515,7 +519,7 @@ public final class MessageServiceGrpc {
      * INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
      * INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
      * APPROVE_MISSING, RECIPIENT_MISMATCH, INVALID_IDEMPOTENCY_KEY, INVALID_ATTACHMENT, INVALID_MESSAGE_ID.
-     * NOT_FOUND: AGENT_NOT_FOUND, INVALID_REQUEST_ID, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
+     * NOT_FOUND: AGENT_NOT_FOUND, REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
      * NOT_PERMITTED. FAILED_PRECONDITION: AGENT_EXITED, REQUEST_KIND_MISMATCH, ALREADY_DECIDED, REQUEST_EXPIRED,
      * REQUEST_CANCELLED. ALREADY_EXISTS: SHUTDOWN_PENDING, IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: INBOX_FULL,
      * QUOTA_EXCEEDED, RATE_LIMITED (with RetryInfo: when the next send may come; a repeated send counts like any other).
@@ -623,7 +627,7 @@ public final class MessageServiceGrpc {
      * INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
      * INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
      * APPROVE_MISSING, RECIPIENT_MISMATCH, INVALID_IDEMPOTENCY_KEY, INVALID_ATTACHMENT, INVALID_MESSAGE_ID.
-     * NOT_FOUND: AGENT_NOT_FOUND, INVALID_REQUEST_ID, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
+     * NOT_FOUND: AGENT_NOT_FOUND, REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
      * NOT_PERMITTED. FAILED_PRECONDITION: AGENT_EXITED, REQUEST_KIND_MISMATCH, ALREADY_DECIDED, REQUEST_EXPIRED,
      * REQUEST_CANCELLED. ALREADY_EXISTS: SHUTDOWN_PENDING, IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: INBOX_FULL,
      * QUOTA_EXCEEDED, RATE_LIMITED (with RetryInfo: when the next send may come; a repeated send counts like any other).
@@ -730,7 +734,7 @@ public final class MessageServiceGrpc {
      * INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
      * INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
      * APPROVE_MISSING, RECIPIENT_MISMATCH, INVALID_IDEMPOTENCY_KEY, INVALID_ATTACHMENT, INVALID_MESSAGE_ID.
-     * NOT_FOUND: AGENT_NOT_FOUND, INVALID_REQUEST_ID, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
+     * NOT_FOUND: AGENT_NOT_FOUND, REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
      * NOT_PERMITTED. FAILED_PRECONDITION: AGENT_EXITED, REQUEST_KIND_MISMATCH, ALREADY_DECIDED, REQUEST_EXPIRED,
      * REQUEST_CANCELLED. ALREADY_EXISTS: SHUTDOWN_PENDING, IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: INBOX_FULL,
      * QUOTA_EXCEEDED, RATE_LIMITED (with RetryInfo: when the next send may come; a repeated send counts like any other).

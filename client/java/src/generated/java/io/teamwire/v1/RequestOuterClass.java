@@ -73,59 +73,60 @@ public final class RequestOuterClass extends com.google.protobuf.GeneratedFile {
       "\n\031teamwire/v1/request.proto\022\013teamwire.v1" +
       "\032\036google/protobuf/duration.proto\032\037google" +
       "/protobuf/timestamp.proto\032\031teamwire/v1/m" +
-      "essage.proto\"\204\005\n\007Request\022\016\n\002id\030\001 \001(\tR\002id" +
-      "\022,\n\004kind\030\002 \001(\0162\030.teamwire.v1.RequestKind" +
-      "R\004kind\022/\n\005state\030\003 \001(\0162\031.teamwire.v1.Requ" +
-      "estStateR\005state\0221\n\trequester\030\004 \001(\0132\023.tea" +
-      "mwire.v1.SenderR\trequester\022\026\n\006member\030\005 \001" +
-      "(\tR\006member\022 \n\013incarnation\030\006 \001(\004R\013incarna" +
-      "tion\022\030\n\007content\030\007 \001(\tR\007content\022\035\n\nmessag" +
-      "e_id\030\010 \001(\tR\tmessageId\0229\n\ncreated_at\030\t \001(" +
-      "\0132\032.google.protobuf.TimestampR\tcreatedAt" +
-      "\0229\n\nexpires_at\030\n \001(\0132\032.google.protobuf.T" +
-      "imestampR\texpiresAt\0229\n\ndecided_at\030\013 \001(\0132" +
-      "\032.google.protobuf.TimestampR\tdecidedAt\0222" +
-      "\n\ndecided_by\030\014 \001(\0132\023.teamwire.v1.SenderR" +
-      "\tdecidedBy\022\026\n\006reason\030\r \001(\tR\006reason\022;\n\014ca" +
-      "ncel_cause\030\016 \001(\0162\030.teamwire.v1.CancelCau" +
-      "seR\013cancelCause\022*\n\021answer_message_id\030\017 \001" +
-      "(\tR\017answerMessageId\"F\n\021GetRequestRequest" +
-      "\022\022\n\004team\030\001 \001(\tR\004team\022\035\n\nrequest_id\030\002 \001(\t" +
-      "R\trequestId\"D\n\022GetRequestResponse\022.\n\007req" +
-      "uest\030\001 \001(\0132\024.teamwire.v1.RequestR\007reques" +
-      "t\"\266\001\n\023ListRequestsRequest\022\022\n\004team\030\001 \001(\tR" +
-      "\004team\022,\n\004kind\030\002 \001(\0162\030.teamwire.v1.Reques" +
-      "tKindR\004kind\022/\n\005state\030\003 \001(\0162\031.teamwire.v1" +
-      ".RequestStateR\005state\022\026\n\006member\030\004 \001(\tR\006me" +
-      "mber\022\024\n\005limit\030\005 \001(\rR\005limit\"H\n\024ListReques" +
-      "tsResponse\0220\n\010requests\030\001 \003(\0132\024.teamwire." +
-      "v1.RequestR\010requests\"\200\001\n\026WaitForDecision" +
-      "Request\022\022\n\004team\030\001 \001(\tR\004team\022\035\n\nrequest_i" +
-      "d\030\002 \001(\tR\trequestId\0223\n\007timeout\030\003 \001(\0132\031.go" +
-      "ogle.protobuf.DurationR\007timeout\"I\n\027WaitF" +
-      "orDecisionResponse\022.\n\007request\030\001 \001(\0132\024.te" +
-      "amwire.v1.RequestR\007request*f\n\013RequestKin" +
-      "d\022\034\n\030REQUEST_KIND_UNSPECIFIED\020\000\022\031\n\025REQUE" +
-      "ST_KIND_SHUTDOWN\020\001\022\036\n\032REQUEST_KIND_PLAN_" +
-      "APPROVAL\020\002*\270\001\n\014RequestState\022\035\n\031REQUEST_S" +
-      "TATE_UNSPECIFIED\020\000\022\031\n\025REQUEST_STATE_PEND" +
-      "ING\020\001\022\032\n\026REQUEST_STATE_APPROVED\020\002\022\032\n\026REQ" +
-      "UEST_STATE_REJECTED\020\003\022\031\n\025REQUEST_STATE_E" +
-      "XPIRED\020\004\022\033\n\027REQUEST_STATE_CANCELLED\020\005*\243\001" +
-      "\n\013CancelCause\022\034\n\030CANCEL_CAUSE_UNSPECIFIE" +
-      "D\020\000\022 \n\034CANCEL_CAUSE_TARGET_REPLACED\020\001\022\036\n" +
-      "\032CANCEL_CAUSE_TARGET_EXITED\020\002\022\027\n\023CANCEL_" +
-      "CAUSE_FORCED\020\003\022\033\n\027CANCEL_CAUSE_NEWER_PLA" +
-      "N\020\0042\222\002\n\016RequestService\022M\n\nGetRequest\022\036.t" +
-      "eamwire.v1.GetRequestRequest\032\037.teamwire." +
-      "v1.GetRequestResponse\022S\n\014ListRequests\022 ." +
-      "teamwire.v1.ListRequestsRequest\032!.teamwi" +
-      "re.v1.ListRequestsResponse\022\\\n\017WaitForDec" +
-      "ision\022#.teamwire.v1.WaitForDecisionReque" +
-      "st\032$.teamwire.v1.WaitForDecisionResponse" +
-      "BQ\n\016io.teamwire.v1P\001Z=github.com/teamwir" +
-      "e/teamwire/client/go/teamwire/v1;teamwir" +
-      "ev1b\006proto3"
+      "essage.proto\032\031teamwire/v1/options.proto\"" +
+      "\204\005\n\007Request\022\016\n\002id\030\001 \001(\tR\002id\022,\n\004kind\030\002 \001(" +
+      "\0162\030.teamwire.v1.RequestKindR\004kind\022/\n\005sta" +
+      "te\030\003 \001(\0162\031.teamwire.v1.RequestStateR\005sta" +
+      "te\0221\n\trequester\030\004 \001(\0132\023.teamwire.v1.Send" +
+      "erR\trequester\022\026\n\006member\030\005 \001(\tR\006member\022 \n" +
+      "\013incarnation\030\006 \001(\004R\013incarnation\022\030\n\007conte" +
+      "nt\030\007 \001(\tR\007content\022\035\n\nmessage_id\030\010 \001(\tR\tm" +
+      "essageId\0229\n\ncreated_at\030\t \001(\0132\032.google.pr" +
+      "otobuf.TimestampR\tcreatedAt\0229\n\nexpires_a" +
+      "t\030\n \001(\0132\032.google.protobuf.TimestampR\texp" +
+      "iresAt\0229\n\ndecided_at\030\013 \001(\0132\032.google.prot" +
+      "obuf.TimestampR\tdecidedAt\0222\n\ndecided_by\030" +
+      "\014 \001(\0132\023.teamwire.v1.SenderR\tdecidedBy\022\026\n" +
+      "\006reason\030\r \001(\tR\006reason\022;\n\014cancel_cause\030\016 " +
+      "\001(\0162\030.teamwire.v1.CancelCauseR\013cancelCau" +
+      "se\022*\n\021answer_message_id\030\017 \001(\tR\017answerMes" +
+      "sageId\"F\n\021GetRequestRequest\022\022\n\004team\030\001 \001(" +
+      "\tR\004team\022\035\n\nrequest_id\030\002 \001(\tR\trequestId\"D" +
+      "\n\022GetRequestResponse\022.\n\007request\030\001 \001(\0132\024." +
+      "teamwire.v1.RequestR\007request\"\266\001\n\023ListReq" +
+      "uestsRequest\022\022\n\004team\030\001 \001(\tR\004team\022,\n\004kind" +
+      "\030\002 \001(\0162\030.teamwire.v1.RequestKindR\004kind\022/" +
+      "\n\005state\030\003 \001(\0162\031.teamwire.v1.RequestState" +
+      "R\005state\022\026\n\006member\030\004 \001(\tR\006member\022\024\n\005limit" +
+      "\030\005 \001(\rR\005limit\"H\n\024ListRequestsResponse\0220\n" +
+      "\010requests\030\001 \003(\0132\024.teamwire.v1.RequestR\010r" +
+      "equests\"\216\001\n\026WaitForDecisionRequest\022\022\n\004te" +
+      "am\030\001 \001(\tR\004team\022\035\n\nrequest_id\030\002 \001(\tR\trequ" +
+      "estId\022A\n\007timeout\030\003 \001(\0132\031.google.protobuf" +
+      ".DurationB\014\212\265\030\010\n\002\010\036\022\002\010<R\007timeout\"I\n\027Wait" +
+      "ForDecisionResponse\022.\n\007request\030\001 \001(\0132\024.t" +
+      "eamwire.v1.RequestR\007request*f\n\013RequestKi" +
+      "nd\022\034\n\030REQUEST_KIND_UNSPECIFIED\020\000\022\031\n\025REQU" +
+      "EST_KIND_SHUTDOWN\020\001\022\036\n\032REQUEST_KIND_PLAN" +
+      "_APPROVAL\020\002*\270\001\n\014RequestState\022\035\n\031REQUEST_" +
+      "STATE_UNSPECIFIED\020\000\022\031\n\025REQUEST_STATE_PEN" +
+      "DING\020\001\022\032\n\026REQUEST_STATE_APPROVED\020\002\022\032\n\026RE" +
+      "QUEST_STATE_REJECTED\020\003\022\031\n\025REQUEST_STATE_" +
+      "EXPIRED\020\004\022\033\n\027REQUEST_STATE_CANCELLED\020\005*\243" +
+      "\001\n\013CancelCause\022\034\n\030CANCEL_CAUSE_UNSPECIFI" +
+      "ED\020\000\022 \n\034CANCEL_CAUSE_TARGET_REPLACED\020\001\022\036" +
+      "\n\032CANCEL_CAUSE_TARGET_EXITED\020\002\022\027\n\023CANCEL" +
+      "_CAUSE_FORCED\020\003\022\033\n\027CANCEL_CAUSE_NEWER_PL" +
+      "AN\020\0042\241\002\n\016RequestService\022R\n\nGetRequest\022\036." +
+      "teamwire.v1.GetRequestRequest\032\037.teamwire" +
+      ".v1.GetRequestResponse\"\003\220\002\001\022X\n\014ListReque" +
+      "sts\022 .teamwire.v1.ListRequestsRequest\032!." +
+      "teamwire.v1.ListRequestsResponse\"\003\220\002\001\022a\n" +
+      "\017WaitForDecision\022#.teamwire.v1.WaitForDe" +
+      "cisionRequest\032$.teamwire.v1.WaitForDecis" +
+      "ionResponse\"\003\220\002\001BQ\n\016io.teamwire.v1P\001Z=gi" +
+      "thub.com/teamwire/teamwire/client/go/tea" +
+      "mwire/v1;teamwirev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -133,6 +134,7 @@ public final class RequestOuterClass extends com.google.protobuf.GeneratedFile {
           com.google.protobuf.DurationProto.getDescriptor(),
           com.google.protobuf.TimestampProto.getDescriptor(),
           io.teamwire.v1.MessageOuterClass.getDescriptor(),
+          io.teamwire.v1.Options.getDescriptor(),
         });
     internal_static_teamwire_v1_Request_descriptor =
       getDescriptor().getMessageType(0);
@@ -180,6 +182,12 @@ public final class RequestOuterClass extends com.google.protobuf.GeneratedFile {
     com.google.protobuf.DurationProto.getDescriptor();
     com.google.protobuf.TimestampProto.getDescriptor();
     io.teamwire.v1.MessageOuterClass.getDescriptor();
+    io.teamwire.v1.Options.getDescriptor();
+    com.google.protobuf.ExtensionRegistry registry =
+        com.google.protobuf.ExtensionRegistry.newInstance();
+    registry.add(io.teamwire.v1.Options.waitPolicy);
+    com.google.protobuf.Descriptors.FileDescriptor
+        .internalUpdateFileDescriptor(descriptor, registry);
   }
 
   // @@protoc_insertion_point(outer_class_scope)

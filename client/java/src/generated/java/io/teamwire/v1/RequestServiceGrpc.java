@@ -35,6 +35,7 @@ public final class RequestServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.GetRequestRequest, io.teamwire.v1.GetRequestResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "GetRequest"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.GetRequestRequest.getDefaultInstance()))
@@ -66,6 +67,7 @@ public final class RequestServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ListRequestsRequest, io.teamwire.v1.ListRequestsResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListRequests"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ListRequestsRequest.getDefaultInstance()))
@@ -97,6 +99,7 @@ public final class RequestServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.WaitForDecisionRequest, io.teamwire.v1.WaitForDecisionResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "WaitForDecision"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.WaitForDecisionRequest.getDefaultInstance()))
@@ -181,7 +184,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns one request.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     default void getRequest(io.teamwire.v1.GetRequestRequest request,
@@ -203,7 +206,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns the request as soon as it is no longer pending, or as it is when the time is over.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     default void waitForDecision(io.teamwire.v1.WaitForDecisionRequest request,
@@ -252,7 +255,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns one request.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     public void getRequest(io.teamwire.v1.GetRequestRequest request,
@@ -276,7 +279,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns the request as soon as it is no longer pending, or as it is when the time is over.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     public void waitForDecision(io.teamwire.v1.WaitForDecisionRequest request,
@@ -310,7 +313,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns one request.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     public io.teamwire.v1.GetRequestResponse getRequest(io.teamwire.v1.GetRequestRequest request) throws io.grpc.StatusException {
@@ -332,7 +335,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns the request as soon as it is no longer pending, or as it is when the time is over.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     public io.teamwire.v1.WaitForDecisionResponse waitForDecision(io.teamwire.v1.WaitForDecisionRequest request) throws io.grpc.StatusException {
@@ -365,7 +368,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns one request.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     public io.teamwire.v1.GetRequestResponse getRequest(io.teamwire.v1.GetRequestRequest request) {
@@ -387,7 +390,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns the request as soon as it is no longer pending, or as it is when the time is over.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     public io.teamwire.v1.WaitForDecisionResponse waitForDecision(io.teamwire.v1.WaitForDecisionRequest request) {
@@ -420,7 +423,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns one request.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.teamwire.v1.GetRequestResponse> getRequest(
@@ -444,7 +447,7 @@ public final class RequestServiceGrpc {
     /**
      * <pre>
      * Returns the request as soon as it is no longer pending, or as it is when the time is over.
-     * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+     * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.teamwire.v1.WaitForDecisionResponse> waitForDecision(

@@ -163,118 +163,120 @@ public final class TaskOuterClass extends com.google.protobuf.GeneratedFile {
       "\n\026teamwire/v1/task.proto\022\013teamwire.v1\032\036g" +
       "oogle/protobuf/duration.proto\032\037google/pr" +
       "otobuf/timestamp.proto\032\031teamwire/v1/mess" +
-      "age.proto\"\243\006\n\004Task\022\016\n\002id\030\001 \001(\004R\002id\022\030\n\007su" +
-      "bject\030\002 \001(\tR\007subject\022 \n\013description\030\003 \001(" +
-      "\tR\013description\022\037\n\013active_form\030\004 \001(\tR\nact" +
-      "iveForm\022/\n\006status\030\005 \001(\0162\027.teamwire.v1.Ta" +
-      "skStatusR\006status\022\024\n\005owner\030\006 \001(\tR\005owner\022\035" +
-      "\n\nblocked_by\030\007 \003(\004R\tblockedBy\022\037\n\013waiting" +
-      "_for\030\010 \003(\004R\nwaitingFor\022\026\n\006blocks\030\t \003(\004R\006" +
-      "blocks\022;\n\010metadata\030\n \003(\0132\037.teamwire.v1.T" +
-      "ask.MetadataEntryR\010metadata\022\030\n\007version\030\013" +
-      " \001(\004R\007version\022\032\n\010attempts\030\014 \001(\rR\010attempt" +
-      "s\022\026\n\006result\030\r \001(\tR\006result\0222\n\ncreated_by\030" +
-      "\016 \001(\0132\023.teamwire.v1.SenderR\tcreatedBy\0229\n" +
-      "\ncreated_at\030\017 \001(\0132\032.google.protobuf.Time" +
-      "stampR\tcreatedAt\0229\n\nupdated_at\030\020 \001(\0132\032.g" +
-      "oogle.protobuf.TimestampR\tupdatedAt\0229\n\nc" +
-      "laimed_at\030\021 \001(\0132\032.google.protobuf.Timest" +
-      "ampR\tclaimedAt\0227\n\tclosed_at\030\022 \001(\0132\032.goog" +
-      "le.protobuf.TimestampR\010closedAt\022)\n\020relea" +
-      "sed_because\030\023 \001(\tR\017releasedBecause\032;\n\rMe" +
-      "tadataEntry\022\020\n\003key\030\001 \001(\tR\003key\022\024\n\005value\030\002" +
-      " \001(\tR\005value:\0028\001\"\351\002\n\021CreateTaskRequest\022\022\n" +
-      "\004team\030\001 \001(\tR\004team\022\'\n\017idempotency_key\030\002 \001" +
-      "(\tR\016idempotencyKey\022\030\n\007subject\030\003 \001(\tR\007sub" +
-      "ject\022 \n\013description\030\004 \001(\tR\013description\022\037" +
-      "\n\013active_form\030\005 \001(\tR\nactiveForm\022\024\n\005owner" +
-      "\030\006 \001(\tR\005owner\022\035\n\nblocked_by\030\007 \003(\004R\tblock" +
-      "edBy\022H\n\010metadata\030\010 \003(\0132,.teamwire.v1.Cre" +
-      "ateTaskRequest.MetadataEntryR\010metadata\032;" +
-      "\n\rMetadataEntry\022\020\n\003key\030\001 \001(\tR\003key\022\024\n\005val" +
-      "ue\030\002 \001(\tR\005value:\0028\001\"W\n\022CreateTaskRespons" +
-      "e\022%\n\004task\030\001 \001(\0132\021.teamwire.v1.TaskR\004task" +
-      "\022\032\n\010replayed\030\002 \001(\010R\010replayed\"=\n\016GetTaskR" +
-      "equest\022\022\n\004team\030\001 \001(\tR\004team\022\027\n\007task_id\030\002 " +
-      "\001(\004R\006taskId\"Y\n\017GetTaskResponse\022%\n\004task\030\001" +
-      " \001(\0132\021.teamwire.v1.TaskR\004task\022\037\n\013claim_t" +
-      "oken\030\002 \001(\tR\nclaimToken\"\275\001\n\020ListTasksRequ" +
-      "est\022\022\n\004team\030\001 \001(\tR\004team\022/\n\006status\030\002 \001(\0162" +
-      "\027.teamwire.v1.TaskStatusR\006status\022\024\n\005owne" +
-      "r\030\003 \001(\tR\005owner\022\035\n\nready_only\030\004 \001(\010R\tread" +
-      "yOnly\022\031\n\010after_id\030\005 \001(\004R\007afterId\022\024\n\005limi" +
-      "t\030\006 \001(\rR\005limit\"t\n\021ListTasksResponse\022\'\n\005t" +
-      "asks\030\001 \003(\0132\021.teamwire.v1.TaskR\005tasks\022\"\n\r" +
-      "next_after_id\030\002 \001(\004R\013nextAfterId\022\022\n\004more" +
-      "\030\003 \001(\010R\004more\"(\n\022FollowTasksRequest\022\022\n\004te" +
-      "am\030\001 \001(\tR\004team\"Y\n\023FollowTasksResponse\022%\n" +
-      "\004task\030\001 \001(\0132\021.teamwire.v1.TaskR\004task\022\033\n\t" +
-      "caught_up\030\002 \001(\010R\010caughtUp\"\267\004\n\021UpdateTask" +
-      "Request\022\022\n\004team\030\001 \001(\tR\004team\022\027\n\007task_id\030\002" +
-      " \001(\004R\006taskId\022)\n\020expected_version\030\003 \001(\004R\017" +
-      "expectedVersion\022\035\n\007subject\030\004 \001(\tH\000R\007subj" +
-      "ect\210\001\001\022%\n\013description\030\005 \001(\tH\001R\013descripti" +
-      "on\210\001\001\022$\n\013active_form\030\006 \001(\tH\002R\nactiveForm" +
-      "\210\001\001\022\031\n\005owner\030\007 \001(\tH\003R\005owner\210\001\001\022$\n\016add_bl" +
-      "ocked_by\030\010 \003(\004R\014addBlockedBy\022*\n\021remove_b" +
-      "locked_by\030\t \003(\004R\017removeBlockedBy\022R\n\014set_" +
-      "metadata\030\n \003(\0132/.teamwire.v1.UpdateTaskR" +
-      "equest.SetMetadataEntryR\013setMetadata\022\'\n\017" +
-      "remove_metadata\030\013 \003(\tR\016removeMetadata\032>\n" +
-      "\020SetMetadataEntry\022\020\n\003key\030\001 \001(\tR\003key\022\024\n\005v" +
-      "alue\030\002 \001(\tR\005value:\0028\001B\n\n\010_subjectB\016\n\014_de" +
-      "scriptionB\016\n\014_active_formB\010\n\006_owner\";\n\022U" +
-      "pdateTaskResponse\022%\n\004task\030\001 \001(\0132\021.teamwi" +
-      "re.v1.TaskR\004task\"D\n\005Claim\022%\n\004task\030\001 \001(\0132" +
-      "\021.teamwire.v1.TaskR\004task\022\024\n\005token\030\002 \001(\tR" +
-      "\005token\"T\n\020ClaimTaskRequest\022\'\n\017idempotenc" +
-      "y_key\030\001 \001(\tR\016idempotencyKey\022\027\n\007task_id\030\002" +
-      " \001(\004R\006taskId\"=\n\021ClaimTaskResponse\022(\n\005cla" +
-      "im\030\001 \001(\0132\022.teamwire.v1.ClaimR\005claim\"n\n\024C" +
-      "laimNextTaskRequest\022\'\n\017idempotency_key\030\001" +
-      " \001(\tR\016idempotencyKey\022-\n\004wait\030\002 \001(\0132\031.goo" +
-      "gle.protobuf.DurationR\004wait\"A\n\025ClaimNext" +
-      "TaskResponse\022(\n\005claim\030\001 \001(\0132\022.teamwire.v" +
-      "1.ClaimR\005claim\"{\n\023CompleteTaskRequest\022\022\n" +
-      "\004team\030\001 \001(\tR\004team\022\027\n\007task_id\030\002 \001(\004R\006task" +
-      "Id\022\037\n\013claim_token\030\003 \001(\tR\nclaimToken\022\026\n\006r" +
-      "esult\030\004 \001(\tR\006result\"[\n\024CompleteTaskRespo" +
-      "nse\022%\n\004task\030\001 \001(\0132\021.teamwire.v1.TaskR\004ta" +
-      "sk\022\034\n\tunblocked\030\002 \003(\004R\tunblocked\"z\n\022Rele" +
-      "aseTaskRequest\022\022\n\004team\030\001 \001(\tR\004team\022\027\n\007ta" +
-      "sk_id\030\002 \001(\004R\006taskId\022\037\n\013claim_token\030\003 \001(\t" +
-      "R\nclaimToken\022\026\n\006reason\030\004 \001(\tR\006reason\"<\n\023" +
-      "ReleaseTaskResponse\022%\n\004task\030\001 \001(\0132\021.team" +
-      "wire.v1.TaskR\004task\"@\n\021DeleteTaskRequest\022" +
-      "\022\n\004team\030\001 \001(\tR\004team\022\027\n\007task_id\030\002 \001(\004R\006ta" +
-      "skId\"2\n\022DeleteTaskResponse\022\034\n\tunblocked\030" +
-      "\001 \003(\004R\tunblocked*\223\001\n\nTaskStatus\022\033\n\027TASK_" +
-      "STATUS_UNSPECIFIED\020\000\022\027\n\023TASK_STATUS_PEND" +
-      "ING\020\001\022\033\n\027TASK_STATUS_IN_PROGRESS\020\002\022\031\n\025TA" +
-      "SK_STATUS_COMPLETED\020\003\022\027\n\023TASK_STATUS_DEL" +
-      "ETED\020\0042\253\006\n\013TaskService\022M\n\nCreateTask\022\036.t" +
-      "eamwire.v1.CreateTaskRequest\032\037.teamwire." +
-      "v1.CreateTaskResponse\022D\n\007GetTask\022\033.teamw" +
-      "ire.v1.GetTaskRequest\032\034.teamwire.v1.GetT" +
-      "askResponse\022J\n\tListTasks\022\035.teamwire.v1.L" +
-      "istTasksRequest\032\036.teamwire.v1.ListTasksR" +
-      "esponse\022R\n\013FollowTasks\022\037.teamwire.v1.Fol" +
-      "lowTasksRequest\032 .teamwire.v1.FollowTask" +
-      "sResponse0\001\022M\n\nUpdateTask\022\036.teamwire.v1." +
-      "UpdateTaskRequest\032\037.teamwire.v1.UpdateTa" +
-      "skResponse\022J\n\tClaimTask\022\035.teamwire.v1.Cl" +
-      "aimTaskRequest\032\036.teamwire.v1.ClaimTaskRe" +
-      "sponse\022V\n\rClaimNextTask\022!.teamwire.v1.Cl" +
-      "aimNextTaskRequest\032\".teamwire.v1.ClaimNe" +
-      "xtTaskResponse\022S\n\014CompleteTask\022 .teamwir" +
-      "e.v1.CompleteTaskRequest\032!.teamwire.v1.C" +
-      "ompleteTaskResponse\022P\n\013ReleaseTask\022\037.tea" +
-      "mwire.v1.ReleaseTaskRequest\032 .teamwire.v" +
-      "1.ReleaseTaskResponse\022M\n\nDeleteTask\022\036.te" +
-      "amwire.v1.DeleteTaskRequest\032\037.teamwire.v" +
-      "1.DeleteTaskResponseBQ\n\016io.teamwire.v1P\001" +
-      "Z=github.com/teamwire/teamwire/client/go" +
-      "/teamwire/v1;teamwirev1b\006proto3"
+      "age.proto\032\031teamwire/v1/options.proto\"\243\006\n" +
+      "\004Task\022\016\n\002id\030\001 \001(\004R\002id\022\030\n\007subject\030\002 \001(\tR\007" +
+      "subject\022 \n\013description\030\003 \001(\tR\013descriptio" +
+      "n\022\037\n\013active_form\030\004 \001(\tR\nactiveForm\022/\n\006st" +
+      "atus\030\005 \001(\0162\027.teamwire.v1.TaskStatusR\006sta" +
+      "tus\022\024\n\005owner\030\006 \001(\tR\005owner\022\035\n\nblocked_by\030" +
+      "\007 \003(\004R\tblockedBy\022\037\n\013waiting_for\030\010 \003(\004R\nw" +
+      "aitingFor\022\026\n\006blocks\030\t \003(\004R\006blocks\022;\n\010met" +
+      "adata\030\n \003(\0132\037.teamwire.v1.Task.MetadataE" +
+      "ntryR\010metadata\022\030\n\007version\030\013 \001(\004R\007version" +
+      "\022\032\n\010attempts\030\014 \001(\rR\010attempts\022\026\n\006result\030\r" +
+      " \001(\tR\006result\0222\n\ncreated_by\030\016 \001(\0132\023.teamw" +
+      "ire.v1.SenderR\tcreatedBy\0229\n\ncreated_at\030\017" +
+      " \001(\0132\032.google.protobuf.TimestampR\tcreate" +
+      "dAt\0229\n\nupdated_at\030\020 \001(\0132\032.google.protobu" +
+      "f.TimestampR\tupdatedAt\0229\n\nclaimed_at\030\021 \001" +
+      "(\0132\032.google.protobuf.TimestampR\tclaimedA" +
+      "t\0227\n\tclosed_at\030\022 \001(\0132\032.google.protobuf.T" +
+      "imestampR\010closedAt\022)\n\020released_because\030\023" +
+      " \001(\tR\017releasedBecause\032;\n\rMetadataEntry\022\020" +
+      "\n\003key\030\001 \001(\tR\003key\022\024\n\005value\030\002 \001(\tR\005value:\002" +
+      "8\001\"\351\002\n\021CreateTaskRequest\022\022\n\004team\030\001 \001(\tR\004" +
+      "team\022\'\n\017idempotency_key\030\002 \001(\tR\016idempoten" +
+      "cyKey\022\030\n\007subject\030\003 \001(\tR\007subject\022 \n\013descr" +
+      "iption\030\004 \001(\tR\013description\022\037\n\013active_form" +
+      "\030\005 \001(\tR\nactiveForm\022\024\n\005owner\030\006 \001(\tR\005owner" +
+      "\022\035\n\nblocked_by\030\007 \003(\004R\tblockedBy\022H\n\010metad" +
+      "ata\030\010 \003(\0132,.teamwire.v1.CreateTaskReques" +
+      "t.MetadataEntryR\010metadata\032;\n\rMetadataEnt" +
+      "ry\022\020\n\003key\030\001 \001(\tR\003key\022\024\n\005value\030\002 \001(\tR\005val" +
+      "ue:\0028\001\"W\n\022CreateTaskResponse\022%\n\004task\030\001 \001" +
+      "(\0132\021.teamwire.v1.TaskR\004task\022\032\n\010replayed\030" +
+      "\002 \001(\010R\010replayed\"=\n\016GetTaskRequest\022\022\n\004tea" +
+      "m\030\001 \001(\tR\004team\022\027\n\007task_id\030\002 \001(\004R\006taskId\"Y" +
+      "\n\017GetTaskResponse\022%\n\004task\030\001 \001(\0132\021.teamwi" +
+      "re.v1.TaskR\004task\022\037\n\013claim_token\030\002 \001(\tR\nc" +
+      "laimToken\"\275\001\n\020ListTasksRequest\022\022\n\004team\030\001" +
+      " \001(\tR\004team\022/\n\006status\030\002 \001(\0162\027.teamwire.v1" +
+      ".TaskStatusR\006status\022\024\n\005owner\030\003 \001(\tR\005owne" +
+      "r\022\035\n\nready_only\030\004 \001(\010R\treadyOnly\022\031\n\010afte" +
+      "r_id\030\005 \001(\004R\007afterId\022\024\n\005limit\030\006 \001(\rR\005limi" +
+      "t\"t\n\021ListTasksResponse\022\'\n\005tasks\030\001 \003(\0132\021." +
+      "teamwire.v1.TaskR\005tasks\022\"\n\rnext_after_id" +
+      "\030\002 \001(\004R\013nextAfterId\022\022\n\004more\030\003 \001(\010R\004more\"" +
+      "(\n\022FollowTasksRequest\022\022\n\004team\030\001 \001(\tR\004tea" +
+      "m\"Y\n\023FollowTasksResponse\022%\n\004task\030\001 \001(\0132\021" +
+      ".teamwire.v1.TaskR\004task\022\033\n\tcaught_up\030\002 \001" +
+      "(\010R\010caughtUp\"\267\004\n\021UpdateTaskRequest\022\022\n\004te" +
+      "am\030\001 \001(\tR\004team\022\027\n\007task_id\030\002 \001(\004R\006taskId\022" +
+      ")\n\020expected_version\030\003 \001(\004R\017expectedVersi" +
+      "on\022\035\n\007subject\030\004 \001(\tH\000R\007subject\210\001\001\022%\n\013des" +
+      "cription\030\005 \001(\tH\001R\013description\210\001\001\022$\n\013acti" +
+      "ve_form\030\006 \001(\tH\002R\nactiveForm\210\001\001\022\031\n\005owner\030" +
+      "\007 \001(\tH\003R\005owner\210\001\001\022$\n\016add_blocked_by\030\010 \003(" +
+      "\004R\014addBlockedBy\022*\n\021remove_blocked_by\030\t \003" +
+      "(\004R\017removeBlockedBy\022R\n\014set_metadata\030\n \003(" +
+      "\0132/.teamwire.v1.UpdateTaskRequest.SetMet" +
+      "adataEntryR\013setMetadata\022\'\n\017remove_metada" +
+      "ta\030\013 \003(\tR\016removeMetadata\032>\n\020SetMetadataE" +
+      "ntry\022\020\n\003key\030\001 \001(\tR\003key\022\024\n\005value\030\002 \001(\tR\005v" +
+      "alue:\0028\001B\n\n\010_subjectB\016\n\014_descriptionB\016\n\014" +
+      "_active_formB\010\n\006_owner\";\n\022UpdateTaskResp" +
+      "onse\022%\n\004task\030\001 \001(\0132\021.teamwire.v1.TaskR\004t" +
+      "ask\"D\n\005Claim\022%\n\004task\030\001 \001(\0132\021.teamwire.v1" +
+      ".TaskR\004task\022\024\n\005token\030\002 \001(\tR\005token\"T\n\020Cla" +
+      "imTaskRequest\022\'\n\017idempotency_key\030\001 \001(\tR\016" +
+      "idempotencyKey\022\027\n\007task_id\030\002 \001(\004R\006taskId\"" +
+      "=\n\021ClaimTaskResponse\022(\n\005claim\030\001 \001(\0132\022.te" +
+      "amwire.v1.ClaimR\005claim\"x\n\024ClaimNextTaskR" +
+      "equest\022\'\n\017idempotency_key\030\001 \001(\tR\016idempot" +
+      "encyKey\0227\n\004wait\030\002 \001(\0132\031.google.protobuf." +
+      "DurationB\010\212\265\030\004\022\002\010<R\004wait\"A\n\025ClaimNextTas" +
+      "kResponse\022(\n\005claim\030\001 \001(\0132\022.teamwire.v1.C" +
+      "laimR\005claim\"{\n\023CompleteTaskRequest\022\022\n\004te" +
+      "am\030\001 \001(\tR\004team\022\027\n\007task_id\030\002 \001(\004R\006taskId\022" +
+      "\037\n\013claim_token\030\003 \001(\tR\nclaimToken\022\026\n\006resu" +
+      "lt\030\004 \001(\tR\006result\"[\n\024CompleteTaskResponse" +
+      "\022%\n\004task\030\001 \001(\0132\021.teamwire.v1.TaskR\004task\022" +
+      "\034\n\tunblocked\030\002 \003(\004R\tunblocked\"z\n\022Release" +
+      "TaskRequest\022\022\n\004team\030\001 \001(\tR\004team\022\027\n\007task_" +
+      "id\030\002 \001(\004R\006taskId\022\037\n\013claim_token\030\003 \001(\tR\nc" +
+      "laimToken\022\026\n\006reason\030\004 \001(\tR\006reason\"<\n\023Rel" +
+      "easeTaskResponse\022%\n\004task\030\001 \001(\0132\021.teamwir" +
+      "e.v1.TaskR\004task\"@\n\021DeleteTaskRequest\022\022\n\004" +
+      "team\030\001 \001(\tR\004team\022\027\n\007task_id\030\002 \001(\004R\006taskI" +
+      "d\"2\n\022DeleteTaskResponse\022\034\n\tunblocked\030\001 \003" +
+      "(\004R\tunblocked*\223\001\n\nTaskStatus\022\033\n\027TASK_STA" +
+      "TUS_UNSPECIFIED\020\000\022\027\n\023TASK_STATUS_PENDING" +
+      "\020\001\022\033\n\027TASK_STATUS_IN_PROGRESS\020\002\022\031\n\025TASK_" +
+      "STATUS_COMPLETED\020\003\022\027\n\023TASK_STATUS_DELETE" +
+      "D\020\0042\335\006\n\013TaskService\022R\n\nCreateTask\022\036.team" +
+      "wire.v1.CreateTaskRequest\032\037.teamwire.v1." +
+      "CreateTaskResponse\"\003\220\002\002\022I\n\007GetTask\022\033.tea" +
+      "mwire.v1.GetTaskRequest\032\034.teamwire.v1.Ge" +
+      "tTaskResponse\"\003\220\002\001\022O\n\tListTasks\022\035.teamwi" +
+      "re.v1.ListTasksRequest\032\036.teamwire.v1.Lis" +
+      "tTasksResponse\"\003\220\002\001\022W\n\013FollowTasks\022\037.tea" +
+      "mwire.v1.FollowTasksRequest\032 .teamwire.v" +
+      "1.FollowTasksResponse\"\003\220\002\0010\001\022R\n\nUpdateTa" +
+      "sk\022\036.teamwire.v1.UpdateTaskRequest\032\037.tea" +
+      "mwire.v1.UpdateTaskResponse\"\003\220\002\002\022O\n\tClai" +
+      "mTask\022\035.teamwire.v1.ClaimTaskRequest\032\036.t" +
+      "eamwire.v1.ClaimTaskResponse\"\003\220\002\002\022[\n\rCla" +
+      "imNextTask\022!.teamwire.v1.ClaimNextTaskRe" +
+      "quest\032\".teamwire.v1.ClaimNextTaskRespons" +
+      "e\"\003\220\002\002\022X\n\014CompleteTask\022 .teamwire.v1.Com" +
+      "pleteTaskRequest\032!.teamwire.v1.CompleteT" +
+      "askResponse\"\003\220\002\002\022U\n\013ReleaseTask\022\037.teamwi" +
+      "re.v1.ReleaseTaskRequest\032 .teamwire.v1.R" +
+      "eleaseTaskResponse\"\003\220\002\002\022R\n\nDeleteTask\022\036." +
+      "teamwire.v1.DeleteTaskRequest\032\037.teamwire" +
+      ".v1.DeleteTaskResponse\"\003\220\002\002BQ\n\016io.teamwi" +
+      "re.v1P\001Z=github.com/teamwire/teamwire/cl" +
+      "ient/go/teamwire/v1;teamwirev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -282,6 +284,7 @@ public final class TaskOuterClass extends com.google.protobuf.GeneratedFile {
           com.google.protobuf.DurationProto.getDescriptor(),
           com.google.protobuf.TimestampProto.getDescriptor(),
           io.teamwire.v1.MessageOuterClass.getDescriptor(),
+          io.teamwire.v1.Options.getDescriptor(),
         });
     internal_static_teamwire_v1_Task_descriptor =
       getDescriptor().getMessageType(0);
@@ -437,6 +440,12 @@ public final class TaskOuterClass extends com.google.protobuf.GeneratedFile {
     com.google.protobuf.DurationProto.getDescriptor();
     com.google.protobuf.TimestampProto.getDescriptor();
     io.teamwire.v1.MessageOuterClass.getDescriptor();
+    io.teamwire.v1.Options.getDescriptor();
+    com.google.protobuf.ExtensionRegistry registry =
+        com.google.protobuf.ExtensionRegistry.newInstance();
+    registry.add(io.teamwire.v1.Options.waitPolicy);
+    com.google.protobuf.Descriptors.FileDescriptor
+        .internalUpdateFileDescriptor(descriptor, registry);
   }
 
   // @@protoc_insertion_point(outer_class_scope)

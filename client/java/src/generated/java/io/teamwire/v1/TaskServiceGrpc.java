@@ -39,6 +39,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.CreateTaskRequest, io.teamwire.v1.CreateTaskResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "CreateTask"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.CreateTaskRequest.getDefaultInstance()))
@@ -70,6 +71,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.GetTaskRequest, io.teamwire.v1.GetTaskResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "GetTask"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.GetTaskRequest.getDefaultInstance()))
@@ -101,6 +103,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ListTasksRequest, io.teamwire.v1.ListTasksResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListTasks"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ListTasksRequest.getDefaultInstance()))
@@ -132,6 +135,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.FollowTasksRequest, io.teamwire.v1.FollowTasksResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.SERVER_STREAMING)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "FollowTasks"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.FollowTasksRequest.getDefaultInstance()))
@@ -163,6 +167,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.UpdateTaskRequest, io.teamwire.v1.UpdateTaskResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "UpdateTask"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.UpdateTaskRequest.getDefaultInstance()))
@@ -194,6 +199,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ClaimTaskRequest, io.teamwire.v1.ClaimTaskResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ClaimTask"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ClaimTaskRequest.getDefaultInstance()))
@@ -225,6 +231,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ClaimNextTaskRequest, io.teamwire.v1.ClaimNextTaskResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ClaimNextTask"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ClaimNextTaskRequest.getDefaultInstance()))
@@ -256,6 +263,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.CompleteTaskRequest, io.teamwire.v1.CompleteTaskResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "CompleteTask"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.CompleteTaskRequest.getDefaultInstance()))
@@ -287,6 +295,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ReleaseTaskRequest, io.teamwire.v1.ReleaseTaskResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ReleaseTask"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ReleaseTaskRequest.getDefaultInstance()))
@@ -318,6 +327,7 @@ public final class TaskServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.DeleteTaskRequest, io.teamwire.v1.DeleteTaskResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "DeleteTask"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.DeleteTaskRequest.getDefaultInstance()))

@@ -211,89 +211,91 @@ public final class TeamOuterClass extends com.google.protobuf.GeneratedFile {
       "iption\022\033\n\tlead_name\030\003 \001(\tR\010leadName\022F\n\017l" +
       "ead_attributes\030\004 \001(\0132\035.teamwire.v1.Membe" +
       "rAttributesR\016leadAttributes\022\'\n\017idempoten" +
-      "cy_key\030\005 \001(\tR\016idempotencyKey\"\204\001\n\022CreateT" +
+      "cy_key\030\005 \001(\tR\016idempotencyKey\"\211\001\n\022CreateT" +
       "eamResponse\022%\n\004team\030\001 \001(\0132\021.teamwire.v1." +
       "TeamR\004team\022\'\n\004lead\030\002 \001(\0132\023.teamwire.v1.M" +
-      "emberR\004lead\022\036\n\ncredential\030\003 \001(\tR\ncredent" +
-      "ial\"$\n\016GetTeamRequest\022\022\n\004team\030\001 \001(\tR\004tea" +
-      "m\"8\n\017GetTeamResponse\022%\n\004team\030\001 \001(\0132\021.tea" +
-      "mwire.v1.TeamR\004team\"N\n\020ListTeamsRequest\022" +
-      "\033\n\tpage_size\030\001 \001(\rR\010pageSize\022\035\n\npage_tok" +
-      "en\030\002 \001(\tR\tpageToken\"d\n\021ListTeamsResponse" +
-      "\022\'\n\005teams\030\001 \003(\0132\021.teamwire.v1.TeamR\005team" +
-      "s\022&\n\017next_page_token\030\002 \001(\tR\rnextPageToke" +
-      "n\"\'\n\021DeleteTeamRequest\022\022\n\004team\030\001 \001(\tR\004te" +
-      "am\"\024\n\022DeleteTeamResponse\"\261\001\n\rInviteReque" +
-      "st\022\022\n\004team\030\001 \001(\tR\004team\022\026\n\006member\030\002 \001(\tR\006" +
-      "member\022\031\n\010uses_max\030\003 \001(\rR\007usesMax\022+\n\003ttl" +
-      "\030\004 \001(\0132\031.google.protobuf.DurationR\003ttl\022," +
-      "\n\022plan_mode_required\030\005 \001(\010R\020planModeRequ" +
-      "ired\"\213\001\n\016InviteResponse\022\035\n\njoin_token\030\001 " +
-      "\001(\tR\tjoinToken\0229\n\nexpires_at\030\002 \001(\0132\032.goo" +
-      "gle.protobuf.TimestampR\texpiresAt\022\037\n\013joi" +
-      "n_string\030\003 \001(\tR\njoinString\"X\n\025CreateObse" +
-      "rverRequest\022\022\n\004team\030\001 \001(\tR\004team\022+\n\003ttl\030\002" +
-      " \001(\0132\031.google.protobuf.DurationR\003ttl\"s\n\026" +
-      "CreateObserverResponse\022\036\n\ncredential\030\001 \001" +
-      "(\tR\ncredential\0229\n\nexpires_at\030\002 \001(\0132\032.goo" +
-      "gle.protobuf.TimestampR\texpiresAt\"\211\001\n\013Jo" +
-      "inRequest\022\022\n\004name\030\001 \001(\tR\004name\022=\n\nattribu" +
-      "tes\030\002 \001(\0132\035.teamwire.v1.MemberAttributes" +
-      "R\nattributes\022\'\n\017idempotency_key\030\003 \001(\tR\016i" +
-      "dempotencyKey\"\202\001\n\014JoinResponse\022%\n\004team\030\001" +
-      " \001(\0132\021.teamwire.v1.TeamR\004team\022+\n\006member\030" +
-      "\002 \001(\0132\023.teamwire.v1.MemberR\006member\022\036\n\ncr" +
-      "edential\030\003 \001(\tR\ncredential\";\n\014LeaveReque" +
-      "st\022+\n\004exit\030\001 \001(\0132\027.teamwire.v1.ExitRepor" +
-      "tR\004exit\"\017\n\rLeaveResponse\"(\n\022ListMembersR" +
-      "equest\022\022\n\004team\030\001 \001(\tR\004team\"D\n\023ListMember" +
-      "sResponse\022-\n\007members\030\001 \003(\0132\023.teamwire.v1" +
-      ".MemberR\007members\"_\n\020HeartbeatRequest\0221\n\010" +
-      "activity\030\001 \001(\0162\025.teamwire.v1.ActivityR\010a" +
-      "ctivity\022\030\n\007summary\030\002 \001(\tR\007summary\"^\n\021Hea" +
-      "rtbeatResponse\022\031\n\010lease_ms\030\001 \001(\004R\007leaseM" +
-      "s\022.\n\005state\030\002 \001(\0162\030.teamwire.v1.MemberSta" +
-      "teR\005state\"V\n\020ForceStopRequest\022\022\n\004team\030\001 " +
-      "\001(\tR\004team\022\026\n\006member\030\002 \001(\tR\006member\022\026\n\006rea" +
-      "son\030\003 \001(\tR\006reason\"@\n\021ForceStopResponse\022+" +
-      "\n\006member\030\001 \001(\0132\023.teamwire.v1.MemberR\006mem" +
-      "ber\"<\n\016SetLeadRequest\022\022\n\004team\030\001 \001(\tR\004tea" +
-      "m\022\026\n\006member\030\002 \001(\tR\006member\"8\n\017SetLeadResp" +
-      "onse\022%\n\004team\030\001 \001(\0132\021.teamwire.v1.TeamR\004t" +
-      "eam*>\n\004Role\022\024\n\020ROLE_UNSPECIFIED\020\000\022\r\n\tROL" +
-      "E_LEAD\020\001\022\021\n\rROLE_TEAMMATE\020\002*\277\001\n\013MemberSt" +
-      "ate\022\034\n\030MEMBER_STATE_UNSPECIFIED\020\000\022\027\n\023MEM" +
-      "BER_STATE_JOINED\020\001\022\027\n\023MEMBER_STATE_ACTIV" +
-      "E\020\002\022\025\n\021MEMBER_STATE_IDLE\020\003\022\031\n\025MEMBER_STA" +
-      "TE_STOPPING\020\004\022\027\n\023MEMBER_STATE_EXITED\020\005\022\025" +
-      "\n\021MEMBER_STATE_LOST\020\006*L\n\010Activity\022\030\n\024ACT" +
-      "IVITY_UNSPECIFIED\020\000\022\023\n\017ACTIVITY_ACTIVE\020\001" +
-      "\022\021\n\rACTIVITY_IDLE\020\0022\210\007\n\013TeamService\022M\n\nC" +
-      "reateTeam\022\036.teamwire.v1.CreateTeamReques" +
-      "t\032\037.teamwire.v1.CreateTeamResponse\022D\n\007Ge" +
-      "tTeam\022\033.teamwire.v1.GetTeamRequest\032\034.tea" +
-      "mwire.v1.GetTeamResponse\022J\n\tListTeams\022\035." +
-      "teamwire.v1.ListTeamsRequest\032\036.teamwire." +
-      "v1.ListTeamsResponse\022M\n\nDeleteTeam\022\036.tea" +
+      "emberR\004lead\022#\n\ncredential\030\003 \001(\tB\003\200\001\001R\ncr" +
+      "edential\"$\n\016GetTeamRequest\022\022\n\004team\030\001 \001(\t" +
+      "R\004team\"8\n\017GetTeamResponse\022%\n\004team\030\001 \001(\0132" +
+      "\021.teamwire.v1.TeamR\004team\"N\n\020ListTeamsReq" +
+      "uest\022\033\n\tpage_size\030\001 \001(\rR\010pageSize\022\035\n\npag" +
+      "e_token\030\002 \001(\tR\tpageToken\"d\n\021ListTeamsRes" +
+      "ponse\022\'\n\005teams\030\001 \003(\0132\021.teamwire.v1.TeamR" +
+      "\005teams\022&\n\017next_page_token\030\002 \001(\tR\rnextPag" +
+      "eToken\"\'\n\021DeleteTeamRequest\022\022\n\004team\030\001 \001(" +
+      "\tR\004team\"\024\n\022DeleteTeamResponse\"\261\001\n\rInvite" +
+      "Request\022\022\n\004team\030\001 \001(\tR\004team\022\026\n\006member\030\002 " +
+      "\001(\tR\006member\022\031\n\010uses_max\030\003 \001(\rR\007usesMax\022+" +
+      "\n\003ttl\030\004 \001(\0132\031.google.protobuf.DurationR\003" +
+      "ttl\022,\n\022plan_mode_required\030\005 \001(\010R\020planMod" +
+      "eRequired\"\225\001\n\016InviteResponse\022\"\n\njoin_tok" +
+      "en\030\001 \001(\tB\003\200\001\001R\tjoinToken\0229\n\nexpires_at\030\002" +
+      " \001(\0132\032.google.protobuf.TimestampR\texpire" +
+      "sAt\022$\n\013join_string\030\003 \001(\tB\003\200\001\001R\njoinStrin" +
+      "g\"X\n\025CreateObserverRequest\022\022\n\004team\030\001 \001(\t" +
+      "R\004team\022+\n\003ttl\030\002 \001(\0132\031.google.protobuf.Du" +
+      "rationR\003ttl\"x\n\026CreateObserverResponse\022#\n" +
+      "\ncredential\030\001 \001(\tB\003\200\001\001R\ncredential\0229\n\nex" +
+      "pires_at\030\002 \001(\0132\032.google.protobuf.Timesta" +
+      "mpR\texpiresAt\"\211\001\n\013JoinRequest\022\022\n\004name\030\001 " +
+      "\001(\tR\004name\022=\n\nattributes\030\002 \001(\0132\035.teamwire" +
+      ".v1.MemberAttributesR\nattributes\022\'\n\017idem" +
+      "potency_key\030\003 \001(\tR\016idempotencyKey\"\207\001\n\014Jo" +
+      "inResponse\022%\n\004team\030\001 \001(\0132\021.teamwire.v1.T" +
+      "eamR\004team\022+\n\006member\030\002 \001(\0132\023.teamwire.v1." +
+      "MemberR\006member\022#\n\ncredential\030\003 \001(\tB\003\200\001\001R" +
+      "\ncredential\";\n\014LeaveRequest\022+\n\004exit\030\001 \001(" +
+      "\0132\027.teamwire.v1.ExitReportR\004exit\"\017\n\rLeav" +
+      "eResponse\"(\n\022ListMembersRequest\022\022\n\004team\030" +
+      "\001 \001(\tR\004team\"D\n\023ListMembersResponse\022-\n\007me" +
+      "mbers\030\001 \003(\0132\023.teamwire.v1.MemberR\007member" +
+      "s\"_\n\020HeartbeatRequest\0221\n\010activity\030\001 \001(\0162" +
+      "\025.teamwire.v1.ActivityR\010activity\022\030\n\007summ" +
+      "ary\030\002 \001(\tR\007summary\"^\n\021HeartbeatResponse\022" +
+      "\031\n\010lease_ms\030\001 \001(\004R\007leaseMs\022.\n\005state\030\002 \001(" +
+      "\0162\030.teamwire.v1.MemberStateR\005state\"V\n\020Fo" +
+      "rceStopRequest\022\022\n\004team\030\001 \001(\tR\004team\022\026\n\006me" +
+      "mber\030\002 \001(\tR\006member\022\026\n\006reason\030\003 \001(\tR\006reas" +
+      "on\"@\n\021ForceStopResponse\022+\n\006member\030\001 \001(\0132" +
+      "\023.teamwire.v1.MemberR\006member\"<\n\016SetLeadR" +
+      "equest\022\022\n\004team\030\001 \001(\tR\004team\022\026\n\006member\030\002 \001" +
+      "(\tR\006member\"8\n\017SetLeadResponse\022%\n\004team\030\001 " +
+      "\001(\0132\021.teamwire.v1.TeamR\004team*>\n\004Role\022\024\n\020" +
+      "ROLE_UNSPECIFIED\020\000\022\r\n\tROLE_LEAD\020\001\022\021\n\rROL" +
+      "E_TEAMMATE\020\002*\277\001\n\013MemberState\022\034\n\030MEMBER_S" +
+      "TATE_UNSPECIFIED\020\000\022\027\n\023MEMBER_STATE_JOINE" +
+      "D\020\001\022\027\n\023MEMBER_STATE_ACTIVE\020\002\022\025\n\021MEMBER_S" +
+      "TATE_IDLE\020\003\022\031\n\025MEMBER_STATE_STOPPING\020\004\022\027" +
+      "\n\023MEMBER_STATE_EXITED\020\005\022\025\n\021MEMBER_STATE_" +
+      "LOST\020\006*L\n\010Activity\022\030\n\024ACTIVITY_UNSPECIFI" +
+      "ED\020\000\022\023\n\017ACTIVITY_ACTIVE\020\001\022\021\n\rACTIVITY_ID" +
+      "LE\020\0022\272\007\n\013TeamService\022R\n\nCreateTeam\022\036.tea" +
+      "mwire.v1.CreateTeamRequest\032\037.teamwire.v1" +
+      ".CreateTeamResponse\"\003\220\002\002\022I\n\007GetTeam\022\033.te" +
+      "amwire.v1.GetTeamRequest\032\034.teamwire.v1.G" +
+      "etTeamResponse\"\003\220\002\001\022O\n\tListTeams\022\035.teamw" +
+      "ire.v1.ListTeamsRequest\032\036.teamwire.v1.Li" +
+      "stTeamsResponse\"\003\220\002\001\022M\n\nDeleteTeam\022\036.tea" +
       "mwire.v1.DeleteTeamRequest\032\037.teamwire.v1" +
-      ".DeleteTeamResponse\022A\n\006Invite\022\032.teamwire" +
+      ".DeleteTeamResponse\022F\n\006Invite\022\032.teamwire" +
       ".v1.InviteRequest\032\033.teamwire.v1.InviteRe" +
-      "sponse\022Y\n\016CreateObserver\022\".teamwire.v1.C" +
-      "reateObserverRequest\032#.teamwire.v1.Creat" +
-      "eObserverResponse\022;\n\004Join\022\030.teamwire.v1." +
-      "JoinRequest\032\031.teamwire.v1.JoinResponse\022>" +
-      "\n\005Leave\022\031.teamwire.v1.LeaveRequest\032\032.tea" +
-      "mwire.v1.LeaveResponse\022P\n\013ListMembers\022\037." +
-      "teamwire.v1.ListMembersRequest\032 .teamwir" +
-      "e.v1.ListMembersResponse\022J\n\tHeartbeat\022\035." +
-      "teamwire.v1.HeartbeatRequest\032\036.teamwire." +
-      "v1.HeartbeatResponse\022J\n\tForceStop\022\035.team" +
-      "wire.v1.ForceStopRequest\032\036.teamwire.v1.F" +
-      "orceStopResponse\022D\n\007SetLead\022\033.teamwire.v" +
-      "1.SetLeadRequest\032\034.teamwire.v1.SetLeadRe" +
-      "sponseBQ\n\016io.teamwire.v1P\001Z=github.com/t" +
-      "eamwire/teamwire/client/go/teamwire/v1;t" +
-      "eamwirev1b\006proto3"
+      "sponse\"\003\220\002\002\022^\n\016CreateObserver\022\".teamwire" +
+      ".v1.CreateObserverRequest\032#.teamwire.v1." +
+      "CreateObserverResponse\"\003\220\002\002\022@\n\004Join\022\030.te" +
+      "amwire.v1.JoinRequest\032\031.teamwire.v1.Join" +
+      "Response\"\003\220\002\002\022C\n\005Leave\022\031.teamwire.v1.Lea" +
+      "veRequest\032\032.teamwire.v1.LeaveResponse\"\003\220" +
+      "\002\002\022U\n\013ListMembers\022\037.teamwire.v1.ListMemb" +
+      "ersRequest\032 .teamwire.v1.ListMembersResp" +
+      "onse\"\003\220\002\001\022O\n\tHeartbeat\022\035.teamwire.v1.Hea" +
+      "rtbeatRequest\032\036.teamwire.v1.HeartbeatRes" +
+      "ponse\"\003\220\002\002\022O\n\tForceStop\022\035.teamwire.v1.Fo" +
+      "rceStopRequest\032\036.teamwire.v1.ForceStopRe" +
+      "sponse\"\003\220\002\002\022D\n\007SetLead\022\033.teamwire.v1.Set" +
+      "LeadRequest\032\034.teamwire.v1.SetLeadRespons" +
+      "eBQ\n\016io.teamwire.v1P\001Z=github.com/teamwi" +
+      "re/teamwire/client/go/teamwire/v1;teamwi" +
+      "rev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

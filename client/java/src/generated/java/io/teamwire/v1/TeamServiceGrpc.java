@@ -37,6 +37,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.CreateTeamRequest, io.teamwire.v1.CreateTeamResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "CreateTeam"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.CreateTeamRequest.getDefaultInstance()))
@@ -68,6 +69,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.GetTeamRequest, io.teamwire.v1.GetTeamResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "GetTeam"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.GetTeamRequest.getDefaultInstance()))
@@ -99,6 +101,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ListTeamsRequest, io.teamwire.v1.ListTeamsResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListTeams"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ListTeamsRequest.getDefaultInstance()))
@@ -161,6 +164,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.InviteRequest, io.teamwire.v1.InviteResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "Invite"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.InviteRequest.getDefaultInstance()))
@@ -192,6 +196,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.CreateObserverRequest, io.teamwire.v1.CreateObserverResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "CreateObserver"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.CreateObserverRequest.getDefaultInstance()))
@@ -223,6 +228,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.JoinRequest, io.teamwire.v1.JoinResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "Join"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.JoinRequest.getDefaultInstance()))
@@ -254,6 +260,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.LeaveRequest, io.teamwire.v1.LeaveResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "Leave"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.LeaveRequest.getDefaultInstance()))
@@ -285,6 +292,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ListMembersRequest, io.teamwire.v1.ListMembersResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ListMembers"))
+              .setSafe(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ListMembersRequest.getDefaultInstance()))
@@ -316,6 +324,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.HeartbeatRequest, io.teamwire.v1.HeartbeatResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "Heartbeat"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.HeartbeatRequest.getDefaultInstance()))
@@ -347,6 +356,7 @@ public final class TeamServiceGrpc {
               io.grpc.MethodDescriptor.<io.teamwire.v1.ForceStopRequest, io.teamwire.v1.ForceStopResponse>newBuilder()
               .setType(io.grpc.MethodDescriptor.MethodType.UNARY)
               .setFullMethodName(generateFullMethodName(SERVICE_NAME, "ForceStop"))
+              .setIdempotent(true)
               .setSampledToLocalTracing(true)
               .setRequestMarshaller(io.grpc.protobuf.ProtoUtils.marshaller(
                   io.teamwire.v1.ForceStopRequest.getDefaultInstance()))

@@ -151,7 +151,7 @@ private static final long serialVersionUID = 0L;
    * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
    * </pre>
    *
-   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
    * @return Whether the timeout field is set.
    */
   @java.lang.Override
@@ -163,7 +163,7 @@ private static final long serialVersionUID = 0L;
    * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
    * </pre>
    *
-   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
    * @return The timeout.
    */
   @java.lang.Override
@@ -175,7 +175,7 @@ private static final long serialVersionUID = 0L;
    * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
    * </pre>
    *
-   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
    */
   @java.lang.Override
   public com.google.protobuf.DurationOrBuilder getTimeoutOrBuilder() {
@@ -741,7 +741,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      * @return Whether the timeout field is set.
      */
     public boolean hasTimeout() {
@@ -752,7 +752,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      * @return The timeout.
      */
     public com.google.protobuf.Duration getTimeout() {
@@ -767,7 +767,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public Builder setTimeout(com.google.protobuf.Duration value) {
       if (timeoutBuilder_ == null) {
@@ -787,7 +787,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public Builder setTimeout(
         com.google.protobuf.Duration.Builder builderForValue) {
@@ -805,7 +805,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public Builder mergeTimeout(com.google.protobuf.Duration value) {
       if (timeoutBuilder_ == null) {
@@ -830,7 +830,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public Builder clearTimeout() {
       bitField0_ = (bitField0_ & ~0x00000004);
@@ -847,7 +847,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public com.google.protobuf.Duration.Builder getTimeoutBuilder() {
       bitField0_ |= 0x00000004;
@@ -859,7 +859,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     public com.google.protobuf.DurationOrBuilder getTimeoutOrBuilder() {
       if (timeoutBuilder_ != null) {
@@ -874,7 +874,7 @@ private static final long serialVersionUID = 0L;
      * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
      * </pre>
      *
-     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+     * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
      */
     private com.google.protobuf.SingleFieldBuilder<
         com.google.protobuf.Duration, com.google.protobuf.Duration.Builder, com.google.protobuf.DurationOrBuilder> 

@@ -55,7 +55,7 @@ public interface WaitForDecisionRequestOrBuilder extends
    * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
    * </pre>
    *
-   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
    * @return Whether the timeout field is set.
    */
   boolean hasTimeout();
@@ -64,7 +64,7 @@ public interface WaitForDecisionRequestOrBuilder extends
    * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
    * </pre>
    *
-   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
    * @return The timeout.
    */
   com.google.protobuf.Duration getTimeout();
@@ -73,7 +73,7 @@ public interface WaitForDecisionRequestOrBuilder extends
    * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
    * </pre>
    *
-   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout"];</code>
+   * <code>.google.protobuf.Duration timeout = 3 [json_name = "timeout", (.teamwire.v1.wait_policy) = { ... }</code>
    */
   com.google.protobuf.DurationOrBuilder getTimeoutOrBuilder();
 }
