@@ -5,8 +5,7 @@
 //! - [`refusal`]: an error with its reason, which travels in a `tonic::Status`.
 //! - [`name`], [`credential`], [`id`]: string fields with a format, parsed once at the edge.
 //! - [`address`], [`join_string`]: where a coordinator listens, and the one word to paste to join from another machine.
-//! - [`dialect`]: the JSON forms of SendMessage; [`render`]: the text that an agent reads for a message;
-//!   [`word`]: how people read values.
+//! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
 pub mod address;
@@ -19,7 +18,6 @@ pub mod method;
 pub mod name;
 pub mod reason;
 pub mod refusal;
-pub mod render;
 pub mod trace_parent;
 pub mod word;
 

@@ -14,6 +14,7 @@ pub mod edge;
 mod failpoint;
 pub mod grpc;
 pub mod health;
+pub mod notify;
 pub mod rate;
 pub mod server;
 pub mod store;

@@ -10,14 +10,14 @@ use tower::util::MapResponseLayer;
 
 use crate::{
     coordinator::Coordinator,
-    delivery::{lease::SignsOfLife, losses, poll, session::Pace, sweep, tidy},
+    delivery::{data_loss, expiry_worker, heartbeats::Heartbeats, reconciler, retention_worker, session::Pace},
     domain::{Limits, secret::SecretHash},
-    edge::{self, Acceptor, Listen, tls::Tls, visitor},
-    grpc::{self, Advertised, Services},
+    edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
+    grpc::{self, Advertised, Services, metrics_layer::MetricsLayer},
     health,
     rate::Rates,
     store::{Store, StoreError},
-    telemetry::{Metrics, connections::Counted, measured::Measured, rpc::Watch},
+    telemetry::{Metrics, metered_conn::MeteredConn, metered_store::MeteredStore},
 };
 
 /// What a coordinator needs to know.
@@ -101,25 +101,33 @@ pub async fn run<L: Listen>(
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let metrics = config.metrics;
-    let store: Arc<dyn Store> = Arc::new(Measured::new(store, Arc::clone(&metrics)));
+    let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&metrics)));
     let coordinator = Coordinator::new(Arc::clone(&store), config.limits, config.operator).await?;
     let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&metrics)));
-    let signs = Arc::new(SignsOfLife::default());
+    let heartbeats = Arc::new(Heartbeats::default());
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     tasks.spawn(notifications(Arc::clone(&coordinator), stop.clone()));
-    tasks.spawn(Arc::clone(&signs).run(Arc::clone(&coordinator), stop.clone()));
-    tasks.spawn(sweep::run(Arc::clone(&coordinator), Arc::clone(&signs), stop.clone()));
-    tasks.spawn(losses::run(Arc::clone(&coordinator), stop.clone()));
-    tasks.spawn(poll::run(Arc::clone(&coordinator), stop.clone()));
-    tasks.spawn(tidy::run(Arc::clone(&coordinator), stop.clone()));
+    tasks.spawn(Arc::clone(&heartbeats).run(Arc::clone(&coordinator), stop.clone()));
+    tasks.spawn(expiry_worker::run(Arc::clone(&coordinator), Arc::clone(&heartbeats), stop.clone()));
+    tasks.spawn(data_loss::run(Arc::clone(&coordinator), stop.clone()));
+    tasks.spawn(reconciler::run(Arc::clone(&coordinator), stop.clone()));
+    tasks.spawn(retention_worker::run(Arc::clone(&coordinator), stop.clone()));
 
     let mut routes = tonic::service::Routes::builder();
     let (pace, rates, request_bytes_max) = (config.pace, config.rates, config.edge.request_bytes_max);
     let advertised = config.advertised;
     let draining = shutdown.clone();
-    Services::new(Arc::clone(&coordinator), Arc::clone(&signs), advertised, draining, pace, rates, request_bytes_max)
-        .register(&mut routes);
+    Services::new(
+        Arc::clone(&coordinator),
+        Arc::clone(&heartbeats),
+        advertised,
+        draining,
+        pace,
+        rates,
+        request_bytes_max,
+    )
+    .register(&mut routes);
     let (health, health_service) = tonic_health::server::health_reporter();
     let mut reporters = vec![health];
     if let Some(listener) = listeners.health {
@@ -143,7 +151,7 @@ pub async fn run<L: Listen>(
     }
     let incoming = Acceptor::new(listeners.protocol, config.tls, config.edge.clone()).incoming();
     let counting = Arc::clone(&metrics);
-    let incoming = incoming.map(move |accepted| accepted.map(|connection| Counted::new(connection, &counting)));
+    let incoming = incoming.map(move |accepted| accepted.map(|connection| MeteredConn::new(connection, &counting)));
     let served = config
         .edge
         .server()
@@ -151,8 +159,8 @@ pub async fn run<L: Listen>(
         .accept_http1(!config.web_origins.is_empty())
         .layer(grpc::web::layer(&config.web_origins, config.edge.header_bytes_max))
         .layer(MapResponseLayer::new(|response: http::Response<_>| response.map(Body::new)))
-        .layer(Watch::new(metrics))
-        .layer(visitor::Watch)
+        .layer(MetricsLayer::new(metrics))
+        .layer(AuthGateLayer)
         .layer(grpc::too_large::layer(request_bytes_max))
         .layer(grpc::unreadable::layer())
         .layer(grpc::too_slow::layer(config.edge.request_timeout))
@@ -172,7 +180,7 @@ pub async fn run<L: Listen>(
     stop.cancel();
     tasks.close();
     let last_things = async {
-        signs.write(&coordinator).await;
+        heartbeats.write(&coordinator).await;
         tasks.wait().await;
     };
     if timeout(config.hard_stop.saturating_sub(config.drain_grace), last_things).await.is_err() {
@@ -190,8 +198,8 @@ async fn notifications(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let mut notifications = coordinator.store().notifications();
     while let Some(notification) = stop.run_until_cancelled(notifications.recv()).await {
         match notification {
-            Ok(notification) => coordinator.hub().notification(&notification),
-            Err(RecvError::Lagged(_)) => coordinator.hub().notification(&Notification::All),
+            Ok(notification) => coordinator.notifier().notification(&notification),
+            Err(RecvError::Lagged(_)) => coordinator.notifier().notification(&Notification::All),
             Err(RecvError::Closed) => return,
         }
     }

@@ -3,11 +3,8 @@
 use std::{ffi::OsString, io::Write as _, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
-use teamwire_client::{
-    Client, Error, JOIN_VARIABLE,
-    runner::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig},
-    v1,
-};
+use teamwire_agents::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig};
+use teamwire_client::{Client, Error, JOIN_VARIABLE, v1};
 
 use super::join::Attributes;
 use crate::{
@@ -144,7 +141,7 @@ impl Run {
         let keeper = context.clone();
         config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
         if !self.quiet {
-            config.on_progress = Arc::new(|progress| {
+            config.on_event = Arc::new(|progress| {
                 // Nobody may read it; the program goes on all the same.
                 let _ = writeln!(anstream::stderr(), "{} {progress}", show::paint(show::bold(), "teamwire:"));
             });

@@ -16,7 +16,7 @@ use teamwire_server::{
     grpc::Advertised,
     server::{self, Listeners},
     store,
-    telemetry::exposition,
+    telemetry::prometheus,
 };
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -156,7 +156,7 @@ impl Serve {
         let _stopped_at_the_end = stop.clone().drop_guard();
         if let Some(numbers) = numbers {
             tracing::info!(address = %numbers.local_addr()?, "metrics are served");
-            tokio::spawn(exposition::serve(numbers, Arc::clone(&config.metrics), stop));
+            tokio::spawn(prometheus::serve(numbers, Arc::clone(&config.metrics), stop));
         }
         tracing::info!(%address, %listen, store = kind_of(&url), "serving");
         if settings.log_format == "text" && std::io::stderr().is_terminal() {

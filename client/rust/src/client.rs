@@ -157,7 +157,7 @@ impl Client {
     }
 
     /// Returns a client on the same connection with the same credential, outside of any session.
-    pub(crate) fn outside_session(&self) -> Self {
+    pub fn without_session(&self) -> Self {
         Self { session: Arc::default(), ..self.clone() }
     }
 

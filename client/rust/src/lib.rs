@@ -35,37 +35,35 @@
 //! - [`Subscription`]: one's own inbox as it fills, through reconnects, each message once, with acknowledgements.
 //! - [`message`]: the six kinds of messages; on [`Client`] the answers and what waits for them.
 //! - [`HistoryFollower`]: the history as it is written. [`TaskFollower`]: the task board as it changes.
-//! - [`runner`]: owns a process and makes it a member of a team.
 //! - [`Identity`]: where the coordinator is and who we are, out of the environment or the [`ContextFile`].
 //! - [`ConnectOptions`], [`TlsOptions`]: whom to trust, what to show, how names are resolved.
 
 mod answer;
 mod client;
-mod config;
 mod context;
 mod error;
 mod follow;
 mod health;
 mod history;
+mod identity;
 pub mod message;
 mod retry;
-pub mod runner;
 mod subscription;
 mod task;
 mod transport;
 
 pub use client::Client;
-pub use config::{
-    ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, JOIN_VARIABLE,
-    KEY_VARIABLE, MEMBER_VARIABLE, TEAM_VARIABLE,
-};
 pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
 pub use error::Error;
 pub use history::HistoryFollower;
+pub use identity::{
+    ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, JOIN_VARIABLE,
+    KEY_VARIABLE, MEMBER_VARIABLE, TEAM_VARIABLE,
+};
 pub use retry::Retry;
 pub use subscription::{Acks, Closed, Delivery, Event, SubscribeOptions, Subscription};
 pub use task::TaskFollower;
-pub use teamwire_proto::{Reason, Refusal, dialect, render, v1};
+pub use teamwire_proto::{Reason, Refusal, dialect, v1};
 #[doc(hidden)]
 pub use transport::{Connect, Duplex};
 pub use transport::{ConnectOptions, Pem, Resolve, SystemResolver, TlsOptions};

@@ -1,7 +1,5 @@
 //! One of several coordinators: who is tried, who is left, who is found by name.
 
-mod coordinator;
-
 use std::{
     collections::HashSet,
     io,
@@ -12,12 +10,12 @@ use std::{
     },
 };
 
-use coordinator::{Coordinator, MEMBER};
 use futures::{FutureExt as _, future::BoxFuture};
 use teamwire_client::{
     Client, ConnectOptions, Error, Event, Reason, Refusal, Resolve, Retry, SubscribeOptions, Subscription, message,
     v1::CloseReason,
 };
+use teamwire_test_coordinator::{Coordinator, MEMBER};
 use tokio::{net::TcpListener, runtime::Runtime};
 
 /// An address at which nobody listens.

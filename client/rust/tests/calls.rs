@@ -1,11 +1,9 @@
 //! How calls are tried again, against a stand-in for a coordinator.
 
-mod coordinator;
-
 use std::time::Duration;
 
-use coordinator::{Coordinator, MEMBER};
 use teamwire_client::{Client, Error, Reason, Refusal, Retry, SubscribeOptions, message, v1};
+use teamwire_test_coordinator::{Coordinator, MEMBER};
 use tokio::net::TcpListener;
 use tonic::Status;
 

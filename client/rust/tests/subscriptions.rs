@@ -1,12 +1,10 @@
 //! Subscriptions through reconnects, against a stand-in for a coordinator.
 
-mod coordinator;
-
-use coordinator::Coordinator;
 use teamwire_client::{
     Closed, Delivery, Error, Event, Reason, Refusal, SubscribeOptions, Subscription,
     v1::{self, CloseReason, message::Body},
 };
+use teamwire_test_coordinator::Coordinator;
 use tonic::Status;
 
 /// Returns the next message; sessions may come and go before it.

@@ -1,14 +1,10 @@
 //! Whom a client trusts and who lets it in, against a stand-in for a coordinator that speaks TLS.
 
-mod authority;
-mod coordinator;
-
 use std::fs;
 
-use authority::Authority;
-use coordinator::{Coordinator, MEMBER};
 use teamwire_client::{Client, Error, Identity, Pem, Retry, TlsOptions, message};
 use teamwire_proto::join_string::Fingerprint;
+use teamwire_test_coordinator::{Authority, Coordinator, MEMBER};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,

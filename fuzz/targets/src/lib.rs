@@ -21,13 +21,10 @@ mod config;
 #[path = "../../../src/failure.rs"]
 mod failure;
 #[allow(dead_code)]
-#[path = "../../../client/rust/src/runner/lines.rs"]
+#[path = "../../../agents/src/adapters/lines.rs"]
 mod lines;
-#[path = "../../../client/rust/src/runner/speech.rs"]
-mod speech;
-
-// The name by which a module from elsewhere knows it.
-use teamwire_proto::dialect;
+#[path = "../../../agents/src/adapters/output_parser.rs"]
+mod output_parser;
 
 /// A target: what its directory in `fuzz/corpus` is called, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));

@@ -10,18 +10,21 @@ use std::sync::{
 
 use async_trait::async_trait;
 use prost::Message;
+use teamwire_agents::text;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
-    dialect, render,
+    dialect,
     v1::{self, history_entry::Event, send_request::Body},
 };
 use teamwire_server::{
-    coordinator::{
-        Coordinator,
-        reads::{HistoryQuery, limit, wait},
+    coordinator::{Coordinator, HistoryQuery},
+    domain::{
+        Limits,
+        fields::{limit, wait},
+        identity::CallerCredentials,
+        secret::SecretHash,
     },
-    domain::{Limits, identity::Presented, secret::SecretHash},
     store::{
         Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
         embedded::EmbeddedStore,
@@ -100,7 +103,7 @@ impl Store for Counting {
 struct World {
     store: Arc<Counting>,
     coordinator: Arc<Coordinator>,
-    callers: Vec<Presented>,
+    callers: Vec<CallerCredentials>,
     /// What stands for an id in an input, and the id. Both are equally long, so that it can be replaced in what is encoded.
     ids: Vec<(String, String)>,
 }
@@ -127,7 +130,7 @@ impl World {
         let store = Arc::new(Counting { store, commits: AtomicU64::new(0) });
         let coordinator = Coordinator::new(store.clone(), limits(), SecretHash::of(OPERATOR)).await.expect("a store");
         let coordinator = Arc::new(coordinator);
-        let operator = Presented::new(Credential::Operator { secret: OPERATOR.to_owned() }, None);
+        let operator = CallerCredentials::new(Credential::Operator { secret: OPERATOR.to_owned() }, None);
         let create = v1::CreateTeamRequest { name: "alpha".to_owned(), ..Default::default() };
         let lead = presented(&coordinator.create_team(&operator, &create).await.expect("a team").credential);
         let mut members = Vec::new();
@@ -144,7 +147,7 @@ impl World {
         let stranger = presented(&format!("twm:alpha:ann:{}", "0".repeat(40)));
 
         let mut ids = Vec::new();
-        let send = |who: &Presented, body: Body| {
+        let send = |who: &CallerCredentials, body: Body| {
             let (coordinator, who) = (coordinator.clone(), who.clone());
             let request = v1::SendRequest { body: Some(body), ..Default::default() };
             async move { coordinator.send(&who, &request).await.expect("it is sent") }
@@ -188,7 +191,7 @@ impl World {
     }
 
     /// Makes a call. `None`: it cannot be decoded.
-    async fn dispatch(&self, who: &Presented, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
+    async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
         Some(match kind % 32 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
@@ -283,7 +286,7 @@ impl World {
         for entry in history.entries {
             let Some(Event::Message(message)) = entry.event else { continue };
             assert_eq!(entry.receipts.len(), message.recipients.len());
-            render::teammate_message(&message);
+            text::teammate_message(&message);
             dialect::write(&message);
         }
         for member in members {
@@ -293,7 +296,7 @@ impl World {
         }
         let list = v1::ListTasksRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
         for task in c.list_tasks(operator, &list).await.expect("tasks").tasks {
-            render::task(&task);
+            text::task(&task);
         }
         let list = v1::ListRequestsRequest { team: "alpha".to_owned(), ..Default::default() };
         c.list_requests(operator, &list).await.expect("requests");
@@ -304,8 +307,8 @@ fn limits() -> Limits {
     Limits { content_bytes_max: 1024, members_max: 6, inbox_entries_max: 8, open_tasks_max: 6, ..Limits::default() }
 }
 
-fn presented(credential: &str) -> Presented {
-    Presented::new(Credential::parse(credential).expect("a credential"), None)
+fn presented(credential: &str) -> CallerCredentials {
+    CallerCredentials::new(Credential::parse(credential).expect("a credential"), None)
 }
 
 fn decode<T: Message + Default>(encoded: &[u8]) -> Option<T> {

@@ -9,12 +9,13 @@ use std::{
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use teamwire_proto::{dialect, render, v1};
+use teamwire_agents::text;
+use teamwire_proto::{dialect, v1};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     lines::{LINE_BYTES_MAX, Lines, Piece},
-    speech::Speech,
+    output_parser::OutputLine,
 };
 
 /// A line that a program has written, or a message that it was handed.
@@ -24,28 +25,28 @@ pub(crate) fn speech(input: &[u8]) {
     }
     let Ok(line) = str::from_utf8(input) else { return };
     let value = serde_json::from_str::<Value>(line).ok().filter(Value::is_object);
-    let speech = Speech::of(line);
+    let speech = OutputLine::of(line);
     let Some(value) = value else {
-        assert_eq!(speech, Speech::Other);
+        assert_eq!(speech, OutputLine::Other);
         return;
     };
     match speech {
-        Speech::Other => {}
-        Speech::Ack(ids) => assert!(value["ack"] == json!(ids) || vec![value["ack"].clone()] == ids),
-        Speech::Complete(id, result, written) => {
+        OutputLine::Other => {}
+        OutputLine::Ack(ids) => assert!(value["ack"] == json!(ids) || vec![value["ack"].clone()] == ids),
+        OutputLine::Complete(id, result, written) => {
             assert_eq!((written, result.as_str()), (value.clone(), value["result"].as_str().unwrap_or_default()));
             assert!(is_task(&value["complete"], id));
         }
-        Speech::Release(id, reason, written) => {
+        OutputLine::Release(id, reason, written) => {
             assert_eq!((written, reason.as_str()), (value.clone(), value["reason"].as_str().unwrap_or_default()));
             assert!(is_task(&value["release"], id));
         }
-        Speech::Send(request, written) => {
+        OutputLine::Send(request, written) => {
             assert_eq!(*request, dialect::read(line));
             // What the program is told of it must not be taken for a message, were it to repeat that.
             for kind in ["sent", "error"] {
                 let told = json!({"type": kind, "request": written}).to_string();
-                assert_eq!(Speech::of(&told), Speech::Other, "{told}");
+                assert_eq!(OutputLine::of(&told), OutputLine::Other, "{told}");
             }
             assert_eq!(written, value);
         }
@@ -59,11 +60,11 @@ fn is_task(value: &Value, id: u64) -> bool {
 /// A program that shows what it was handed must not send it again under its own name.
 fn check_echo(message: &v1::Message) {
     let mut line = dialect::write(message);
-    line["text"] = json!(render::teammate_message(message));
+    line["text"] = json!(text::teammate_message(message));
     line["delivery_count"] = json!(1);
     let line = line.to_string();
     assert!(!line.contains(['\n', '\r']), "a message is one line");
-    assert_eq!(Speech::of(&line), Speech::Other, "{line}");
+    assert_eq!(OutputLine::of(&line), OutputLine::Other, "{line}");
 }
 
 /// A pipe that gives what it has in pieces of any length.

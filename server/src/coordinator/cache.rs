@@ -1,17 +1,15 @@
 //! Records that are likely still current.
 
-use std::{
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{num::NonZeroUsize, sync::Arc};
 
 use lru::LruCache;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     domain::{
-        record::{SessionRecord, Stored, TeamRecord},
+        record::{RecordType, SessionRecord, TeamRecord},
         task::board::BoardRecord,
-        tx::{Loaded, View},
+        tx::{CachedRecord, Snapshot},
     },
     store::{Key, Namespace, Record, Txn, Write},
 };
@@ -22,7 +20,7 @@ const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
 /// Keeps the records that nearly every call reads: rosters and sessions; and boards, whose changes are mostly made by
 /// whoever changed them last.
 pub(super) struct Cache {
-    records: Mutex<LruCache<(Namespace, Key), Arc<Loaded>>>,
+    records: Mutex<LruCache<(Namespace, Key), Arc<CachedRecord>>>,
 }
 
 impl Cache {
@@ -30,17 +28,17 @@ impl Cache {
         Self { records: Mutex::new(LruCache::new(RECORDS_MAX)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<(Namespace, Key), Arc<Loaded>>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LruCache<(Namespace, Key), Arc<CachedRecord>>> {
+        self.records.lock()
     }
 
-    /// Adds to the view what is here of the keys. Returns whether anything was.
-    pub(super) fn fill(&self, namespace: &Namespace, keys: &[Key], view: &mut View) -> bool {
+    /// Adds to the snapshot what is here of the keys. Returns whether anything was.
+    pub(super) fn fill(&self, namespace: &Namespace, keys: &[Key], snapshot: &mut Snapshot) -> bool {
         let mut records = self.lock();
         let mut any = false;
         for key in keys.iter().filter(|key| is_kept(key)) {
             if let Some(loaded) = records.get(&(namespace.clone(), key.clone())) {
-                view.records.insert(key.clone(), Arc::clone(loaded));
+                snapshot.records.insert(key.clone(), Arc::clone(loaded));
                 any = true;
             }
         }
@@ -48,7 +46,7 @@ impl Cache {
     }
 
     /// Keeps a record as it was read. That there is none is not kept, or every guess at a name would fill the cache.
-    pub(super) fn put(&self, namespace: &Namespace, key: &Key, loaded: &Arc<Loaded>) {
+    pub(super) fn put(&self, namespace: &Namespace, key: &Key, loaded: &Arc<CachedRecord>) {
         if !is_kept(key) {
             return;
         }
@@ -65,9 +63,9 @@ impl Cache {
             match write {
                 Write::Put { key, data } => {
                     let record = Record { version, data: data.clone() };
-                    self.put(namespace, key, &Loaded::new(Some(record)));
+                    self.put(namespace, key, &CachedRecord::new(Some(record)));
                 }
-                Write::Delete { key } => self.put(namespace, key, &Loaded::new(None)),
+                Write::Delete { key } => self.put(namespace, key, &CachedRecord::new(None)),
                 Write::DropNamespace => {
                     let mut records = self.lock();
                     let gone: Vec<_> =

@@ -9,11 +9,16 @@
 //! read out, before the rule has come to it on records that were read for this call.
 
 mod cache;
-pub mod calls;
 pub mod clock;
-pub mod reads;
+mod history;
+mod members;
+mod messages;
+mod records;
+mod requests;
 mod retention;
-pub mod tasks;
+mod sessions;
+mod tasks;
+mod teams;
 mod turns;
 
 use std::{
@@ -29,17 +34,20 @@ use teamwire_proto::{Reason, Refusal, name::Name};
 use tracing::Instrument as _;
 
 use crate::{
-    delivery::Hub,
     domain::{
         Context, Limits,
-        record::{Stored, TeamRecord},
+        record::{RecordType, TeamRecord},
         secret::SecretHash,
-        tx::{Loaded, Stop, Tx, View},
+        tx::{CachedRecord, RuleError, Snapshot, Tx},
     },
     failpoint,
+    notify::Notifier,
     store::{Check, Commit, Durability, Failed, Key, Namespace, Outcome, Store, StoreError, Txn, Write},
     telemetry::{Metrics, step},
 };
+pub use history::{HistoryPage, HistoryQuery};
+pub use teams::TeamCount;
+
 use cache::Cache;
 use clock::Clock;
 use turns::Turns;
@@ -54,7 +62,7 @@ pub struct Coordinator {
     operator: SecretHash,
     cache: Cache,
     clock: Clock,
-    hub: Arc<Hub>,
+    notifier: Arc<Notifier>,
     turns: Turns,
     durability: AtomicU8,
     metrics: Arc<Metrics>,
@@ -85,7 +93,7 @@ impl Coordinator {
             operator,
             cache: Cache::new(),
             clock: Clock::starting_at(now_ms),
-            hub: Arc::new(Hub::new()),
+            notifier: Arc::new(Notifier::new()),
             turns: Turns::default(),
             durability: AtomicU8::new(0),
             metrics: Arc::default(),
@@ -108,8 +116,8 @@ impl Coordinator {
     }
 
     /// The open sessions of this coordinator.
-    pub fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 
     /// The store.
@@ -128,7 +136,7 @@ impl Coordinator {
             seed: rand::random(),
             limits: Arc::clone(&self.limits),
             operator: self.operator,
-            by: self.hub.by(),
+            by: self.notifier.by(),
         }
     }
 
@@ -137,7 +145,7 @@ impl Coordinator {
         &self,
         namespace: &Namespace,
         preload: &[Key],
-        rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
     ) -> Result<Done<T>, Refusal> {
         self.run(namespace, preload, rule).instrument(step!("decide")).await
     }
@@ -146,35 +154,36 @@ impl Coordinator {
         &self,
         namespace: &Namespace,
         preload: &[Key],
-        rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
     ) -> Result<Done<T>, Refusal> {
         let ctx = self.context();
-        let mut view = View::default();
-        let mut from_cache = self.cache.fill(namespace, preload, &mut view);
+        let mut snapshot = Snapshot::default();
+        let mut from_cache = self.cache.fill(namespace, preload, &mut snapshot);
         let mut cache_allowed = true;
         let mut attempts = 0;
         // Between two attempts a rule runs once for each record that it misses; there are only so many.
         while attempts < ATTEMPTS_MAX {
-            let mut tx = Tx::new(&ctx, &view);
+            let mut tx = Tx::new(&ctx, &snapshot);
             match rule(&mut tx) {
-                Err(Stop::Missing(mut wanted)) => {
-                    if cache_allowed && self.cache.fill(namespace, &wanted, &mut view) {
+                Err(RuleError::NeedsRecords(mut wanted)) => {
+                    if cache_allowed && self.cache.fill(namespace, &wanted, &mut snapshot) {
                         from_cache = true;
                         continue;
                     }
                     self.metrics.rerun("missing");
-                    let rest = preload.iter().filter(|key| !view.records.contains_key(key) && !wanted.contains(key));
+                    let rest =
+                        preload.iter().filter(|key| !snapshot.records.contains_key(key) && !wanted.contains(key));
                     wanted.extend(rest.cloned().collect::<Vec<_>>());
-                    self.load(namespace, wanted, &mut view).await?;
+                    self.load(namespace, wanted, &mut snapshot).await?;
                 }
-                Err(Stop::Corrupt(what)) => return Err(corrupt(namespace, &what)),
-                Err(Stop::Refused(refusal)) => {
+                Err(RuleError::Corrupt(what)) => return Err(corrupt(namespace, &what)),
+                Err(RuleError::Refused(refusal)) => {
                     let unasked = tx.unchecked_idempotency_keys();
                     if !unasked.is_empty() {
-                        self.look_up(namespace, unasked, &mut view).await?;
+                        self.look_up(namespace, unasked, &mut snapshot).await?;
                     } else if from_cache {
                         (from_cache, cache_allowed) = (false, false);
-                        self.reload(namespace, &mut view).await?;
+                        self.reload(namespace, &mut snapshot).await?;
                     } else {
                         return Err(refusal);
                     }
@@ -183,22 +192,22 @@ impl Coordinator {
                     // Without a commit nothing else would find out that the key was used.
                     let unasked = tx.unchecked_idempotency_keys();
                     if !unasked.is_empty() {
-                        self.look_up(namespace, unasked, &mut view).await?;
+                        self.look_up(namespace, unasked, &mut snapshot).await?;
                     } else if from_cache {
                         (from_cache, cache_allowed) = (false, false);
-                        self.reload(namespace, &mut view).await?;
+                        self.reload(namespace, &mut snapshot).await?;
                     } else {
                         return Ok(Done { value, durability: self.last_durability() });
                     }
                 }
                 Ok(value) => {
                     let txn = tx.into_txn();
-                    let mut under_way = self.hub.under_way(namespace, &txn);
+                    let mut pending = self.notifier.pending(namespace, &txn);
                     failpoint::reach("before-commit");
                     let committed = self.store.commit(namespace, &txn).instrument(step!("commit")).await;
                     failpoint::reach("after-commit");
                     if committed.is_ok() {
-                        under_way.is_known();
+                        pending.is_known();
                     }
                     match committed.map_err(|error| unavailable(&error))? {
                         Outcome::Committed(commit) => {
@@ -207,13 +216,13 @@ impl Coordinator {
                         }
                         Outcome::Refused(failed) => {
                             self.metrics.conflict(&failed);
-                            self.learn(namespace, &txn, failed, &mut view)?;
+                            self.learn(namespace, &txn, failed, &mut snapshot)?;
                         }
                     }
                     self.metrics.rerun("conflict");
                     if back_off(attempts).await {
                         // What the conflict has taught is old by now; deciding on it would only find the next one.
-                        self.reload(namespace, &mut view).await?;
+                        self.reload(namespace, &mut snapshot).await?;
                     }
                     attempts += 1;
                 }
@@ -225,24 +234,24 @@ impl Coordinator {
         ))
     }
 
-    async fn load(&self, namespace: &Namespace, keys: Vec<Key>, view: &mut View) -> Result<(), Refusal> {
+    async fn load(&self, namespace: &Namespace, keys: Vec<Key>, snapshot: &mut Snapshot) -> Result<(), Refusal> {
         let records = self.store.read(namespace, &keys).await.map_err(|error| unavailable(&error))?;
         for (key, record) in keys.into_iter().zip(records) {
-            let loaded = Loaded::new(record);
+            let loaded = CachedRecord::new(record);
             self.cache.put(namespace, &key, &loaded);
-            view.records.insert(key, loaded);
+            snapshot.records.insert(key, loaded);
         }
         Ok(())
     }
 
-    async fn reload(&self, namespace: &Namespace, view: &mut View) -> Result<(), Refusal> {
+    async fn reload(&self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result<(), Refusal> {
         self.metrics.rerun("stale");
-        let keys = view.records.keys().cloned().collect();
-        self.load(namespace, keys, view).await
+        let keys = snapshot.records.keys().cloned().collect();
+        self.load(namespace, keys, snapshot).await
     }
 
     /// Asks the ledger, by a transaction that checks and writes nothing.
-    async fn look_up(&self, namespace: &Namespace, keys: Vec<String>, view: &mut View) -> Result<(), Refusal> {
+    async fn look_up(&self, namespace: &Namespace, keys: Vec<String>, snapshot: &mut Snapshot) -> Result<(), Refusal> {
         for key in keys {
             let txn = Txn { checks: vec![Check::KeyUnused { key: key.clone() }], writes: Vec::new() };
             let outcome = self.store.commit(namespace, &txn).await.map_err(|error| unavailable(&error))?;
@@ -250,18 +259,18 @@ impl Coordinator {
                 Outcome::Refused(Failed::KeyUsed { data }) => Some(data),
                 _ => None,
             };
-            view.ledger.insert(key, known);
+            snapshot.replies.insert(key, known);
         }
         Ok(())
     }
 
     /// Takes over what a failed transaction has taught, or says why it is final.
-    fn learn(&self, namespace: &Namespace, txn: &Txn, failed: Failed, view: &mut View) -> Result<(), Refusal> {
+    fn learn(&self, namespace: &Namespace, txn: &Txn, failed: Failed, snapshot: &mut Snapshot) -> Result<(), Refusal> {
         match failed {
             Failed::Version { key, current } => {
-                let loaded = Loaded::new(current);
+                let loaded = CachedRecord::new(current);
                 self.cache.put(namespace, &key, &loaded);
-                view.records.insert(key, loaded);
+                snapshot.records.insert(key, loaded);
                 Ok(())
             }
             Failed::KeyUsed { data } => {
@@ -269,7 +278,7 @@ impl Coordinator {
                     Check::KeyUnused { key } => Some(key.clone()),
                     _ => None,
                 });
-                view.ledger.extend(key.map(|key| (key, Some(data))));
+                snapshot.replies.extend(key.map(|key| (key, Some(data))));
                 Ok(())
             }
             Failed::Lease { name } => {
@@ -277,7 +286,7 @@ impl Coordinator {
             }
             Failed::Full { stream } => {
                 let folded = stream.strip_prefix("inbox/").unwrap_or(&stream);
-                let team = view.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten());
+                let team = snapshot.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten());
                 let written = team.as_ref().and_then(|team| team.members.iter().find(|m| m.name.folded() == folded));
                 let member = written.map_or(folded, |member| member.name.as_str());
                 Err(Refusal::new(
@@ -301,7 +310,7 @@ impl Coordinator {
             self.durability.store(commit.durability as u8, Ordering::Relaxed);
         }
         self.cache.apply(namespace, txn, commit.version);
-        self.hub.committed(namespace, txn, commit);
+        self.notifier.committed(namespace, txn, commit);
     }
 
     fn last_durability(&self) -> Durability {
@@ -330,7 +339,7 @@ pub fn team_key() -> Key {
 }
 
 /// Names a record of a member.
-pub fn member_key<T: Stored>(name: &Name) -> Key {
+pub fn member_key<T: RecordType>(name: &Name) -> Key {
     Key::new(T::KIND, name.folded())
 }
 

@@ -11,16 +11,16 @@ use teamwire_proto::{
 };
 use uuid::Uuid;
 
-use super::{Coordinator, reads::WHOLE_INBOX, team_key, unavailable};
+use super::{Coordinator, messages::WHOLE_INBOX, team_key, unavailable};
 use crate::{
     domain::{
         limits::ms,
         post::milliseconds,
-        record::{HISTORY, JoinTokenRecord, LEFTOVERS, ObserverRecord, REQUESTS, Stored, TeamRecord, inbox},
+        record::{HISTORY, JoinTokenRecord, LEFTOVERS, ObserverRecord, REQUESTS, RecordType, TeamRecord, inbox},
         retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since},
         session::Leaving,
         task::board::{BoardRecord, TaskRecord},
-        tx::{Loaded, Stop, Tx},
+        tx::{CachedRecord, RuleError, Tx},
     },
     store::{Namespace, Range},
 };
@@ -52,7 +52,7 @@ impl Coordinator {
     async fn change(
         &self,
         namespace: &Namespace,
-        rule: impl Fn(&mut Tx<'_>) -> Result<(), Stop>,
+        rule: impl Fn(&mut Tx<'_>) -> Result<(), RuleError>,
     ) -> Result<(), Refusal> {
         self.decide(namespace, &[team_key()], rule).await.map(drop)
     }
@@ -190,14 +190,14 @@ impl Coordinator {
         self.change(namespace, |tx| retention::trim_credentials(tx, team_id, &tokens, &observers)).await
     }
 
-    async fn expired<T: Stored>(
+    async fn expired<T: RecordType>(
         &self,
         namespace: &Namespace,
         is_old: impl Fn(&T) -> bool,
     ) -> Result<Vec<String>, Refusal> {
         let found = self.store().scan(namespace, T::KIND, "", SCAN_MAX).await.map_err(|error| unavailable(&error))?;
         let old = found.into_iter().filter(|(_, record)| {
-            let record = Loaded::new(Some(record.clone())).get::<T>();
+            let record = CachedRecord::new(Some(record.clone())).get::<T>();
             record.ok().flatten().is_some_and(|record| is_old(&record))
         });
         Ok(old.map(|(id, _)| id).collect())

@@ -10,23 +10,18 @@ use teamwire_proto::{
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{
-    Coordinator,
-    calls::namespace_of,
-    reads::{self, limit},
-    team_key,
-    turns::Turn,
-};
+use super::{Coordinator, team_key, turns::Turn};
 use crate::{
     domain::{
-        identity::{self, Admit, Presented},
-        record::{HISTORY, Stored},
+        fields::{known, limit, wait},
+        identity::{self, Admit, CallerCredentials, namespace_of},
+        record::{HISTORY, RecordType},
         task::{
             self,
             board::{BoardRecord, Ids, TaskRecord, each, show},
             claim, record_id,
         },
-        tx::{Stop, Tx, View},
+        tx::{RuleError, Snapshot, Tx},
     },
     store::{Key, Namespace, Range},
 };
@@ -54,7 +49,7 @@ impl Coordinator {
         &self,
         namespace: &Namespace,
         id: Option<u64>,
-        rule: impl Fn(&mut Tx<'_>) -> Result<T, Stop>,
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
     ) -> Result<T, Refusal> {
         let _turn = self.turns.take(namespace).await;
         let keys: Vec<Key> = [team_key(), board_key()].into_iter().chain(id.map(task_key)).collect();
@@ -64,7 +59,7 @@ impl Coordinator {
     /// See `TaskService.CreateTask`.
     pub async fn create_task(
         &self,
-        who: &Presented,
+        who: &CallerCredentials,
         request: &v1::CreateTaskRequest,
     ) -> Result<v1::CreateTaskResponse, Refusal> {
         let namespace = namespace_of(who, &request.team)?;
@@ -72,26 +67,39 @@ impl Coordinator {
     }
 
     /// See `TaskService.GetTask`.
-    pub async fn get_task(&self, who: &Presented, named: &str, id: u64) -> Result<v1::GetTaskResponse, Refusal> {
+    pub async fn get_task(
+        &self,
+        who: &CallerCredentials,
+        named: &str,
+        id: u64,
+    ) -> Result<v1::GetTaskResponse, Refusal> {
         let namespace = namespace_of(who, named)?;
         let keys = [team_key(), board_key(), task_key(id)];
         Ok(self.decide(&namespace, &keys, |tx| task::get(tx, who, named, id)).await?.value)
     }
 
     /// See `TaskService.UpdateTask`.
-    pub async fn update_task(&self, who: &Presented, request: &v1::UpdateTaskRequest) -> Result<v1::Task, Refusal> {
+    pub async fn update_task(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::UpdateTaskRequest,
+    ) -> Result<v1::Task, Refusal> {
         let namespace = namespace_of(who, &request.team)?;
         self.change_board(&namespace, Some(request.task_id), |tx| task::update(tx, who, request)).await
     }
 
     /// See `TaskService.DeleteTask`.
-    pub async fn delete_task(&self, who: &Presented, named: &str, id: u64) -> Result<Vec<u64>, Refusal> {
+    pub async fn delete_task(&self, who: &CallerCredentials, named: &str, id: u64) -> Result<Vec<u64>, Refusal> {
         let namespace = namespace_of(who, named)?;
         self.change_board(&namespace, Some(id), |tx| task::delete(tx, who, named, id)).await
     }
 
     /// See `TaskService.ClaimTask`.
-    pub async fn claim_task(&self, who: &Presented, request: &v1::ClaimTaskRequest) -> Result<v1::Claim, Refusal> {
+    pub async fn claim_task(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::ClaimTaskRequest,
+    ) -> Result<v1::Claim, Refusal> {
         let namespace = namespace_of(who, "").map_err(|_| only_members())?;
         self.change_board(&namespace, Some(request.task_id), |tx| claim::claim(tx, who, request)).await
     }
@@ -99,16 +107,16 @@ impl Coordinator {
     /// See `TaskService.ClaimNextTask`.
     pub async fn claim_next_task(
         &self,
-        who: &Presented,
+        who: &CallerCredentials,
         request: &v1::ClaimNextTaskRequest,
     ) -> Result<Option<v1::Claim>, Refusal> {
         let namespace = namespace_of(who, "").map_err(|_| only_members())?;
-        let wait = match &request.wait {
+        let timeout = match &request.wait {
             None => Duration::ZERO,
-            Some(given) => reads::wait(given, "wait")?,
+            Some(given) => wait(given, "wait")?,
         };
-        let deadline = Instant::now() + wait;
-        let mut watch = self.hub.watch_tasks(&namespace);
+        let deadline = Instant::now() + timeout;
+        let mut watch = self.notifier.watch_tasks(&namespace);
         // The first look, and each that no notification has caused, is at the store whatever others have seen.
         let mut is_woken = false;
         loop {
@@ -133,7 +141,7 @@ impl Coordinator {
     async fn claim_in_turn(
         &self,
         namespace: &Namespace,
-        who: &Presented,
+        who: &CallerCredentials,
         request: &v1::ClaimNextTaskRequest,
         turn: &mut Turn,
         count: u64,
@@ -145,18 +153,18 @@ impl Coordinator {
     }
 
     /// Returns whether a task is assigned to the caller, as far as is known here.
-    fn is_any_assigned(&self, namespace: &Namespace, who: &Presented) -> bool {
+    fn is_any_assigned(&self, namespace: &Namespace, who: &CallerCredentials) -> bool {
         let teamwire_proto::credential::Credential::Member { member, .. } = &who.credential else { return false };
-        let mut view = View::default();
-        self.cache.fill(namespace, &[board_key()], &mut view);
-        let board = view.records.get(&board_key()).and_then(|board| board.get::<BoardRecord>().ok().flatten());
+        let mut snapshot = Snapshot::default();
+        self.cache.fill(namespace, &[board_key()], &mut snapshot);
+        let board = snapshot.records.get(&board_key()).and_then(|board| board.get::<BoardRecord>().ok().flatten());
         board.is_none_or(|board| board.assigned.contains_key(member))
     }
 
     /// See `TaskService.CompleteTask`.
     pub async fn complete_task(
         &self,
-        who: &Presented,
+        who: &CallerCredentials,
         request: &v1::CompleteTaskRequest,
     ) -> Result<v1::CompleteTaskResponse, Refusal> {
         let namespace = namespace_of(who, &request.team)?;
@@ -164,7 +172,11 @@ impl Coordinator {
     }
 
     /// See `TaskService.ReleaseTask`.
-    pub async fn release_task(&self, who: &Presented, request: &v1::ReleaseTaskRequest) -> Result<v1::Task, Refusal> {
+    pub async fn release_task(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::ReleaseTaskRequest,
+    ) -> Result<v1::Task, Refusal> {
         let namespace = namespace_of(who, &request.team)?;
         self.change_board(&namespace, Some(request.task_id), |tx| claim::release(tx, who, request)).await
     }
@@ -172,11 +184,11 @@ impl Coordinator {
     /// See `TaskService.ListTasks`.
     pub async fn list_tasks(
         &self,
-        who: &Presented,
+        who: &CallerCredentials,
         request: &v1::ListTasksRequest,
     ) -> Result<v1::ListTasksResponse, Refusal> {
         let limit = limit(request.limit, "limit")?;
-        let status = reads::known::<TaskStatus>(request.status, "status")?;
+        let status = known::<TaskStatus>(request.status, "status")?;
         let namespace = namespace_of(who, &request.team)?;
         let (board, owner) = self
             .decide(&namespace, &[team_key(), board_key()], |tx| {
@@ -231,11 +243,6 @@ impl Coordinator {
         self.fetch(namespace, ids.iter().map(|id| record_id(*id)).collect()).await
     }
 
-    /// Returns the last entry of the history.
-    pub async fn history_end(&self, namespace: &Namespace) -> Result<u64, Refusal> {
-        Ok(self.extent(namespace, HISTORY).await?.next.saturating_sub(1))
-    }
-
     /// Returns the tasks that entries of the history are about, and how far was looked.
     pub async fn changed_tasks(&self, namespace: &Namespace, after: u64) -> Result<(Vec<u64>, u64), Refusal> {
         let range = Range::after(after, 256);
@@ -255,7 +262,7 @@ impl Coordinator {
     }
 
     /// Checks that the caller may still see the team's tasks.
-    pub async fn may_see_tasks(&self, who: &Presented, named: &str) -> Result<Namespace, Refusal> {
+    pub async fn may_see_tasks(&self, who: &CallerCredentials, named: &str) -> Result<Namespace, Refusal> {
         self.get_team(who, named).await?;
         namespace_of(who, named)
     }

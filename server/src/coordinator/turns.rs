@@ -4,9 +4,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::store::Namespace;
@@ -34,7 +35,7 @@ impl Turns {
     /// Waits for a turn; whoever came first is first.
     pub(super) async fn take(&self, namespace: &Namespace) -> Turn {
         let team = {
-            let mut teams = self.teams.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut teams = self.teams.lock();
             if teams.len() > TEAMS_KEPT {
                 teams.retain(|_, team| team.strong_count() > 0);
             }

@@ -4,31 +4,24 @@
 //! copy of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a
 //! bounded channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
 
-use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
     trace_parent,
-    v1::{self, CloseReason, stream_response::Frame},
+    v1::{self, CloseReason, stream_response},
 };
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::mpsc,
     task::JoinHandle,
     time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::lease::SignsOfLife;
+use super::heartbeats::Heartbeats;
 use crate::{
     coordinator::Coordinator,
     domain::{
@@ -38,6 +31,7 @@ use crate::{
         record::{CursorRecord, SessionEnd, SessionRecord},
         session::{self, Leaving, RESERVED_AHEAD},
     },
+    notify::{Arrival, Delivered, Mailbox, Outstanding},
     store::{Namespace, Range},
 };
 
@@ -71,171 +65,14 @@ const OVERTAKEN_MAX: Duration = Duration::from_millis(5);
 /// How many messages are read from the store at a time.
 const AHEAD_MAX: usize = 128;
 
-/// How many arrivals wait at the most.
-const ARRIVALS_MAX: usize = 128;
-
 /// How many frames wait for the client at the most.
 const FRAMES_MAX: usize = 32;
 
 /// A frame, or why there are no more. In a box, since a channel keeps room for many of them while none is sent.
-pub type Said = Box<Result<v1::StreamResponse, Refusal>>;
+pub type Frame = Box<Result<v1::StreamResponse, Refusal>>;
 
-fn say(frame: Frame) -> Said {
+fn say(frame: stream_response::Frame) -> Frame {
     Box::new(Ok(v1::StreamResponse { frame: Some(frame) }))
-}
-
-/// The part of a session that others touch.
-#[derive(Debug)]
-pub struct Shared {
-    /// Whose team.
-    pub namespace: Namespace,
-    /// Whose inbox.
-    pub member: Name,
-    /// What the client presents.
-    pub session_id: String,
-    wake: Notify,
-    /// The lowest sequence that the session has not handled yet.
-    seen_next: AtomicU64,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Something may be in the store.
-    look: bool,
-    /// The session may have ended.
-    check: bool,
-    /// The inbox has gone back to an earlier state: only another session can tell what of it is new.
-    begin_again: bool,
-    /// Entries that were just committed here, by sequence.
-    arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
-    /// What was delivered and is still in the inbox, by the message's id.
-    unacked: HashMap<String, Unacked>,
-    /// How much of that uses up credit: what is not acknowledged.
-    held: Held,
-    /// Something has left the inbox that this session had not delivered yet.
-    has_holes: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
-    messages: u64,
-    bytes: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Unacked {
-    sequence: u64,
-    bytes: u64,
-    delivered_ms: u64,
-    delivery_count: u32,
-    /// An acknowledgement is on its way into the store: it uses up no credit.
-    is_leaving: bool,
-}
-
-impl State {
-    /// Changes whether a message uses up credit.
-    fn set_leaving(&mut self, id: &str, is_leaving: bool) {
-        let Some(message) = self.unacked.get_mut(id).filter(|message| message.is_leaving != is_leaving) else { return };
-        message.is_leaving = is_leaving;
-        if is_leaving {
-            self.held.messages -= 1;
-            self.held.bytes -= message.bytes;
-        } else {
-            self.held.messages += 1;
-            self.held.bytes += message.bytes;
-        }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An entry was committed to the inbox. `message`: what it names, where that is at hand.
-    pub(super) fn arrived(&self, sequence: u64, message: Option<&Arc<v1::Message>>) {
-        let mut state = self.lock();
-        if state.arrivals.len() < ARRIVALS_MAX {
-            state.arrivals.insert(sequence, message.cloned());
-        } else {
-            state.look = true;
-        }
-        drop(state);
-        self.wake.notify_one();
-    }
-
-    /// The inbox may have grown.
-    pub(super) fn look(&self) {
-        self.lock().look = true;
-        self.wake.notify_one();
-    }
-
-    /// Returns the lowest sequence that the session has not handled yet. May lag.
-    pub(super) fn seen_next(&self) -> u64 {
-        self.seen_next.load(Ordering::Relaxed)
-    }
-
-    /// The inbox has gone back to an earlier state.
-    pub(super) fn begin_again(&self) {
-        self.lock().begin_again = true;
-        self.wake.notify_one();
-    }
-
-    /// The session may have ended.
-    pub(super) fn check(&self) {
-        self.lock().check = true;
-        self.wake.notify_one();
-    }
-
-    /// Returns a message that this session has delivered and that is not acknowledged.
-    pub fn unacked(&self, id: &str) -> Option<Leaving> {
-        self.lock().unacked.get(id).map(|message| Leaving {
-            sequence: message.sequence,
-            message_id: id.to_owned(),
-            delivered_ms: message.delivered_ms,
-            delivery_count: message.delivery_count,
-        })
-    }
-
-    /// Messages are about to be acknowledged: their credit is free again. They are gone once that is [done](Leave::done),
-    /// and stay if it is not.
-    pub(crate) fn leave<'m>(self: &Arc<Self>, messages: &'m [Leaving]) -> Leave<'m> {
-        let mut state = self.lock();
-        for message in messages {
-            state.set_leaving(&message.message_id, true);
-        }
-        drop(state);
-        self.wake.notify_one();
-        Leave { shared: Arc::clone(self), messages }
-    }
-}
-
-/// Messages that are about to leave an inbox.
-pub(crate) struct Leave<'m> {
-    shared: Arc<Shared>,
-    messages: &'m [Leaving],
-}
-
-impl Leave<'_> {
-    /// They have left.
-    pub(crate) fn done(self) {
-        let mut state = self.shared.lock();
-        for message in self.messages {
-            state.set_leaving(&message.message_id, true);
-            let was_delivered = state.unacked.remove(&message.message_id).is_some();
-            state.has_holes |= !was_delivered;
-        }
-    }
-}
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        for message in self.messages {
-            state.set_leaving(&message.message_id, false);
-        }
-    }
 }
 
 /// What the client asked for.
@@ -260,7 +97,7 @@ impl SessionOptions {
 #[derive(Debug)]
 pub struct Session {
     coordinator: Arc<Coordinator>,
-    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
     opened: v1::SessionOpened,
     kind: Kind,
 }
@@ -320,8 +157,8 @@ impl Session {
             backlog,
             ..announce(&member, &team)
         };
-        let shared = share(namespace, member, record.session_id.clone());
-        Self { coordinator, shared, opened, kind: Kind::Open { record, reserved, options } }
+        let mailbox = Mailbox::new(namespace, member, record.session_id.clone());
+        Self { coordinator, mailbox, opened, kind: Kind::Open { record, reserved, options } }
     }
 
     /// A session of a member that has approved its shutdown.
@@ -334,25 +171,36 @@ impl Session {
         request_id: String,
     ) -> Self {
         let opened = v1::SessionOpened { incarnation, ..announce(&member, &team) };
-        let shared = share(namespace, member, String::new());
-        Self { coordinator, shared, opened, kind: Kind::Stopping { request_id } }
+        let mailbox = Mailbox::new(namespace, member, String::new());
+        Self { coordinator, mailbox, opened, kind: Kind::Stopping { request_id } }
     }
 
     /// Runs the session on a task of its own. Returns where its frames come out.
-    pub fn start(mut self, pace: Pace, signs: Arc<SignsOfLife>, draining: CancellationToken) -> mpsc::Receiver<Said> {
+    pub fn start(
+        mut self,
+        pace: Pace,
+        heartbeats: Arc<Heartbeats>,
+        draining: CancellationToken,
+    ) -> mpsc::Receiver<Frame> {
         // One place more, kept for the last frame, which must get through however full the channel is.
         let (frames, out) = mpsc::channel(FRAMES_MAX + 1);
         self.opened.heartbeat_interval_ms = u32::try_from(pace.heartbeat_interval.as_millis()).unwrap_or(u32::MAX);
-        tokio::spawn(self.run(pace, frames, signs, draining));
+        tokio::spawn(self.run(pace, frames, heartbeats, draining));
         out
     }
 
-    async fn run(self, pace: Pace, frames: mpsc::Sender<Said>, signs: Arc<SignsOfLife>, draining: CancellationToken) {
-        let opened = Frame::Opened(self.opened);
+    async fn run(
+        self,
+        pace: Pace,
+        frames: mpsc::Sender<Frame>,
+        heartbeats: Arc<Heartbeats>,
+        draining: CancellationToken,
+    ) {
+        let opened = stream_response::Frame::Opened(self.opened);
         let (record, reserved, options) = match self.kind {
             Kind::Open { record, reserved, options } => (record, reserved, options),
             Kind::Stopping { request_id } => {
-                let closing = Frame::Closing(v1::SessionClosing {
+                let closing = stream_response::Frame::Closing(v1::SessionClosing {
                     reason: CloseReason::ShutdownApproved.into(),
                     detail: "The shutdown was approved. End the process.".to_owned(),
                     request_id,
@@ -364,17 +212,17 @@ impl Session {
             }
         };
         let Ok(last) = frames.clone().reserve_owned().await else { return };
-        let _open = self.coordinator.metrics().session();
-        let entered = self.coordinator.hub().enter(Arc::clone(&self.shared));
+        let _counted = self.coordinator.metrics().session();
+        let open = self.coordinator.notifier().open(Arc::clone(&self.mailbox));
         let cursor = CursorRecord { epoch: record.epoch, reserved, ..CursorRecord::default() };
-        let mut run = Running {
+        let mut run = DeliveryLoop {
             coordinator: self.coordinator,
-            shared: self.shared,
+            mailbox: self.mailbox,
             record,
             options,
             pace,
             frames,
-            taken: Taken { written: 0, count: 0, at: Instant::now() },
+            taken: ClientProgress { written: 0, count: 0, at: Instant::now() },
             cursor,
             next: 1,
             unrecorded: false,
@@ -383,10 +231,10 @@ impl Session {
             look_at: None,
         };
         let end = match run.write(opened).await {
-            Ok(()) => run.deliver_until_end(&signs, &draining).await,
+            Ok(()) => run.deliver_until_end(&heartbeats, &draining).await,
             Err(end) => end,
         };
-        drop(entered);
+        drop(open);
         run.finish(end, last).await;
     }
 }
@@ -395,20 +243,15 @@ fn announce(member: &Name, team: &Name) -> v1::SessionOpened {
     v1::SessionOpened { member: member.to_string(), team: team.to_string(), ..v1::SessionOpened::default() }
 }
 
-fn share(namespace: Namespace, member: Name, session_id: String) -> Arc<Shared> {
-    let state = Mutex::new(State { look: true, ..State::default() });
-    Arc::new(Shared { namespace, member, session_id, wake: Notify::new(), seen_next: AtomicU64::new(1), state })
-}
-
 /// A session at work.
-struct Running {
+struct DeliveryLoop {
     coordinator: Arc<Coordinator>,
-    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
     record: SessionRecord,
     options: SessionOptions,
     pace: Pace,
-    frames: mpsc::Sender<Said>,
-    taken: Taken,
+    frames: mpsc::Sender<Frame>,
+    taken: ClientProgress,
     cursor: CursorRecord,
     /// The lowest sequence that was not handled yet.
     next: u64,
@@ -423,7 +266,7 @@ struct Running {
 }
 
 /// How many frames the client has taken, as seen when a heartbeat was due.
-struct Taken {
+struct ClientProgress {
     /// How many were written.
     written: usize,
     /// How many of them were taken, or none was waiting.
@@ -436,8 +279,8 @@ struct Taken {
 /// what is not driven on must hold nothing there. Returns how far the session may go then.
 type Recording = JoinHandle<Result<u64, Refusal>>;
 
-impl Running {
-    async fn deliver_until_end(&mut self, signs: &SignsOfLife, draining: &CancellationToken) -> End {
+impl DeliveryLoop {
+    async fn deliver_until_end(&mut self, heartbeats: &Heartbeats, draining: &CancellationToken) -> End {
         let now = Instant::now();
         let mut heartbeat = interval_at(now + self.pace.heartbeat_interval, self.pace.heartbeat_interval);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -446,14 +289,14 @@ impl Running {
         let mut record_at = now;
         loop {
             let delivered = self.deliver().await;
-            self.shared.seen_next.store(self.next, Ordering::Relaxed);
+            self.mailbox.set_seen_next(self.next);
             let retry_at = match delivered {
                 Ok(()) => None,
-                Err(Trouble::End(end)) => return end,
-                Err(Trouble::Store) => {
+                Err(DeliverError::End(end)) => return end,
+                Err(DeliverError::Store) => {
                     // With what was taken out of it and not delivered.
                     self.ahead.clear();
-                    self.shared.lock().look = true;
+                    self.mailbox.set_look(true);
                     Some(Instant::now() + Duration::from_millis(rand::random_range(200..1_000)))
                 }
             };
@@ -473,16 +316,16 @@ impl Running {
                     self.recording = None;
                     self.take_over(recorded.unwrap_or_else(|error| Err(interrupted(&error))));
                 }
-                () = self.shared.wake.notified() => {}
+                () = self.mailbox.woken() => {}
                 () = tokio::time::sleep_until(self.look_at.unwrap_or(now)), if self.look_at.is_some() => {}
                 () = tokio::time::sleep_until(record_at), if wants_recording => {}
                 _ = heartbeat.tick() => {
-                    signs.heard_of(&self.shared.namespace, &self.shared.member);
+                    heartbeats.note_life(&self.mailbox.namespace, &self.mailbox.member);
                     if self.has_taken_nothing() {
                         return End::Slow;
                     }
                     let server_time = Some(timestamp(self.coordinator.now_ms()));
-                    if let Err(end) = self.write(Frame::Heartbeat(v1::Heartbeat { server_time })).await {
+                    if let Err(end) = self.write(stream_response::Frame::Heartbeat(v1::Heartbeat { server_time })).await {
                         return end;
                     }
                 }
@@ -490,18 +333,18 @@ impl Running {
                     return End::closing(CloseReason::Draining, "The stream has grown old. Reconnect.");
                 }
                 () = tokio::time::sleep_until(retry_at.unwrap_or(now)), if retry_at.is_some() => {
-                    self.shared.lock().check = true;
+                    self.mailbox.set_check();
                 }
             }
         }
     }
 
     /// Delivers what there is, as far as credit lasts.
-    async fn deliver(&mut self) -> Result<(), Trouble> {
-        if self.shared.lock().begin_again {
+    async fn deliver(&mut self) -> Result<(), DeliverError> {
+        if self.mailbox.must_begin_again() {
             return Err(End::begin_again().into());
         }
-        if std::mem::take(&mut self.shared.lock().check) {
+        if self.mailbox.take_check() {
             self.check().await?;
         }
         loop {
@@ -509,9 +352,9 @@ impl Running {
                 self.look_at = None;
                 return Ok(());
             }
-            if std::mem::take(&mut self.shared.lock().has_holes) && !self.ahead.is_empty() {
+            if self.mailbox.take_holes() && !self.ahead.is_empty() {
                 self.ahead.clear();
-                self.shared.lock().look = true;
+                self.mailbox.set_look(true);
             }
             if let Some((sequence, message)) = self.ahead.pop_front() {
                 if !self.hand_over(sequence, message).await? {
@@ -519,13 +362,13 @@ impl Running {
                 }
                 continue;
             }
-            let arrival = self.next_arrival();
+            let arrival = self.mailbox.take_arrival(self.next);
             if !matches!(arrival, Arrival::Later) {
                 self.look_at = None;
             }
             match arrival {
-                Arrival::Here(sequence, message) => {
-                    if !self.hand_over(sequence, message).await? {
+                Arrival::Next(message) => {
+                    if !self.hand_over(self.next, message).await? {
                         return Ok(());
                     }
                 }
@@ -537,7 +380,7 @@ impl Running {
                     if Instant::now() < look_at {
                         return Ok(());
                     }
-                    self.shared.lock().look = true;
+                    self.mailbox.set_look(true);
                 }
                 Arrival::None => return Ok(()),
             }
@@ -546,35 +389,19 @@ impl Running {
 
     /// Returns whether one message more may be unacknowledged.
     fn has_credit(&self) -> bool {
-        self.shared.lock().held.messages < self.options.messages_max
+        self.mailbox.outstanding().messages < self.options.messages_max
     }
 
     /// Returns whether a message of this size may be unacknowledged besides the others. Alone, any may.
     fn has_room(&self, bytes: u64) -> bool {
-        let held = self.shared.lock().held;
-        held == Held::default() || held.bytes + bytes <= self.options.bytes_max
-    }
-
-    fn next_arrival(&self) -> Arrival {
-        let mut state = self.shared.lock();
-        while let Some(first) = state.arrivals.first_entry()
-            && *first.key() < self.next
-        {
-            first.remove();
-        }
-        match state.arrivals.remove(&self.next) {
-            Some(Some(message)) => Arrival::Here(self.next, message),
-            Some(None) => Arrival::InStore,
-            None if state.look => Arrival::InStore,
-            None if state.arrivals.is_empty() => Arrival::None,
-            None => Arrival::Later,
-        }
+        let outstanding = self.mailbox.outstanding();
+        outstanding == Outstanding::default() || outstanding.bytes + bytes <= self.options.bytes_max
     }
 
     /// Reads what comes next in the store: up to as much as may be unacknowledged, or a single message, is kept at hand.
-    async fn read_ahead(&mut self) -> Result<(), Trouble> {
-        self.shared.lock().look = false;
-        let Shared { namespace, member, .. } = &*self.shared;
+    async fn read_ahead(&mut self) -> Result<(), DeliverError> {
+        self.mailbox.set_look(false);
+        let Mailbox { namespace, member, .. } = &*self.mailbox;
         let range = Range::after(self.next - 1, AHEAD_MAX);
         let entries = self.coordinator.inbox_entries(namespace, member, range).await?;
         let messages = self.coordinator.messages(namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
@@ -595,23 +422,25 @@ impl Running {
             }
             self.ahead.push_back((sequence, message));
         }
-        self.shared.lock().look |= may_be_more;
+        if may_be_more {
+            self.mailbox.set_look(true);
+        }
         Ok(())
     }
 
     /// Delivers a message, or gives it up. Returns false, to come back to it later, when credit does not last.
-    async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<bool, Trouble> {
+    async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<bool, DeliverError> {
         let delivery_count = self.record.maybe_seen(sequence) + 1;
         let deliveries_max = self.coordinator.limits().deliveries_max;
-        if let Some(why) = session::give_up(&self.record, sequence, &message, deliveries_max) {
+        if let Some(why) = session::undeliverable(&self.record, sequence, &message, deliveries_max) {
             let leaving = Leaving {
                 sequence,
                 message_id: message.id.clone(),
                 delivered_ms: 0,
                 delivery_count: self.record.surely_seen(sequence),
             };
-            let Shared { namespace, member, session_id, .. } = &*self.shared;
-            self.coordinator.bury(namespace, member, session_id, &leaving, &message, why).await?;
+            let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
+            self.coordinator.dead_letter(namespace, member, session_id, &leaving, &message, why).await?;
             self.next = sequence + 1;
             return Ok(true);
         }
@@ -624,20 +453,15 @@ impl Running {
             self.reserve(sequence + RESERVED_AHEAD).await?;
         }
         let delivered_ms = self.coordinator.now_ms();
-        {
-            let mut state = self.shared.lock();
-            let unacked = Unacked { sequence, bytes, delivered_ms, delivery_count, is_leaving: false };
-            // Of one that is in the inbox twice, because a store has lost that it was sent, the later one counts.
-            state.set_leaving(&message.id, true);
-            state.unacked.insert(message.id.clone(), unacked);
-            state.held.messages += 1;
-            state.held.bytes += bytes;
-        }
+        let delivered = Delivered { sequence, bytes, delivered_ms, delivery_count };
+        self.mailbox.deliver(&message.id, delivered);
         self.coordinator.metrics().delivered(delivery_count);
         let span = tracing::debug_span!("deliver", otel.kind = "producer", delivery_count);
         trace_parent::adopt(&span, &message.trace_parent);
         let message = Some(Arc::unwrap_or_clone(message));
-        self.write(Frame::Delivery(v1::Delivery { sequence, delivery_count, message })).instrument(span).await?;
+        self.write(stream_response::Frame::Delivery(v1::Delivery { sequence, delivery_count, message }))
+            .instrument(span)
+            .await?;
         self.next = sequence + 1;
         self.cursor.delivered = sequence;
         self.unrecorded = true;
@@ -645,8 +469,8 @@ impl Running {
     }
 
     /// Finds out whether the session still holds.
-    async fn check(&mut self) -> Result<(), Trouble> {
-        let Shared { namespace, member, session_id, .. } = &*self.shared;
+    async fn check(&mut self) -> Result<(), DeliverError> {
+        let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
         let now = self.coordinator.session_record(namespace, member).await?;
         if now.is_none() && !self.coordinator.has_team(namespace).await? {
             return Err(End::closing(CloseReason::TeamDeleted, "The team was deleted.").into());
@@ -681,10 +505,10 @@ impl Running {
     fn start_recording(&mut self) -> Recording {
         self.unrecorded = false;
         let reserved = self.cursor.reserved.max(self.cursor.delivered + RESERVED_AHEAD);
-        let cursor = CursorRecord { reserved, unacked: self.unacked(), ..self.cursor.clone() };
-        let (coordinator, shared) = (Arc::clone(&self.coordinator), Arc::clone(&self.shared));
+        let cursor = CursorRecord { reserved, unacked: self.mailbox.unacked_places(), ..self.cursor.clone() };
+        let (coordinator, mailbox) = (Arc::clone(&self.coordinator), Arc::clone(&self.mailbox));
         tokio::spawn(async move {
-            coordinator.advance(&shared.namespace, &shared.member, &shared.session_id, &cursor).await?;
+            coordinator.advance(&mailbox.namespace, &mailbox.member, &mailbox.session_id, &cursor).await?;
             Ok(reserved)
         })
     }
@@ -697,30 +521,23 @@ impl Running {
                 self.unrecorded = true;
                 // The store may have lost the session.
                 if matches!(refusal.reason, Reason::SessionSuperseded | Reason::StoreUnavailable) {
-                    self.shared.lock().check = true;
+                    self.mailbox.set_check();
                 }
             }
         }
     }
 
     /// Reserves sequences before any of them is delivered.
-    async fn reserve(&mut self, reserved: u64) -> Result<(), Trouble> {
+    async fn reserve(&mut self, reserved: u64) -> Result<(), DeliverError> {
         if let Some(recording) = self.recording.take() {
             let recorded = recording.await;
             self.take_over(recorded.unwrap_or_else(|error| Err(interrupted(&error))));
         }
-        let cursor = CursorRecord { reserved, unacked: self.unacked(), ..self.cursor.clone() };
-        let Shared { namespace, member, session_id, .. } = &*self.shared;
+        let cursor = CursorRecord { reserved, unacked: self.mailbox.unacked_places(), ..self.cursor.clone() };
+        let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
         self.coordinator.advance(namespace, member, session_id, &cursor).await?;
         self.cursor.reserved = reserved;
         Ok(())
-    }
-
-    fn unacked(&self) -> Vec<(u64, u64)> {
-        let state = self.shared.lock();
-        let mut unacked: Vec<_> = state.unacked.values().map(|u| (u.sequence, u.delivered_ms)).collect();
-        unacked.sort_unstable();
-        unacked
     }
 
     /// Returns whether the client has taken no frame for too long while some were waiting, however few they are: credit
@@ -730,12 +547,12 @@ impl Running {
         let waiting = FRAMES_MAX - self.frames.capacity();
         let count = self.taken.written - waiting;
         if waiting == 0 || count != self.taken.count {
-            self.taken = Taken { count, at: Instant::now(), ..self.taken };
+            self.taken = ClientProgress { count, at: Instant::now(), ..self.taken };
         }
         self.taken.at.elapsed() >= self.pace.write_timeout
     }
 
-    async fn write(&mut self, frame: Frame) -> Result<(), End> {
+    async fn write(&mut self, frame: stream_response::Frame) -> Result<(), End> {
         match timeout(self.pace.write_timeout, self.frames.send(say(frame))).await {
             Ok(Ok(())) => {
                 self.taken.written += 1;
@@ -746,7 +563,7 @@ impl Running {
         }
     }
 
-    async fn finish(mut self, end: End, last: mpsc::OwnedPermit<Said>) {
+    async fn finish(mut self, end: End, last: mpsc::OwnedPermit<Frame>) {
         match end {
             End::Gone => {}
             End::Slow => {
@@ -759,11 +576,11 @@ impl Running {
             }
             End::Closing { reason, detail, request_id } => {
                 let closing = v1::SessionClosing { reason: reason.into(), detail: detail.to_owned(), request_id };
-                last.send(say(Frame::Closing(closing)));
+                last.send(say(stream_response::Frame::Closing(closing)));
             }
         }
-        self.cursor.unacked = self.unacked();
-        let Shared { namespace, member, session_id, .. } = &*self.shared;
+        self.cursor.unacked = self.mailbox.unacked_places();
+        let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
         if let Err(refusal) = self.coordinator.close_session(namespace, member, session_id, &self.cursor).await
             && refusal.reason != Reason::SessionSuperseded
         {
@@ -776,31 +593,21 @@ fn interrupted(error: &tokio::task::JoinError) -> Refusal {
     Refusal::new(Reason::Internal, format!("A session could not record how far it has come: {error}."))
 }
 
-enum Arrival {
-    /// The very next one.
-    Here(u64, Arc<v1::Message>),
-    /// There may be something in the store.
-    InStore,
-    /// Only such as come after others that are not here.
-    Later,
-    None,
-}
-
 /// Why delivering stops.
-enum Trouble {
+enum DeliverError {
     /// For good.
     End(End),
     /// Until the store answers again.
     Store,
 }
 
-impl From<End> for Trouble {
+impl From<End> for DeliverError {
     fn from(end: End) -> Self {
         Self::End(end)
     }
 }
 
-impl From<Refusal> for Trouble {
+impl From<Refusal> for DeliverError {
     fn from(refusal: Refusal) -> Self {
         if refusal.reason == Reason::SessionSuperseded {
             return End::closing(CloseReason::Superseded, "A newer process or session holds this inbox.").into();

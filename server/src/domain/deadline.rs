@@ -11,16 +11,16 @@ use super::{
     post,
     record::{Exit, Life, MemberRecord, TeamRecord},
     request::{self, member_event},
-    roster::Party,
+    roster::Actor,
     task::claim,
-    tx::{Stop, Tx},
+    tx::{RuleError, Tx},
 };
 use crate::store::Leases;
 
 /// Carries out whatever is due in a team. `leases`: as they were just read. `may_lose`: whether members whose lease ran
 /// out long enough ago may be declared lost; false as long as this coordinator may have been the one that was away.
 /// Returns how long, in milliseconds, nothing will be due if nothing changes. `None`: for ever.
-pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<u64>, Stop> {
+pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<u64>, RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(None) };
     let mut team = TeamRecord::clone(&team);
     let mut changed = false;
@@ -56,7 +56,7 @@ fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u
     requests.chain(alarm).chain(loss).min()
 }
 
-fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, Stop> {
+fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
     let now_ms = tx.ctx.now_ms;
     let Some(member) = team.member(name) else { return Ok(false) };
     let is_due =
@@ -92,11 +92,11 @@ fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
         ),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Party::Member(lead)], notice);
+    post::notify(tx, team, &[&Actor::Member(lead)], notice);
     true
 }
 
-fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) -> Result<bool, Stop> {
+fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) -> Result<bool, RuleError> {
     let grace_ms = ms(tx.ctx.limits.lost_grace);
     let until_ms = leases.until_ms.get(name.folded()).copied();
     let Some(member) = team.member(name) else { return Ok(false) };
@@ -129,7 +129,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
             ),
             ..v1::Notice::default()
         };
-        post::notify(tx, team, &[&Party::Member(lead)], notice);
+        post::notify(tx, team, &[&Actor::Member(lead)], notice);
     }
     Ok(true)
 }

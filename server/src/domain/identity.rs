@@ -8,14 +8,15 @@ use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name};
 
 use super::{
     record::{JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord, TeamRecord},
-    roster::Party,
+    roster::Actor,
     secret::SecretHash,
-    tx::{Stop, Tx},
+    tx::{RuleError, Tx},
 };
+use crate::store::Namespace;
 
 /// What a call presented.
 #[derive(Clone, Debug)]
-pub struct Presented {
+pub struct CallerCredentials {
     /// The credential.
     pub credential: Credential,
     /// Of its secret.
@@ -26,7 +27,7 @@ pub struct Presented {
     pub trace_parent: String,
 }
 
-impl Presented {
+impl CallerCredentials {
     /// Hashes the credential's secret.
     pub fn new(credential: Credential, session_id: Option<String>) -> Self {
         // A stream that was opened after the approval has no session, and says so with an empty id.
@@ -37,7 +38,7 @@ impl Presented {
 
 /// A caller that is known, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Caller {
+pub enum Principal {
     /// The operator.
     Operator,
     /// A member.
@@ -51,12 +52,12 @@ pub enum Caller {
     Observer,
 }
 
-impl Caller {
+impl Principal {
     /// Returns who acts when this caller changes something.
-    pub fn party(&self) -> Result<Party, Refusal> {
+    pub fn party(&self) -> Result<Actor, Refusal> {
         match self {
-            Self::Operator => Ok(Party::Operator),
-            Self::Member { name, .. } => Ok(Party::Member(name.clone())),
+            Self::Operator => Ok(Actor::Operator),
+            Self::Member { name, .. } => Ok(Actor::Member(name.clone())),
             Self::Observer => Err(Refusal::new(
                 Reason::NotPermitted,
                 "An observer's credential reads only. Use a member's credential to change something.",
@@ -70,7 +71,7 @@ impl Caller {
     }
 
     /// Refuses everybody but the lead and the operator.
-    pub fn lead_only(&self, what: &str) -> Result<Party, Refusal> {
+    pub fn lead_only(&self, what: &str) -> Result<Actor, Refusal> {
         match self {
             Self::Operator | Self::Member { lead: true, .. } => self.party(),
             _ => Err(Refusal::new(
@@ -92,8 +93,22 @@ pub enum Admit {
     Ended,
 }
 
+/// Returns the namespace of the team that a call is about: the caller's own, or the one that the operator names.
+pub fn namespace_of(who: &CallerCredentials, named: &str) -> Result<Namespace, Refusal> {
+    match who.credential.team() {
+        Some(team) => Ok(Namespace::team(team)),
+        None if named.is_empty() => Err(team_not_found("")),
+        None => Ok(Namespace::team(&Name::parse(named, "team")?)),
+    }
+}
+
 /// Finds the team and the caller. `named`: the team in the request's field, which only the operator must give.
-pub fn call(tx: &mut Tx<'_>, who: &Presented, named: &str, admit: Admit) -> Result<(Arc<TeamRecord>, Caller), Stop> {
+pub fn call(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    named: &str,
+    admit: Admit,
+) -> Result<(Arc<TeamRecord>, Principal), RuleError> {
     let own = who.credential.team();
     if let Some(own) = own
         && !named.is_empty()
@@ -107,7 +122,7 @@ pub fn call(tx: &mut Tx<'_>, who: &Presented, named: &str, admit: Admit) -> Resu
     match &who.credential {
         Credential::Operator { .. } => {
             operator(tx, who)?;
-            Ok((team.ok_or_else(|| team_not_found(named))?, Caller::Operator))
+            Ok((team.ok_or_else(|| team_not_found(named))?, Principal::Operator))
         }
         Credential::Member { member, .. } => {
             let team = team.ok_or_else(invalid)?;
@@ -115,7 +130,7 @@ pub fn call(tx: &mut Tx<'_>, who: &Presented, named: &str, admit: Admit) -> Resu
             check_member(record, who)?;
             check_life(record, admit)?;
             check_session(tx, record, who)?;
-            let caller = Caller::Member { name: record.name.clone(), lead: team.is_lead(member) };
+            let caller = Principal::Member { name: record.name.clone(), lead: team.is_lead(member) };
             Ok((team, caller))
         }
         Credential::Observer { id, .. } => {
@@ -131,7 +146,7 @@ pub fn call(tx: &mut Tx<'_>, who: &Presented, named: &str, admit: Admit) -> Resu
                 )
                 .into());
             }
-            Ok((team, Caller::Observer))
+            Ok((team, Principal::Observer))
         }
         Credential::Join { .. } => Err(Refusal::new(
             Reason::NotPermitted,
@@ -143,7 +158,7 @@ pub fn call(tx: &mut Tx<'_>, who: &Presented, named: &str, admit: Admit) -> Resu
 
 /// Finds out whether a credential holds. False: it did once, and the rule of its call says what has become of it. Refuses
 /// what was never given to anybody, and what is good for no call any more.
-pub fn holds(tx: &mut Tx<'_>, who: &Presented) -> Result<bool, Stop> {
+pub fn holds(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<bool, RuleError> {
     let team = tx.read::<TeamRecord>("")?;
     match &who.credential {
         Credential::Operator { .. } => operator(tx, who).map(|()| true),
@@ -163,21 +178,21 @@ pub fn holds(tx: &mut Tx<'_>, who: &Presented) -> Result<bool, Stop> {
 }
 
 /// Finds the record of a join token.
-pub fn join_token(tx: &mut Tx<'_>, id: &str, who: &Presented) -> Result<Arc<JoinTokenRecord>, Stop> {
+pub fn join_token(tx: &mut Tx<'_>, id: &str, who: &CallerCredentials) -> Result<Arc<JoinTokenRecord>, RuleError> {
     let token = tx.read::<JoinTokenRecord>(id)?.ok_or_else(invalid)?;
     if token.secret == who.hash { Ok(token) } else { Err(invalid().into()) }
 }
 
 /// Finds the team and the member that calls; refuses everybody else.
-pub fn member(tx: &mut Tx<'_>, who: &Presented, admit: Admit) -> Result<(Arc<TeamRecord>, Name), Stop> {
+pub fn member(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<(Arc<TeamRecord>, Name), RuleError> {
     match call(tx, who, "", admit)? {
-        (team, Caller::Member { name, .. }) => Ok((team, name)),
+        (team, Principal::Member { name, .. }) => Ok((team, name)),
         _ => Err(only_members().into()),
     }
 }
 
 /// Refuses everybody but the operator.
-pub fn operator(tx: &Tx<'_>, who: &Presented) -> Result<(), Stop> {
+pub fn operator(tx: &Tx<'_>, who: &CallerCredentials) -> Result<(), RuleError> {
     match &who.credential {
         Credential::Operator { .. } if who.hash == tx.ctx.operator => Ok(()),
         Credential::Operator { .. } => Err(invalid().into()),
@@ -190,7 +205,7 @@ pub fn operator(tx: &Tx<'_>, who: &Presented) -> Result<(), Stop> {
 }
 
 /// Checks that the secret is that of the present life.
-fn check_member(record: &MemberRecord, who: &Presented) -> Result<(), Refusal> {
+fn check_member(record: &MemberRecord, who: &CallerCredentials) -> Result<(), Refusal> {
     if record.credential == who.hash {
         return Ok(());
     }
@@ -226,7 +241,7 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
     ))
 }
 
-fn check_session(tx: &mut Tx<'_>, record: &MemberRecord, who: &Presented) -> Result<(), Stop> {
+fn check_session(tx: &mut Tx<'_>, record: &MemberRecord, who: &CallerCredentials) -> Result<(), RuleError> {
     let Some(presented) = &who.session_id else { return Ok(()) };
     let session = tx.read::<SessionRecord>(record.name.folded())?;
     match session {
@@ -281,6 +296,6 @@ fn only_members() -> Refusal {
 }
 
 /// Checks that a credential is that of a life of the member, the present one or a former one, whatever its state.
-pub fn is_or_was(record: &MemberRecord, who: &Presented) -> bool {
+pub fn is_or_was(record: &MemberRecord, who: &CallerCredentials) -> bool {
     record.credential == who.hash || record.former_credentials.contains(&who.hash)
 }

@@ -11,7 +11,7 @@ use teamwire_proto::{
 };
 
 use super::{
-    identity::{self, Admit, Caller, Presented, invalid, is_or_was, superseded},
+    identity::{self, Admit, CallerCredentials, Principal, invalid, is_or_was, superseded},
     limits::ms,
     post::{self, timestamp},
     query::{show_new_member, show_team},
@@ -20,20 +20,24 @@ use super::{
         TeamRecord,
     },
     request::{self, member_event},
-    roster::Party,
+    roster::Actor,
     secret::{SecretHash, derive},
     send::{check_line, digest, keep, recall, without_labels},
     session,
     task::claim,
     team,
-    tx::{Stop, Tx},
+    tx::{RuleError, Tx},
 };
 
 /// How many secrets of former lives are kept.
 const FORMER_CREDENTIALS_MAX: usize = 4;
 
 /// Mints a join token.
-pub fn invite(tx: &mut Tx<'_>, who: &Presented, request: &v1::InviteRequest) -> Result<v1::InviteResponse, Stop> {
+pub fn invite(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::InviteRequest,
+) -> Result<v1::InviteResponse, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("invite")?;
     let member = match request.member.as_str() {
@@ -66,9 +70,9 @@ pub fn invite(tx: &mut Tx<'_>, who: &Presented, request: &v1::InviteRequest) -> 
 /// Mints an observer's credential.
 pub fn create_observer(
     tx: &mut Tx<'_>,
-    who: &Presented,
+    who: &CallerCredentials,
     request: &v1::CreateObserverRequest,
-) -> Result<v1::CreateObserverResponse, Stop> {
+) -> Result<v1::CreateObserverResponse, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("let others observe the team")?;
     let expires_ms = tx.ctx.now_ms + ttl(request.ttl.as_ref(), tx.ctx.limits.observer_ttl, 365)?;
@@ -88,7 +92,7 @@ fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: i64) 
 }
 
 /// Returns the secret of a new credential: derived, so that the same call comes to the same, when there is a key.
-pub(super) fn new_credential(tx: &mut Tx<'_>, who: &Presented, key: Option<&str>) -> String {
+pub(super) fn new_credential(tx: &mut Tx<'_>, who: &CallerCredentials, key: Option<&str>) -> String {
     match key {
         Some(key) => derive(who.credential.secret(), key),
         None => tx.new_secret(),
@@ -129,7 +133,11 @@ impl NewLife<'_> {
 }
 
 /// Begins a life of a member's name.
-pub fn join(tx: &mut Tx<'_>, who: &Presented, request: &v1::JoinRequest) -> Result<v1::JoinResponse, Stop> {
+pub fn join(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::JoinRequest,
+) -> Result<v1::JoinResponse, RuleError> {
     let team = match &who.credential {
         Credential::Join { .. } | Credential::Member { .. } => tx.read::<TeamRecord>("")?.ok_or_else(invalid)?,
         Credential::Operator { .. } => {
@@ -231,7 +239,11 @@ fn not_for(whom: &str) -> Refusal {
 }
 
 /// Checks that the credential is one that may join at all. Returns the token, where it is one.
-fn check_credential(tx: &mut Tx<'_>, team: &TeamRecord, who: &Presented) -> Result<Option<JoinTokenRecord>, Stop> {
+fn check_credential(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    who: &CallerCredentials,
+) -> Result<Option<JoinTokenRecord>, RuleError> {
     match &who.credential {
         Credential::Join { id, .. } => {
             let token = identity::join_token(tx, id, who)?;
@@ -295,7 +307,7 @@ fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &st
     Ok(name)
 }
 
-fn own_name(team: &TeamRecord, who: &Presented, asked: &str) -> Result<Name, Refusal> {
+fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<Name, Refusal> {
     let Credential::Member { member, .. } = &who.credential else { return Err(invalid()) };
     let record = team.member(member).ok_or_else(invalid)?;
     if record.credential != who.hash {
@@ -328,11 +340,11 @@ fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) {
         text: format!("A new process has taken over the name {name}; the one before was told to end."),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Party::Member(team.lead.clone())], notice);
+    post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
 }
 
 /// Ends the caller's own life.
-pub fn leave(tx: &mut Tx<'_>, who: &Presented, request: &v1::LeaveRequest) -> Result<(), Stop> {
+pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveRequest) -> Result<(), RuleError> {
     let report = request.exit.clone().unwrap_or_default();
     if report.code.is_some_and(|code| !(0..=255).contains(&code)) || !(0..=64).contains(&report.signal) {
         return Err(Refusal::new(Reason::InvalidField, "exit.code must be 0 to 255, and exit.signal 0 to 64.")
@@ -359,7 +371,7 @@ pub fn leave(tx: &mut Tx<'_>, who: &Presented, request: &v1::LeaveRequest) -> Re
 }
 
 /// Makes a member exited: its requests are cancelled, its session ends, the lead is told. The caller puts the team.
-pub(super) fn conclude_life(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, exit: Exit) -> Result<(), Stop> {
+pub(super) fn conclude_life(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, exit: Exit) -> Result<(), RuleError> {
     let now_ms = tx.ctx.now_ms;
     for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
         request::cancel(tx, team, name, kind, CancelCause::TargetExited)?;
@@ -401,7 +413,7 @@ pub(super) fn conclude_life(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name,
             exit: Some(report),
             ..v1::Notice::default()
         };
-        post::notify(tx, team, &[&Party::Member(team.lead.clone())], notice);
+        post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
     }
     tx.notification(TOPIC_TEAM);
     Ok(())
@@ -418,12 +430,16 @@ fn exit_text(exit: &v1::ExitReport) -> String {
 }
 
 /// Stops a member by force.
-pub fn force_stop(tx: &mut Tx<'_>, who: &Presented, request: &v1::ForceStopRequest) -> Result<v1::Member, Stop> {
+pub fn force_stop(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::ForceStopRequest,
+) -> Result<v1::Member, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("stop a member by force")?;
     check_line(&request.reason, "reason", Reason::InvalidField, &tx.ctx.limits)?;
     let target = team.resolve(&request.member, "member")?;
-    if let Caller::Member { name, .. } = &caller
+    if let Principal::Member { name, .. } = &caller
         && *name == target.name
     {
         return Err(Refusal::new(Reason::SelfRecipient, "You cannot stop yourself by force. Leave instead.")
@@ -465,7 +481,7 @@ pub fn force_stop(tx: &mut Tx<'_>, who: &Presented, request: &v1::ForceStopReque
 }
 
 /// Makes another member the lead.
-pub fn set_lead(tx: &mut Tx<'_>, who: &Presented, request: &v1::SetLeadRequest) -> Result<v1::Team, Stop> {
+pub fn set_lead(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::SetLeadRequest) -> Result<v1::Team, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("hand over the lead's role")?;
     let to = team.resolve_receiver(&request.member, "member")?.name.clone();
@@ -473,7 +489,7 @@ pub fn set_lead(tx: &mut Tx<'_>, who: &Presented, request: &v1::SetLeadRequest) 
         return Ok(show_team(&team));
     }
     let lead_is_live = team.member(&team.lead).is_some_and(|lead| lead.life.is_live());
-    if caller == Caller::Operator && lead_is_live {
+    if caller == Principal::Operator && lead_is_live {
         return Err(Refusal::new(
             Reason::LeadActive,
             format!(
@@ -496,7 +512,7 @@ pub fn set_lead(tx: &mut Tx<'_>, who: &Presented, request: &v1::SetLeadRequest) 
         text: format!("{to} leads the team now; before it was {old}.{open}"),
         ..v1::Notice::default()
     };
-    post::notify(tx, &team, &[&Party::Member(old), &Party::Member(to)], notice);
+    post::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice);
     tx.put("", &team);
     Ok(show_team(&team))
 }
@@ -504,9 +520,9 @@ pub fn set_lead(tx: &mut Tx<'_>, who: &Presented, request: &v1::SetLeadRequest) 
 /// Renews the caller's lease, and records what it does.
 pub fn heartbeat(
     tx: &mut Tx<'_>,
-    who: &Presented,
+    who: &CallerCredentials,
     request: &v1::HeartbeatRequest,
-) -> Result<v1::HeartbeatResponse, Stop> {
+) -> Result<v1::HeartbeatResponse, RuleError> {
     let (team, name) = identity::member(tx, who, Admit::Stopping)?;
     check_line(&request.summary, "summary", Reason::InvalidSummary, &tx.ctx.limits)?;
     let lease = tx.ctx.limits.lease_ttl;
@@ -531,7 +547,7 @@ pub fn heartbeat(
         let text = if summary.is_empty() { format!("{name} is idle.") } else { format!("{name} is idle: {summary}") };
         let notice =
             v1::Notice { kind: NoticeKind::Idle.into(), member: name.to_string(), text, ..v1::Notice::default() };
-        post::notify(tx, &team, &[&Party::Member(team.lead.clone())], notice);
+        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
     }
     let stopping = team.member(&name).is_some_and(|member| matches!(member.life, Life::Stopping { .. }));
     let state = match (stopping, idle) {
@@ -543,7 +559,7 @@ pub fn heartbeat(
 }
 
 /// Renews the leases of members that gave a sign of life. Whoever was lost is found.
-pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), Stop> {
+pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
     let mut found = TeamRecord::clone(&team);
     let mut changed = false;

@@ -2,7 +2,7 @@
 //!
 //! Every rule is a function over a [`tx::Tx`]. It reads records through it, and whatever it has read is checked again
 //! when the transaction is committed; so a rule is written as if it ran alone. When it needs a record that is not
-//! loaded yet it stops with [`tx::Stop::Missing`]; the coordinator loads the record and runs the rule again. A rule that
+//! loaded yet it stops with [`tx::RuleError::NeedsRecords`]; the coordinator loads the record and runs the rule again. A rule that
 //! runs again must come to the same ids: they are drawn from the seed in its [`Context`].
 //!
 //! - [`record`]: what is stored of a team.
@@ -17,6 +17,7 @@
 //! Architecture invariant: no clock, no random, no tonic, no store in here; no rule anywhere else.
 
 pub mod deadline;
+pub mod fields;
 pub mod identity;
 pub mod limits;
 pub mod membership;

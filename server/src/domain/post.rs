@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{
     limits::Limits,
     record::{HISTORY, TOPIC_INBOXES, TeamRecord, inbox, topic_inbox},
-    roster::Party,
+    roster::Actor,
     tx::Tx,
 };
 use crate::store::{Bound, WhenFull};
@@ -60,7 +60,7 @@ pub fn milliseconds(timestamp: &prost_types::Timestamp) -> u64 {
 }
 
 /// Begins a message: a fresh id, the sender, the time.
-pub fn compose(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Party, body: Body) -> v1::Message {
+pub fn compose(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, body: Body) -> v1::Message {
     v1::Message {
         id: tx.new_message_id().to_string(),
         team: team.name.to_string(),
@@ -111,10 +111,10 @@ pub fn message_id_of(entry: &[u8]) -> Option<String> {
 }
 
 /// Sends a notice of the coordinator to the members among the parties, each of them once.
-pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Party], notice: v1::Notice) {
+pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Actor], notice: v1::Notice) {
     let mut names: Vec<&Name> = Vec::new();
     for party in to {
-        if let Party::Member(name) = party
+        if let Actor::Member(name) = party
             && !names.contains(&name)
             && team.member(name).is_some()
         {
@@ -122,6 +122,6 @@ pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Party], notice: v1::Not
         }
     }
     let urgency = if notice.kind() == NoticeKind::Idle { Urgency::Advice } else { Urgency::Notice };
-    let message = compose(tx, team, &Party::Coordinator, Body::Notice(notice));
+    let message = compose(tx, team, &Actor::Coordinator, Body::Notice(notice));
     post(tx, message, &names, urgency);
 }

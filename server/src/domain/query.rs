@@ -8,7 +8,7 @@ use teamwire_proto::{
 
 use super::{
     Context,
-    identity::Caller,
+    identity::Principal,
     post::timestamp,
     record::{CursorRecord, Life, MemberRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
 };
@@ -124,9 +124,9 @@ fn concerns(name: &Name, message: &v1::Message) -> bool {
 }
 
 /// Returns the member whose inbox the caller wants to look at. `named`: as in the request; empty: its own.
-pub fn inbox_owner(team: &TeamRecord, caller: &Caller, named: &str) -> Result<Name, Refusal> {
+pub fn inbox_owner(team: &TeamRecord, caller: &Principal, named: &str) -> Result<Name, Refusal> {
     let own = match caller {
-        Caller::Member { name, .. } => Some(name),
+        Principal::Member { name, .. } => Some(name),
         _ => None,
     };
     if named.is_empty() {
@@ -155,17 +155,17 @@ pub fn no_own_inbox() -> Refusal {
 }
 
 /// Returns whether the caller may see a message.
-pub fn may_see_message(caller: &Caller, message: &v1::Message) -> bool {
+pub fn may_see_message(caller: &Principal, message: &v1::Message) -> bool {
     match caller {
-        Caller::Member { name, lead: false } => concerns(name, message),
+        Principal::Member { name, lead: false } => concerns(name, message),
         _ => true,
     }
 }
 
 /// Returns whether the caller may see a request.
-pub fn may_see_request(caller: &Caller, request: &v1::Request) -> bool {
+pub fn may_see_request(caller: &Principal, request: &v1::Request) -> bool {
     match caller {
-        Caller::Member { name, lead: false } => {
+        Principal::Member { name, lead: false } => {
             is(name, &request.member) || is_sender(name, request.requester.as_ref())
         }
         _ => true,
@@ -173,8 +173,8 @@ pub fn may_see_request(caller: &Caller, request: &v1::Request) -> bool {
 }
 
 /// Returns whether the caller may see an entry of the history that carries its message or request in full.
-pub fn may_see_entry(caller: &Caller, entry: &v1::HistoryEntry) -> bool {
-    let Caller::Member { name, lead: false } = caller else { return true };
+pub fn may_see_entry(caller: &Principal, entry: &v1::HistoryEntry) -> bool {
+    let Principal::Member { name, lead: false } = caller else { return true };
     match &entry.event {
         Some(Event::Message(message)) => concerns(name, message),
         Some(Event::Decision(request)) => may_see_request(caller, request),

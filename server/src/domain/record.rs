@@ -50,7 +50,7 @@ pub fn topic_session(member: &Name) -> String {
 }
 
 /// A kind of record.
-pub trait Stored: Sized + Send + Sync + 'static {
+pub trait RecordType: Sized + Send + Sync + 'static {
     /// Its name in the store.
     const KIND: &'static str;
 
@@ -63,7 +63,7 @@ pub trait Stored: Sized + Send + Sync + 'static {
 
 macro_rules! stored_as_json {
     ($($record:ty = $kind:literal),* $(,)?) => {$(
-        impl Stored for $record {
+        impl RecordType for $record {
             const KIND: &'static str = $kind;
 
             fn encode(&self) -> Bytes {
@@ -79,7 +79,7 @@ macro_rules! stored_as_json {
 
 macro_rules! stored_as_protobuf {
     ($($record:ty = $kind:literal),* $(,)?) => {$(
-        impl Stored for $record {
+        impl RecordType for $record {
             const KIND: &'static str = $kind;
 
             fn encode(&self) -> Bytes {

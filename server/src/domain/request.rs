@@ -16,10 +16,10 @@ use super::{
     limits::Limits,
     post::{self, Urgency, milliseconds, timestamp},
     record::{Life, MemberRecord, Pending, REQUESTS, SessionEnd, TeamRecord},
-    roster::Party,
+    roster::Actor,
     send::check_size,
     session,
-    tx::{Stop, Tx},
+    tx::{RuleError, Tx},
 };
 
 /// An answer, checked.
@@ -66,11 +66,11 @@ pub enum Decided {
 pub fn open_shutdown(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
-    sender: &Party,
+    sender: &Actor,
     to: &Name,
     message: v1::Message,
     deadline_ms: u64,
-) -> Result<v1::Message, Stop> {
+) -> Result<v1::Message, RuleError> {
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
     let member = member_mut(&mut team, to)?;
@@ -106,7 +106,7 @@ pub fn open_plan(
     author: &Name,
     message: v1::Message,
     deadline_ms: u64,
-) -> Result<v1::Message, Stop> {
+) -> Result<v1::Message, RuleError> {
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
     cancel(tx, &mut team, author, RequestKind::PlanApproval, CancelCause::NewerPlan)?;
@@ -115,7 +115,7 @@ pub fn open_plan(
     let incarnation = member.incarnation;
     let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
     member.pending_plan = Some(pending.clone());
-    let sender = Party::Member(author.clone());
+    let sender = Actor::Member(author.clone());
     let message = open(tx, RequestKind::PlanApproval, &sender, (author, incarnation), pending, message, &[&lead]);
     tx.put("", &team);
     Ok(message)
@@ -124,7 +124,7 @@ pub fn open_plan(
 fn open(
     tx: &mut Tx<'_>,
     kind: RequestKind,
-    requester: &Party,
+    requester: &Actor,
     (member, incarnation): (&Name, u64),
     pending: Pending,
     message: v1::Message,
@@ -160,13 +160,13 @@ fn open(
 pub fn answer_shutdown(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
-    caller: &Party,
+    caller: &Actor,
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
-) -> Result<Decided, Stop> {
+) -> Result<Decided, RuleError> {
     let request = find(tx, &answer.request_id)?;
     expect_kind(&request, RequestKind::Shutdown)?;
-    let asked = Party::Member(Name::parse(&request.member, "member")?);
+    let asked = Actor::Member(Name::parse(&request.member, "member")?);
     if *caller != asked {
         return Err(Refusal::new(
             Reason::NotRequestTarget,
@@ -178,7 +178,7 @@ pub fn answer_shutdown(
     if let Some(before) = settled(tx, team, &request, answer)? {
         return Ok(before);
     }
-    let Party::Member(name) = asked else { return Err(Stop::Corrupt("a request without a member".to_owned())) };
+    let Actor::Member(name) = asked else { return Err(RuleError::Corrupt("a request without a member".to_owned())) };
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
     let member = member_mut(&mut team, &name)?;
@@ -202,11 +202,11 @@ pub fn answer_shutdown(
 pub fn answer_plan(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
-    caller: &Party,
+    caller: &Actor,
     to: &Name,
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
-) -> Result<Decided, Stop> {
+) -> Result<Decided, RuleError> {
     let request = find(tx, &answer.request_id)?;
     expect_kind(&request, RequestKind::PlanApproval)?;
     let author = Name::parse(&request.member, "member")?;
@@ -275,7 +275,7 @@ fn decide(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
     request: &v1::Request,
-    caller: &Party,
+    caller: &Actor,
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
 ) -> v1::Message {
@@ -312,7 +312,7 @@ fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
 }
 
 /// Lets the member's pending request of a kind expire, and tells the requester. The caller puts the team.
-pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<(), Stop> {
+pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<(), RuleError> {
     let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
     let request = find(tx, &pending.id)?;
     conclude(tx, &leave_pending(tx, &request, RequestState::Expired));
@@ -333,7 +333,7 @@ pub fn cancel(
     member: &Name,
     kind: RequestKind,
     cause: CancelCause,
-) -> Result<(), Stop> {
+) -> Result<(), RuleError> {
     let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
     let request = find(tx, &pending.id)?;
     let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, &request, RequestState::Cancelled) };
@@ -347,7 +347,7 @@ pub fn cancel(
 }
 
 fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kind: NoticeKind, text: String) {
-    let to = requester(team, request).map(Party::Member);
+    let to = requester(team, request).map(Actor::Member);
     let notice = v1::Notice {
         kind: kind.into(),
         member: request.member.clone(),
@@ -358,7 +358,7 @@ fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kin
     post::notify(tx, team, to.as_ref().as_slice(), notice);
 }
 
-fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<Option<Pending>, Stop> {
+fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<Option<Pending>, RuleError> {
     let member = member_mut(team, member)?;
     Ok(match kind {
         RequestKind::PlanApproval => member.pending_plan.take(),
@@ -366,12 +366,12 @@ fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Resu
     })
 }
 
-fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut MemberRecord, Stop> {
-    team.member_mut(name).ok_or_else(|| Stop::Corrupt(format!("{name} has a request but is not in the roster")))
+fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut MemberRecord, RuleError> {
+    team.member_mut(name).ok_or_else(|| RuleError::Corrupt(format!("{name} has a request but is not in the roster")))
 }
 
 /// Puts the plans that await an answer into the inbox of a new lead, as their authors sent them. Returns how many.
-pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, Stop> {
+pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, RuleError> {
     let authors = team.members.iter().filter(|member| member.name != *lead);
     let plans: Vec<(Name, String)> =
         authors.filter_map(|member| Some((member.name.clone(), member.pending_plan.as_ref()?.id.clone()))).collect();
@@ -388,7 +388,7 @@ pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<
         let message = v1::Message {
             request_id: request.id.clone(),
             request_expires_at: request.expires_at,
-            ..post::compose(tx, team, &Party::Member(author.clone()), body)
+            ..post::compose(tx, team, &Actor::Member(author.clone()), body)
         };
         post::post(tx, message, &[lead], Urgency::Notice);
     }
@@ -396,7 +396,7 @@ pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<
 }
 
 /// Returns a request of this team.
-pub fn find(tx: &mut Tx<'_>, request_id: &str) -> Result<Arc<v1::Request>, Stop> {
+pub fn find(tx: &mut Tx<'_>, request_id: &str) -> Result<Arc<v1::Request>, RuleError> {
     tx.read::<v1::Request>(request_id)?.ok_or_else(|| {
         Refusal::new(
             Reason::RequestNotFound,

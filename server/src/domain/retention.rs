@@ -14,13 +14,13 @@ use super::{
         CursorRecord, HISTORY, JoinTokenRecord, LEFTOVERS, Life, ObserverRecord, PresenceRecord, REQUESTS,
         ReceiptRecord, SessionRecord, TeamRecord, UnprocessedRecord,
     },
-    roster::Party,
+    roster::Actor,
     session::{self, Leaving, receipt_id},
     task::{
         board::{BoardRecord, TaskRecord},
         record_id,
     },
-    tx::{Stop, Tx},
+    tx::{RuleError, Tx},
 };
 
 /// How long a token that has expired is remembered, so that its bearer learns why it is refused. 24 h.
@@ -39,12 +39,17 @@ pub struct Forgotten {
 
 /// Refuses to touch a team other than the one that was looked at: it may have been deleted, and another one of its name
 /// created. Returns the team.
-fn same_team(tx: &mut Tx<'_>, team_id: Uuid) -> Result<Option<std::sync::Arc<TeamRecord>>, Stop> {
+fn same_team(tx: &mut Tx<'_>, team_id: Uuid) -> Result<Option<std::sync::Arc<TeamRecord>>, RuleError> {
     Ok(tx.read::<TeamRecord>("")?.filter(|team| team.id == team_id))
 }
 
 /// Removes the oldest entries of the history, with the messages that they name.
-pub fn trim_history(tx: &mut Tx<'_>, team_id: Uuid, sequences: &[u64], messages: &[Forgotten]) -> Result<(), Stop> {
+pub fn trim_history(
+    tx: &mut Tx<'_>,
+    team_id: Uuid,
+    sequences: &[u64],
+    messages: &[Forgotten],
+) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -60,7 +65,7 @@ pub fn trim_history(tx: &mut Tx<'_>, team_id: Uuid, sequences: &[u64], messages:
 }
 
 /// Removes messages that had to outlive their entries in the history.
-pub fn trim_leftovers(tx: &mut Tx<'_>, team_id: Uuid, messages: &[(u64, Forgotten)]) -> Result<(), Stop> {
+pub fn trim_leftovers(tx: &mut Tx<'_>, team_id: Uuid, messages: &[(u64, Forgotten)]) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -79,7 +84,7 @@ fn forget(tx: &mut Tx<'_>, message: &Forgotten) {
 }
 
 /// Removes requests that were decided long ago.
-pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)]) -> Result<(), Stop> {
+pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)]) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -97,14 +102,14 @@ pub fn is_over_since(request: &v1::Request, before_ms: u64) -> bool {
 }
 
 /// Takes a member that exited long ago off the roster. What it never processed goes to the dead letters.
-pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leaving]) -> Result<(), Stop> {
+pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leaving]) -> Result<(), RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
     let Some(member) = team.member(name) else { return Ok(()) };
     if !is_long_gone(&team, name, tx.ctx.now_ms, ms(tx.ctx.limits.exited_member_ttl)) {
         return Ok(());
     }
     let shown = member.name.to_string();
-    session::leave(tx, name, inbox, "member_removed");
+    session::remove_from_inbox(tx, name, inbox, "member_removed");
     for leaving in inbox {
         let event = v1::DeadLetterEvent {
             message_id: leaving.message_id.clone(),
@@ -131,7 +136,7 @@ pub fn is_long_gone(team: &TeamRecord, name: &Name, now_ms: u64, ttl_ms: u64) ->
 }
 
 /// Removes tasks that were completed or deleted long ago.
-pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), Stop> {
+pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -147,7 +152,12 @@ pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), Sto
 }
 
 /// Removes join tokens and observers' credentials that expired long ago.
-pub fn trim_credentials(tx: &mut Tx<'_>, team_id: Uuid, tokens: &[String], observers: &[String]) -> Result<(), Stop> {
+pub fn trim_credentials(
+    tx: &mut Tx<'_>,
+    team_id: Uuid,
+    tokens: &[String],
+    observers: &[String],
+) -> Result<(), RuleError> {
     if same_team(tx, team_id)?.is_none() {
         return Ok(());
     }
@@ -182,7 +192,7 @@ pub struct Oldest {
 
 /// Tells the lead of messages that nobody has processed for too long: once for each, and not again before as much time
 /// has passed. Only the lead's own are not told of.
-pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> Result<(), Stop> {
+pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> Result<(), RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
     let (now_ms, after_ms) = (tx.ctx.now_ms, ms(tx.ctx.limits.unprocessed_alarm_after));
     for found in oldest {
@@ -209,7 +219,7 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
             ),
             ..v1::Notice::default()
         };
-        post::notify(tx, &team, &[&Party::Member(team.lead.clone())], notice);
+        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::record::{Life, MemberRecord, TeamRecord};
 
 /// Who acts: the sender of a message, the author of an entry in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Party {
+pub enum Actor {
     /// A member.
     Member(Name),
     /// The operator.
@@ -19,12 +19,12 @@ pub enum Party {
     Coordinator,
 }
 
-impl From<&Party> for v1::Sender {
-    fn from(party: &Party) -> Self {
+impl From<&Actor> for v1::Sender {
+    fn from(party: &Actor) -> Self {
         let (kind, name) = match party {
-            Party::Member(name) => (v1::SenderKind::Member, name.as_str()),
-            Party::Operator => (v1::SenderKind::Operator, "operator"),
-            Party::Coordinator => (v1::SenderKind::Coordinator, "coordinator"),
+            Actor::Member(name) => (v1::SenderKind::Member, name.as_str()),
+            Actor::Operator => (v1::SenderKind::Operator, "operator"),
+            Actor::Coordinator => (v1::SenderKind::Coordinator, "coordinator"),
         };
         Self { kind: kind.into(), name: name.to_owned() }
     }

@@ -11,20 +11,24 @@ use teamwire_proto::{
 use uuid::Uuid;
 
 use super::{
-    identity::{self, Admit, Caller, Presented},
+    identity::{self, Admit, CallerCredentials, Principal},
     limits::{Limits, ms},
     post::{self, Urgency, timestamp},
     record::{Life, TeamRecord},
     request::{self, Answer},
-    roster::Party,
-    tx::{Stop, Tx},
+    roster::Actor,
+    tx::{RuleError, Tx},
 };
 
 /// How old an idempotency key may be to name a message; see [`derived_id`].
 const DERIVED_WITHIN_MS: u64 = 60 * 60 * 1_000;
 
 /// Sends one message of any kind.
-pub fn send(tx: &mut Tx<'_>, who: &Presented, request: &v1::SendRequest) -> Result<v1::SendResponse, Stop> {
+pub fn send(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::SendRequest,
+) -> Result<v1::SendResponse, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
     let sender = caller.party()?;
     let fingerprint = fingerprint(request);
@@ -54,8 +58,8 @@ pub fn send(tx: &mut Tx<'_>, who: &Presented, request: &v1::SendRequest) -> Resu
 /// One send on its way.
 struct Sending<'a> {
     team: &'a TeamRecord,
-    caller: &'a Caller,
-    sender: &'a Party,
+    caller: &'a Principal,
+    sender: &'a Actor,
     request: &'a v1::SendRequest,
     /// Of the request, as the ledger keeps it.
     fingerprint: &'a [u8; 16],
@@ -63,7 +67,7 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    fn dispatch(&self, tx: &mut Tx<'_>) -> Result<v1::SendResponse, Stop> {
+    fn dispatch(&self, tx: &mut Tx<'_>) -> Result<v1::SendResponse, RuleError> {
         use send_request::Body as Ask;
         let body = self.request.body.as_ref().ok_or_else(|| {
             Refusal::new(
@@ -89,7 +93,7 @@ impl Sending<'_> {
 
     /// A member that has approved its shutdown may repeat that answer, and nothing else.
     fn refuse_stopping(&self) -> Result<(), Refusal> {
-        let Caller::Member { name, .. } = self.caller else { return Ok(()) };
+        let Principal::Member { name, .. } = self.caller else { return Ok(()) };
         match self.team.member(name).map(|member| &member.life) {
             Some(Life::Stopping { .. }) => Err(Refusal::new(
                 Reason::MemberStopped,
@@ -99,7 +103,7 @@ impl Sending<'_> {
         }
     }
 
-    fn message(&self, tx: &mut Tx<'_>, ask: &v1::DirectMessage) -> Result<v1::SendResponse, Stop> {
+    fn message(&self, tx: &mut Tx<'_>, ask: &v1::DirectMessage) -> Result<v1::SendResponse, RuleError> {
         let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
         self.refuse_self(&to.name)?;
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
@@ -117,7 +121,7 @@ impl Sending<'_> {
         Ok(reply(&message, warnings))
     }
 
-    fn broadcast(&self, tx: &mut Tx<'_>, ask: &v1::Broadcast) -> Result<v1::SendResponse, Stop> {
+    fn broadcast(&self, tx: &mut Tx<'_>, ask: &v1::Broadcast) -> Result<v1::SendResponse, RuleError> {
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         content(&ask.content, "content", Required::Yes, &tx.ctx.limits)?;
         let to: Vec<&Name> = self
@@ -126,7 +130,7 @@ impl Sending<'_> {
             .iter()
             .filter(|member| matches!(member.life, Life::Live | Life::Lost))
             .map(|member| &member.name)
-            .filter(|name| *self.sender != Party::Member((*name).clone()))
+            .filter(|name| *self.sender != Actor::Member((*name).clone()))
             .collect();
         let body = Body::Broadcast(v1::Broadcast { summary, content: ask.content.clone() });
         let warnings = match to.as_slice() {
@@ -137,7 +141,7 @@ impl Sending<'_> {
         Ok(reply(&message, warnings))
     }
 
-    fn shutdown_request(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownRequest) -> Result<v1::SendResponse, Stop> {
+    fn shutdown_request(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownRequest) -> Result<v1::SendResponse, RuleError> {
         self.caller.lead_only("ask a member to shut down")?;
         let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
         self.refuse_self(&to.name)?;
@@ -153,24 +157,28 @@ impl Sending<'_> {
         Ok(reply(&message, Vec::new()))
     }
 
-    fn shutdown_response(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownResponse) -> Result<v1::SendResponse, Stop> {
+    fn shutdown_response(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownResponse) -> Result<v1::SendResponse, RuleError> {
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.reason, &tx.ctx.limits)?;
         let body = Body::ShutdownResponse(v1::ShutdownResponse { approve: Some(answer.approve), ..ask.clone() });
         let decided = request::answer_shutdown(tx, self.team, self.sender, &answer, |tx| self.compose(tx, body))?;
         Ok(answered(decided, &answer, "Say why you go on working, so that the lead knows when to ask again."))
     }
 
-    fn plan_approval_request(&self, tx: &mut Tx<'_>, ask: &v1::PlanApprovalRequest) -> Result<v1::SendResponse, Stop> {
+    fn plan_approval_request(
+        &self,
+        tx: &mut Tx<'_>,
+        ask: &v1::PlanApprovalRequest,
+    ) -> Result<v1::SendResponse, RuleError> {
         let name = match self.caller {
-            Caller::Member { name, lead: false } => name,
-            Caller::Member { .. } => {
+            Principal::Member { name, lead: false } => name,
+            Principal::Member { .. } => {
                 return Err(Refusal::new(
                     Reason::SelfRecipient,
                     "A plan goes to the team's lead, and that is you. Only a teammate submits plans.",
                 )
                 .into());
             }
-            Caller::Operator | Caller::Observer => {
+            Principal::Operator | Principal::Observer => {
                 return Err(Refusal::new(
                     Reason::NotPermitted,
                     "Only a teammate submits plans. Use a member's credential.",
@@ -197,7 +205,7 @@ impl Sending<'_> {
         &self,
         tx: &mut Tx<'_>,
         ask: &v1::PlanApprovalResponse,
-    ) -> Result<v1::SendResponse, Stop> {
+    ) -> Result<v1::SendResponse, RuleError> {
         self.caller.lead_only("answer a plan")?;
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.feedback, &tx.ctx.limits)?;
         let to = self.team.resolve(&ask.recipient, "recipient")?;
@@ -213,7 +221,7 @@ impl Sending<'_> {
     }
 
     fn refuse_self(&self, to: &Name) -> Result<(), Refusal> {
-        if *self.sender == Party::Member(to.clone()) {
+        if *self.sender == Actor::Member(to.clone()) {
             return Err(Refusal::new(
                 Reason::SelfRecipient,
                 format!("You are {to}. Name another member, or use a broadcast to reach all others."),
@@ -379,7 +387,7 @@ fn check_envelope(request: &v1::SendRequest, limits: &Limits) -> Result<(), Refu
 /// A store that fails over may lose a send that a recipient has seen already; when it is repeated, the recipient knows it
 /// by its id. `None` for any other key, and for one that was not made within the last hour: the ledger may have forgotten
 /// an older one, and then it stands for another message.
-fn derived_id(team: Uuid, sender: &Party, key: &str, fingerprint: &[u8; 16], now_ms: u64) -> Option<Uuid> {
+fn derived_id(team: Uuid, sender: &Actor, key: &str, fingerprint: &[u8; 16], now_ms: u64) -> Option<Uuid> {
     let key = Uuid::try_parse(key).ok().filter(|key| key.get_version_num() == 7)?;
     let made_ms = id::made_ms(key)?;
     if made_ms.abs_diff(now_ms) > DERIVED_WITHIN_MS {
@@ -394,10 +402,10 @@ fn derived_id(team: Uuid, sender: &Party, key: &str, fingerprint: &[u8; 16], now
 }
 
 /// Returns where the ledger keeps a caller's key. No member can be named `operator`.
-fn idempotency_key(sender: &Party, key: &str) -> String {
+fn idempotency_key(sender: &Actor, key: &str) -> String {
     match sender {
-        Party::Member(name) => format!("send/{}/{key}", name.folded()),
-        Party::Operator | Party::Coordinator => format!("send/operator/{key}"),
+        Actor::Member(name) => format!("send/{}/{key}", name.folded()),
+        Actor::Operator | Actor::Coordinator => format!("send/operator/{key}"),
     }
 }
 
@@ -433,10 +441,10 @@ pub(super) fn recall<T: prost::Message + Default>(
     tx: &mut Tx<'_>,
     key: &str,
     fingerprint: &[u8; 16],
-) -> Result<Option<T>, Stop> {
-    let Some(data) = tx.recall(key) else { return Ok(None) };
+) -> Result<Option<T>, RuleError> {
+    let Some(data) = tx.recorded_reply(key) else { return Ok(None) };
     let Some((before, reply)) = data.split_at_checked(16) else {
-        return Err(Stop::Corrupt(format!("ledger entry {key} is cut short")));
+        return Err(RuleError::Corrupt(format!("ledger entry {key} is cut short")));
     };
     if before != fingerprint {
         return Err(Refusal::new(
@@ -446,16 +454,16 @@ pub(super) fn recall<T: prost::Message + Default>(
         .field("idempotency_key")
         .into());
     }
-    T::decode(reply).map(Some).map_err(|error| Stop::Corrupt(format!("ledger entry {key}: {error}")))
+    T::decode(reply).map(Some).map_err(|error| RuleError::Corrupt(format!("ledger entry {key}: {error}")))
 }
 
 /// Keeps the reply under the key.
 pub(super) fn keep<T: prost::Message>(tx: &mut Tx<'_>, key: &str, fingerprint: &[u8; 16], reply: &T) {
     let data: Bytes = [fingerprint.as_slice(), &reply.encode_to_vec()].concat().into();
-    tx.remember(key, data);
+    tx.record_reply(key, data);
 }
 
-fn replay(tx: &mut Tx<'_>, key: &str, fingerprint: &[u8; 16]) -> Result<Option<v1::SendResponse>, Stop> {
+fn replay(tx: &mut Tx<'_>, key: &str, fingerprint: &[u8; 16]) -> Result<Option<v1::SendResponse>, RuleError> {
     let reply = recall::<v1::SendResponse>(tx, key, fingerprint)?;
     Ok(reply.map(|reply| v1::SendResponse { replayed: true, ..reply }))
 }
@@ -482,17 +490,17 @@ mod tests {
                 ..v1::SendRequest::default()
             }
         };
-        let derived_id = |team, sender: &Party, request: &v1::SendRequest, now_ms| {
+        let derived_id = |team, sender: &Actor, request: &v1::SendRequest, now_ms| {
             derived_id(team, sender, &request.idempotency_key, &fingerprint(request), now_ms)
         };
-        let (team, ann) = (Uuid::from_u128(1), Party::Member(Name::parse("Ann", "name").unwrap()));
+        let (team, ann) = (Uuid::from_u128(1), Actor::Member(Name::parse("Ann", "name").unwrap()));
         let sent = request(key(now_ms), "x");
         let id = derived_id(team, &ann, &sent, now_ms + 5).unwrap();
         assert_eq!(id.get_version_num(), 7);
         assert_eq!(derived_id(team, &ann, &sent, now_ms + 60_000), Some(id));
         let others = [
             derived_id(Uuid::from_u128(2), &ann, &sent, now_ms),
-            derived_id(team, &Party::Operator, &sent, now_ms),
+            derived_id(team, &Actor::Operator, &sent, now_ms),
             derived_id(team, &ann, &request(key(now_ms), "y"), now_ms),
             derived_id(team, &ann, &request(key(now_ms + 1), "x"), now_ms),
         ];

@@ -14,11 +14,11 @@ use teamwire_proto::{
 };
 
 use super::{
-    identity::{self, Admit, Presented, is_lost, superseded},
+    identity::{self, Admit, CallerCredentials, is_lost, superseded},
     post,
     record::{CursorRecord, Life, ReceiptRecord, SessionEnd, SessionRecord, TeamRecord, inbox, topic_session},
-    roster::Party,
-    tx::{Stop, Tx},
+    roster::Actor,
+    tx::{RuleError, Tx},
 };
 
 /// How many sequences a session reserves at a time.
@@ -52,7 +52,12 @@ pub enum Opened {
 }
 
 /// Opens a session on the caller's own inbox; an older one is superseded. `tail`: the highest sequence of the inbox.
-pub fn open(tx: &mut Tx<'_>, who: &Presented, request: &v1::StreamRequest, tail: u64) -> Result<Opened, Stop> {
+pub fn open(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::StreamRequest,
+    tail: u64,
+) -> Result<Opened, RuleError> {
     let instance = &request.instance_id;
     if instance.len() > 64 || !instance.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(Refusal::new(Reason::InvalidField, "instance_id must be up to 64 visible ASCII characters.")
@@ -60,7 +65,7 @@ pub fn open(tx: &mut Tx<'_>, who: &Presented, request: &v1::StreamRequest, tail:
             .into());
     }
     // The session that the caller had before is about to be superseded by this one: it proves nothing here.
-    let who = Presented { session_id: None, ..who.clone() };
+    let who = CallerCredentials { session_id: None, ..who.clone() };
     let (team, name) = identity::member(tx, &who, Admit::Stopping)?;
     let member = team.member(&name).ok_or_else(identity::invalid)?;
     if let Life::Stopping { request_id: Some(request_id), .. } = &member.life {
@@ -108,7 +113,7 @@ pub fn open(tx: &mut Tx<'_>, who: &Presented, request: &v1::StreamRequest, tail:
             text: format!("A second process has opened the inbox of {name}; the first was told to end."),
             ..v1::Notice::default()
         };
-        post::notify(tx, &team, &[&Party::Member(team.lead.clone())], notice);
+        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
     }
     Ok(Opened::Session { member: name, team: team.name.clone(), record, reserved })
 }
@@ -136,7 +141,7 @@ fn count(cursors: &[u64], sequence: u64) -> u32 {
 }
 
 /// Ends whatever session is on the member's inbox.
-pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), Stop> {
+pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), RuleError> {
     let Some(session) = tx.read::<SessionRecord>(member.folded())? else { return Ok(()) };
     let ended = match &session.ended {
         // A process that has ended because it approved must still be told so if it asks.
@@ -149,7 +154,7 @@ pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), Stop> 
 }
 
 /// Returns the session's record if it is still the one that holds.
-fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<std::sync::Arc<SessionRecord>, Stop> {
+fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<std::sync::Arc<SessionRecord>, RuleError> {
     let session = tx.read::<SessionRecord>(member.folded())?;
     match session {
         Some(session) if session.session_id == session_id => Ok(session),
@@ -161,7 +166,7 @@ fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<std::sync::A
 }
 
 /// Records how far a session has come, and how far it may go.
-pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), Stop> {
+pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     if session.ended.is_some() {
         return Err(superseded(member).into());
@@ -171,7 +176,7 @@ pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &Cursor
 }
 
 /// Closes a session because its stream has ended. `cursor`: exactly how far it came.
-pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), Stop> {
+pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     let exact = CursorRecord { reserved: cursor.delivered, ..cursor.clone() };
     tx.put(member.folded(), &exact);
@@ -196,14 +201,14 @@ pub struct Leaving {
 }
 
 /// Marks messages as processed.
-pub fn acknowledge(tx: &mut Tx<'_>, who: &Presented, messages: &[Leaving]) -> Result<(), Stop> {
+pub fn acknowledge(tx: &mut Tx<'_>, who: &CallerCredentials, messages: &[Leaving]) -> Result<(), RuleError> {
     let (_, name) = identity::member(tx, who, Admit::Stopping)?;
-    leave(tx, &name, messages, "");
+    remove_from_inbox(tx, &name, messages, "");
     Ok(())
 }
 
 /// Takes messages out of an inbox and writes their receipts. `cause`: why they are given up; empty: they are processed.
-pub(super) fn leave(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: &str) {
+pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: &str) {
     tx.remove(inbox(member), messages.iter().map(|message| message.sequence).collect());
     for message in messages {
         let receipt = ReceiptRecord {
@@ -224,14 +229,14 @@ pub fn receipt_id(message_id: &str, member: &Name) -> String {
 
 /// Why a message is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GiveUp {
+pub enum Undeliverable {
     /// Too many sessions saw it without an acknowledgement.
     DeliveryLimit,
     /// It asks an earlier life of the member to end.
     TargetReplaced,
 }
 
-impl GiveUp {
+impl Undeliverable {
     /// Returns the cause as it stands in a receipt.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -247,30 +252,35 @@ pub fn is_for_another_life(message: &v1::Message, incarnation: u64) -> bool {
 }
 
 /// Says whether a message must not be delivered to this life of its recipient any more.
-pub fn give_up(session: &SessionRecord, sequence: u64, message: &v1::Message, deliveries_max: usize) -> Option<GiveUp> {
+pub fn undeliverable(
+    session: &SessionRecord,
+    sequence: u64,
+    message: &v1::Message,
+    deliveries_max: usize,
+) -> Option<Undeliverable> {
     if is_for_another_life(message, session.incarnation) {
-        return Some(GiveUp::TargetReplaced);
+        return Some(Undeliverable::TargetReplaced);
     }
     let seen = session.surely_seen(sequence) as usize;
-    (seen >= deliveries_max).then_some(GiveUp::DeliveryLimit)
+    (seen >= deliveries_max).then_some(Undeliverable::DeliveryLimit)
 }
 
 /// Puts a message among the team's dead letters, and tells its sender and the lead.
-pub fn bury(
+pub fn dead_letter(
     tx: &mut Tx<'_>,
     member: &Name,
     session_id: &str,
     leaving: &Leaving,
     message: &v1::Message,
-    why: GiveUp,
-) -> Result<(), Stop> {
+    why: Undeliverable,
+) -> Result<(), RuleError> {
     hold(tx, member, session_id)?;
     // It may have been acknowledged outside of the session while this was decided.
     if tx.read::<ReceiptRecord>(&receipt_id(&leaving.message_id, member))?.is_some() {
         return Ok(());
     }
     let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;
-    leave(tx, member, std::slice::from_ref(leaving), why.as_str());
+    remove_from_inbox(tx, member, std::slice::from_ref(leaving), why.as_str());
     post::record(
         tx,
         Event::DeadLetter(v1::DeadLetterEvent {
@@ -281,13 +291,13 @@ pub fn bury(
     );
     // Whoever asked the earlier life to end was told when that request was cancelled. And a notice about a lost notice
     // would go round in circles.
-    if why == GiveUp::TargetReplaced || matches!(message.body, Some(Body::Notice(_))) {
+    if why == Undeliverable::TargetReplaced || matches!(message.body, Some(Body::Notice(_))) {
         return Ok(());
     }
     let sender = message.sender.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member);
-    let sender = sender.and_then(|sender| Name::parse(&sender.name, "sender").ok()).map(Party::Member);
-    let lead = Party::Member(team.lead.clone());
-    let mut to: Vec<&Party> = sender.iter().collect();
+    let sender = sender.and_then(|sender| Name::parse(&sender.name, "sender").ok()).map(Actor::Member);
+    let lead = Actor::Member(team.lead.clone());
+    let mut to: Vec<&Actor> = sender.iter().collect();
     to.push(&lead);
     let notice = v1::Notice {
         kind: NoticeKind::DeadLetter.into(),

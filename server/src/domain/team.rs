@@ -13,15 +13,15 @@ use teamwire_proto::{
 };
 
 use super::{
-    identity::{self, Admit, Caller, Presented},
+    identity::{self, Admit, CallerCredentials, Principal},
     membership::{NewLife, attributes, new_credential},
     post,
     query::{member_state, show_new_member, show_team},
     record::{Life, PresenceRecord, SessionRecord, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
     request::member_event,
-    roster::Party,
+    roster::Actor,
     send::{digest, keep, recall, without_labels},
-    tx::{Stop, Tx},
+    tx::{RuleError, Tx},
 };
 
 /// How many characters a team's description may have.
@@ -33,9 +33,9 @@ const LEAD_NAME: &str = "lead";
 /// Creates a team, with its lead.
 pub fn create(
     tx: &mut Tx<'_>,
-    who: &Presented,
+    who: &CallerCredentials,
     request: &v1::CreateTeamRequest,
-) -> Result<v1::CreateTeamResponse, Stop> {
+) -> Result<v1::CreateTeamResponse, RuleError> {
     identity::operator(tx, who)?;
     let name = Name::parse(&request.name, "name")?;
     let lead = if request.lead_name.is_empty() { LEAD_NAME } else { &request.lead_name };
@@ -88,7 +88,7 @@ pub fn create(
     };
     tx.put("", &team);
     tx.lease(lead.folded(), tx.ctx.limits.lease_ttl);
-    post::record(tx, event(TeamEventKind::Created, &Party::Operator, ""));
+    post::record(tx, event(TeamEventKind::Created, &Actor::Operator, ""));
     post::record(tx, member_event(&lead, MemberState::Joined, 1, ""));
     let reply = v1::CreateTeamResponse {
         team: Some(show_team(&team)),
@@ -102,7 +102,7 @@ pub fn create(
 }
 
 /// Makes the history's entry for something that happened to the team.
-pub fn event(kind: TeamEventKind, actor: &Party, member: &str) -> Event {
+pub fn event(kind: TeamEventKind, actor: &Actor, member: &str) -> Event {
     Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
 }
 
@@ -110,11 +110,11 @@ pub fn event(kind: TeamEventKind, actor: &Party, member: &str) -> Event {
 const BLOCKING_NAMED_MAX: usize = 12;
 
 /// Deletes a team with everything that belongs to it.
-pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Stop> {
+pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str) -> Result<Name, RuleError> {
     let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
     caller.lead_only("delete the team")?;
     let own = match &caller {
-        Caller::Member { name, .. } => Some(name),
+        Principal::Member { name, .. } => Some(name),
         _ => None,
     };
     let mut blocking = BTreeMap::new();
@@ -148,16 +148,16 @@ pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<Name, Sto
 }
 
 /// Tells every member that the store has lost a part of what it had answered. Said once for each generation of the namespace.
-pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), Stop> {
+pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), RuleError> {
     let key = format!("loss/{generation}");
-    if tx.recall(&key).is_some() {
+    if tx.recorded_reply(&key).is_some() {
         return Ok(());
     }
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
-    tx.remember(&key, Bytes::new());
-    post::record(tx, event(TeamEventKind::WritesLost, &Party::Coordinator, ""));
+    tx.record_reply(&key, Bytes::new());
+    post::record(tx, event(TeamEventKind::WritesLost, &Actor::Coordinator, ""));
     let members = team.members.iter().filter(|member| !matches!(member.life, Life::Exited { .. }));
-    let to: Vec<Party> = members.map(|member| Party::Member(member.name.clone())).collect();
+    let to: Vec<Actor> = members.map(|member| Actor::Member(member.name.clone())).collect();
     let notice = v1::Notice {
         kind: NoticeKind::WritesLost.into(),
         text: "The store has failed over and lost changes that had been answered with OK: the last messages, answers or claims \
@@ -171,7 +171,7 @@ pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), Stop> {
 }
 
 /// Returns the team.
-pub fn get(tx: &mut Tx<'_>, who: &Presented, named: &str) -> Result<v1::Team, Stop> {
+pub fn get(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str) -> Result<v1::Team, RuleError> {
     let (team, _) = identity::call(tx, who, named, Admit::Stopping)?;
     Ok(show_team(&team))
 }

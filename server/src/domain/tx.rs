@@ -1,4 +1,4 @@
-//! The transaction that a rule builds, and the view of the records that it reads.
+//! The transaction that a rule builds, and the snapshot of the records that it reads.
 
 use std::{
     any::Any,
@@ -12,33 +12,33 @@ use bytes::Bytes;
 use teamwire_proto::{Refusal, id};
 use uuid::Uuid;
 
-use super::{Context, record::Stored};
+use super::{Context, record::RecordType};
 use crate::store::{Bound, Check, Key, Record, Txn, Write};
 
 /// Why a rule did not come to its end.
 #[derive(Debug)]
-pub enum Stop {
-    /// These records are not in the view. Load them and run the rule again.
-    Missing(Vec<Key>),
+pub enum RuleError {
+    /// These records are not in the snapshot. Load them and run the rule again.
+    NeedsRecords(Vec<Key>),
     /// The answer is no.
     Refused(Refusal),
     /// A record cannot be decoded.
     Corrupt(String),
 }
 
-impl From<Refusal> for Stop {
+impl From<Refusal> for RuleError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-/// A record in a view, decoded at most once however many calls share it.
-pub struct Loaded {
+/// A record in a snapshot, decoded at most once however many calls share it.
+pub struct CachedRecord {
     record: Option<Record>,
     decoded: OnceLock<Result<Arc<dyn Any + Send + Sync>, String>>,
 }
 
-impl Loaded {
+impl CachedRecord {
     /// Wraps a record as it was read. `None`: there is none.
     pub fn new(record: Option<Record>) -> Arc<Self> {
         Arc::new(Self { record, decoded: OnceLock::new() })
@@ -50,29 +50,29 @@ impl Loaded {
     }
 
     /// Decodes the record.
-    pub fn get<T: Stored>(&self) -> Result<Option<Arc<T>>, Stop> {
+    pub fn get<T: RecordType>(&self) -> Result<Option<Arc<T>>, RuleError> {
         let Some(record) = &self.record else { return Ok(None) };
         let decoded = self.decoded.get_or_init(|| {
             T::decode(&record.data).map(|value| Arc::new(value) as _).map_err(|error| format!("{}: {error}", T::KIND))
         });
-        let value = decoded.clone().map_err(Stop::Corrupt)?;
-        value.downcast().map(Some).map_err(|_| Stop::Corrupt(format!("{} was decoded as another kind", T::KIND)))
+        let value = decoded.clone().map_err(RuleError::Corrupt)?;
+        value.downcast().map(Some).map_err(|_| RuleError::Corrupt(format!("{} was decoded as another kind", T::KIND)))
     }
 }
 
-impl fmt::Debug for Loaded {
+impl fmt::Debug for CachedRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Loaded({:?})", self.version())
+        write!(f, "CachedRecord({:?})", self.version())
     }
 }
 
 /// What is known of a namespace when a rule runs.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct Snapshot {
     /// The records that are loaded.
-    pub records: HashMap<Key, Arc<Loaded>>,
+    pub records: HashMap<Key, Arc<CachedRecord>>,
     /// What the ledger holds, as far as it was asked. `None`: it does not know the key.
-    pub ledger: HashMap<String, Option<Bytes>>,
+    pub replies: HashMap<String, Option<Bytes>>,
 }
 
 /// A transaction in the making.
@@ -80,24 +80,24 @@ pub struct View {
 pub struct Tx<'a> {
     /// The clock, the bounds and the seed.
     pub ctx: &'a Context,
-    view: &'a View,
+    snapshot: &'a Snapshot,
     read: BTreeMap<Key, Option<u64>>,
-    ledger: Vec<String>,
+    idempotency_keys: Vec<String>,
     leases: Vec<Check>,
     writes: Vec<Write>,
     /// What this transaction has put or deleted, for its own later reads.
-    written: HashMap<Key, Arc<Loaded>>,
+    written: HashMap<Key, Arc<CachedRecord>>,
     drawn: u64,
 }
 
 impl<'a> Tx<'a> {
-    /// Begins a transaction over a view.
-    pub fn new(ctx: &'a Context, view: &'a View) -> Self {
+    /// Begins a transaction over a snapshot.
+    pub fn new(ctx: &'a Context, snapshot: &'a Snapshot) -> Self {
         Self {
             ctx,
-            view,
+            snapshot,
             read: BTreeMap::new(),
-            ledger: Vec::new(),
+            idempotency_keys: Vec::new(),
             leases: Vec::new(),
             writes: Vec::new(),
             written: HashMap::new(),
@@ -107,43 +107,43 @@ impl<'a> Tx<'a> {
 
     /// Returns the record `id` of the kind of `T`, as this transaction has put it or as it was loaded. The commit will
     /// check that what was loaded has not changed.
-    pub fn read<T: Stored>(&mut self, id: &str) -> Result<Option<Arc<T>>, Stop> {
+    pub fn read<T: RecordType>(&mut self, id: &str) -> Result<Option<Arc<T>>, RuleError> {
         let key = Key::new(T::KIND, id);
         if let Some(written) = self.written.get(&key) {
             return written.get();
         }
-        let loaded = self.view.records.get(&key).ok_or_else(|| Stop::Missing(vec![key.clone()]))?;
+        let loaded = self.snapshot.records.get(&key).ok_or_else(|| RuleError::NeedsRecords(vec![key.clone()]))?;
         let value = loaded.get()?;
         self.read.insert(key, loaded.version());
         Ok(value)
     }
 
-    /// Makes sure that the records are in the view, so that reading them one by one loads them all at once.
-    pub fn want<T: Stored>(&self, ids: impl IntoIterator<Item = String>) -> Result<(), Stop> {
+    /// Makes sure that the records are in the snapshot, so that reading them one by one loads them all at once.
+    pub fn want<T: RecordType>(&self, ids: impl IntoIterator<Item = String>) -> Result<(), RuleError> {
         let keys = ids.into_iter().map(|id| Key::new(T::KIND, id));
-        let missing: Vec<Key> = keys.filter(|key| !self.view.records.contains_key(key)).collect();
-        if missing.is_empty() { Ok(()) } else { Err(Stop::Missing(missing)) }
+        let missing: Vec<Key> = keys.filter(|key| !self.snapshot.records.contains_key(key)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(RuleError::NeedsRecords(missing)) }
     }
 
     /// Returns the record without a check at the commit: for what may as well be a moment old.
-    pub fn peek<T: Stored>(&self, id: &str) -> Result<Option<Arc<T>>, Stop> {
+    pub fn peek<T: RecordType>(&self, id: &str) -> Result<Option<Arc<T>>, RuleError> {
         let key = Key::new(T::KIND, id);
-        let loaded = self.view.records.get(&key).ok_or_else(|| Stop::Missing(vec![key]))?;
+        let loaded = self.snapshot.records.get(&key).ok_or_else(|| RuleError::NeedsRecords(vec![key]))?;
         loaded.get()
     }
 
     /// Returns what the ledger remembers under the key. The commit will check that it is not there when this returned
     /// `None`.
-    pub fn recall(&mut self, key: &str) -> Option<Bytes> {
-        if !self.ledger.iter().any(|known| known == key) {
-            self.ledger.push(key.to_owned());
+    pub fn recorded_reply(&mut self, key: &str) -> Option<Bytes> {
+        if !self.idempotency_keys.iter().any(|known| known == key) {
+            self.idempotency_keys.push(key.to_owned());
         }
-        self.view.ledger.get(key).cloned().flatten()
+        self.snapshot.replies.get(key).cloned().flatten()
     }
 
     /// Returns the ledger keys that the rule asked for and that nobody has looked up yet.
     pub fn unchecked_idempotency_keys(&self) -> Vec<String> {
-        self.ledger.iter().filter(|key| !self.view.ledger.contains_key(*key)).cloned().collect()
+        self.idempotency_keys.iter().filter(|key| !self.snapshot.replies.contains_key(*key)).cloned().collect()
     }
 
     /// Returns the records that the rule has read.
@@ -152,19 +152,19 @@ impl<'a> Tx<'a> {
     }
 
     /// Puts a record.
-    pub fn put<T: Stored>(&mut self, id: &str, value: &T) {
+    pub fn put<T: RecordType>(&mut self, id: &str, value: &T) {
         let (key, data) = (Key::new(T::KIND, id), value.encode());
         let record = Record { version: 0, data: data.clone() };
-        if self.written.insert(key.clone(), Loaded::new(Some(record))).is_some() {
+        if self.written.insert(key.clone(), CachedRecord::new(Some(record))).is_some() {
             self.writes.retain(|write| !matches!(write, Write::Put { key: before, .. } if *before == key));
         }
         self.writes.push(Write::Put { key, data });
     }
 
     /// Deletes a record.
-    pub fn delete<T: Stored>(&mut self, id: &str) {
+    pub fn delete<T: RecordType>(&mut self, id: &str) {
         let key = Key::new(T::KIND, id);
-        self.written.insert(key.clone(), Loaded::new(None));
+        self.written.insert(key.clone(), CachedRecord::new(None));
         self.writes.push(Write::Delete { key });
     }
 
@@ -181,7 +181,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Remembers a key in the ledger.
-    pub fn remember(&mut self, key: &str, data: Bytes) {
+    pub fn record_reply(&mut self, key: &str, data: Bytes) {
         self.writes.push(Write::RememberReply { key: key.to_owned(), data });
     }
 
@@ -246,7 +246,7 @@ impl<'a> Tx<'a> {
     /// Ends the making. The ledger is checked first, so that a repeated call is recognised as such whatever else has
     /// changed since.
     pub fn into_txn(self) -> Txn {
-        let seen = self.ledger.into_iter().map(|key| Check::KeyUnused { key });
+        let seen = self.idempotency_keys.into_iter().map(|key| Check::KeyUnused { key });
         let versions = self.read.into_iter().map(|(key, version)| Check::Version { key, version });
         // Notifications go last, and after the removal of a namespace.
         let (notifications, writes): (Vec<_>, Vec<_>) =

@@ -18,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
-use super::visitor::Visitor;
+use super::auth_gate::AuthGate;
 
 /// How soon a connection is looked at again when its time was over while a call was being decided.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// With TLS or without.
 pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 
-/// A connection that keeps its place among those that may be open, and fails once its visitor has not shown a credential
+/// A connection that keeps its place among those that may be open, and fails once its gate has not shown a credential
 /// in time.
 ///
 /// The deadline is looked at with every read and write: hyper always has a read under way, unless it waits to write.
@@ -34,8 +34,8 @@ pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 pub struct Connection<S> {
     stream: Stream<S>,
     peer: SocketAddr,
-    visitor: Arc<Visitor>,
-    /// None: the visitor is known.
+    gate: Arc<AuthGate>,
+    /// None: the gate is known.
     deadline: Option<Pin<Box<Sleep>>>,
     _place: OwnedSemaphorePermit,
 }
@@ -43,19 +43,19 @@ pub struct Connection<S> {
 impl<S> Connection<S> {
     pub(super) fn new(stream: Stream<S>, peer: SocketAddr, deadline: Instant, place: OwnedSemaphorePermit) -> Self {
         let deadline = Some(Box::pin(sleep_until(deadline)));
-        Self { stream, peer, visitor: Arc::default(), deadline, _place: place }
+        Self { stream, peer, gate: Arc::default(), deadline, _place: place }
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         while let Some(deadline) = &mut self.deadline {
-            if self.visitor.is_known() {
+            if self.gate.is_open() {
                 self.deadline = None;
                 break;
             }
             if deadline.as_mut().poll(context).is_pending() {
                 break;
             }
-            if !self.visitor.is_calling() {
+            if !self.gate.is_deciding() {
                 tracing::debug!(peer = %self.peer, "closed: it has shown no credential in time");
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -66,10 +66,10 @@ impl<S> Connection<S> {
 }
 
 impl<S> Connected for Connection<S> {
-    type ConnectInfo = Arc<Visitor>;
+    type ConnectInfo = Arc<AuthGate>;
 
     fn connect_info(&self) -> Self::ConnectInfo {
-        Arc::clone(&self.visitor)
+        Arc::clone(&self.gate)
     }
 }
 

@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::Services;
 use crate::{
-    domain::identity::{Presented, team_not_found},
+    domain::identity::{CallerCredentials, team_not_found},
     store::Namespace,
 };
 
@@ -38,7 +38,7 @@ impl Services {
     /// Follows something of a namespace, with a look at it whenever the watch says so.
     pub(super) fn follow<F: Followed>(
         &self,
-        who: Presented,
+        who: CallerCredentials,
         namespace: Namespace,
         watch: watch::Receiver<u64>,
         followed: F,
@@ -59,7 +59,7 @@ impl Services {
 
     async fn send_frames<F: Followed>(
         &self,
-        who: &Presented,
+        who: &CallerCredentials,
         namespace: &Namespace,
         mut watch: watch::Receiver<u64>,
         mut followed: F,
@@ -69,7 +69,7 @@ impl Services {
             watch.mark_unchanged();
             match followed.next().await {
                 Ok((next, has_more)) => {
-                    self.heard_of(who);
+                    self.note_life(who);
                     for frame in next {
                         if frames.send(Ok(frame)).await.is_err() {
                             return Ok(());

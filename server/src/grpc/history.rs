@@ -13,12 +13,11 @@ use super::{
     follow::{FRAMES_MAX, Followed, Frames},
 };
 use crate::{
-    coordinator::{
-        Coordinator,
-        calls::namespace_of,
-        reads::{HistoryQuery, limit},
+    coordinator::{Coordinator, HistoryQuery},
+    domain::{
+        fields::limit,
+        identity::{CallerCredentials, namespace_of},
     },
-    domain::identity::Presented,
 };
 
 #[tonic::async_trait]
@@ -37,7 +36,7 @@ impl HistoryService for Services {
             newest: request.newest,
         };
         let page = self.coordinator.history(&who, &request.team, &query).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::ListHistoryResponse {
             entries: page.entries,
             next_after_sequence: page.looked_to,
@@ -54,7 +53,7 @@ impl HistoryService for Services {
         self.coordinator.get_team(&who, &team).await?;
         let namespace = namespace_of(&who, &team)?;
         let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, newest: false };
-        let watch = self.coordinator.hub().watch(&namespace);
+        let watch = self.coordinator.notifier().watch(&namespace);
         let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: who.clone(), team, query };
         Ok(Response::new(self.follow(who, namespace, watch, entries)))
     }
@@ -63,7 +62,7 @@ impl HistoryService for Services {
 /// The history, from a place in it.
 struct Entries {
     coordinator: Arc<Coordinator>,
-    who: Presented,
+    who: CallerCredentials,
     team: String,
     query: HistoryQuery,
 }

@@ -19,7 +19,7 @@ impl MessageService for Services {
         let (who, request) = self.open(request).await?;
         self.meter.count(who.hash, matches!(request.body, Some(Body::Broadcast(_))))?;
         let reply = self.coordinator.send(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         failpoint::reach("before-reply");
         Ok(Response::new(reply))
     }
@@ -27,8 +27,8 @@ impl MessageService for Services {
     async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Frames>, Status> {
         let (who, request) = self.open(request).await?;
         let session = self.coordinator.open_session(&who, &request).await?;
-        self.heard_of(&who);
-        let frames = session.start(self.pace, self.signs.clone(), self.draining.clone());
+        self.note_life(&who);
+        let frames = session.start(self.pace, self.heartbeats.clone(), self.draining.clone());
         let frames = ReceiverStream::new(frames).map(|said| said.map_err(Status::from));
         Ok(Response::new(Box::pin(frames)))
     }
@@ -38,7 +38,7 @@ impl MessageService for Services {
         // What is acknowledged was written, and has arrived.
         failpoint::reach("after-frame");
         let acked = self.coordinator.acknowledge(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::AckResponse { acked }))
     }
 
@@ -48,7 +48,7 @@ impl MessageService for Services {
     ) -> Result<Response<v1::GetMessageResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let reply = self.coordinator.get_message(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(reply))
     }
 
@@ -58,7 +58,7 @@ impl MessageService for Services {
     ) -> Result<Response<v1::ListInboxResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let reply = self.coordinator.list_inbox(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(reply))
     }
 }

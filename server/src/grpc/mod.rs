@@ -6,6 +6,7 @@ mod advertised;
 mod follow;
 mod history;
 mod message;
+pub mod metrics_layer;
 mod request;
 mod task;
 mod team;
@@ -33,9 +34,9 @@ pub use self::advertised::Advertised;
 use self::advertised::NotesCalledAt;
 use crate::{
     coordinator::Coordinator,
-    delivery::{lease::SignsOfLife, session::Pace},
-    domain::identity::Presented,
-    edge::visitor::Call,
+    delivery::{heartbeats::Heartbeats, session::Pace},
+    domain::identity::CallerCredentials,
+    edge::auth_gate::GatedCall,
     rate::{Meter, Rates},
     store::Namespace,
 };
@@ -44,7 +45,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Services {
     coordinator: Arc<Coordinator>,
-    signs: Arc<SignsOfLife>,
+    heartbeats: Arc<Heartbeats>,
     advertised: Arc<Advertised>,
     draining: CancellationToken,
     pace: Pace,
@@ -68,7 +69,7 @@ impl Services {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         coordinator: Arc<Coordinator>,
-        signs: Arc<SignsOfLife>,
+        heartbeats: Arc<Heartbeats>,
         advertised: Advertised,
         draining: CancellationToken,
         pace: Pace,
@@ -76,7 +77,15 @@ impl Services {
         request_bytes_max: usize,
     ) -> Self {
         let advertised = Arc::new(advertised);
-        Self { coordinator, signs, advertised, draining, pace, meter: Arc::new(Meter::new(rates)), request_bytes_max }
+        Self {
+            coordinator,
+            heartbeats,
+            advertised,
+            draining,
+            pace,
+            meter: Arc::new(Meter::new(rates)),
+            request_bytes_max,
+        }
     }
 
     /// Adds them to a router.
@@ -94,28 +103,28 @@ impl Services {
     ///
     /// What the first calls of a connection present is looked up before anything else is done for them, so that strangers
     /// are neither answered nor waited for; a member's calls over a connection that is known are looked up by their rules.
-    async fn open<T>(&self, request: Request<T>) -> Result<(Presented, T), Status> {
+    async fn open<T>(&self, request: Request<T>) -> Result<(CallerCredentials, T), Status> {
         if self.draining.is_cancelled() {
             return Err(draining().into());
         }
         let who = presented(request.metadata())?;
-        let call = request.extensions().get::<Arc<Call>>().cloned();
+        let call = request.extensions().get::<Arc<GatedCall>>().cloned();
         let request = request.into_inner();
         if let Some(call) = &call {
-            call.presents();
+            call.has_credential();
         }
         let is_looked_up_by_its_rule =
-            matches!(who.credential, Credential::Member { .. }) && call.as_ref().is_some_and(|call| call.is_known());
+            matches!(who.credential, Credential::Member { .. }) && call.as_ref().is_some_and(|call| call.is_open());
         if !is_looked_up_by_its_rule && self.coordinator.holds(&who).await? {
-            call.inspect(|call| call.holds());
+            call.inspect(|call| call.opens());
         }
         Ok((who, request))
     }
 
     /// Notes that a member is alive, after a call of it that succeeded.
-    fn heard_of(&self, who: &Presented) {
+    fn note_life(&self, who: &CallerCredentials) {
         if let Credential::Member { team, member, .. } = &who.credential {
-            self.signs.heard_of(&Namespace::team(team), member);
+            self.heartbeats.note_life(&Namespace::team(team), member);
         }
     }
 }
@@ -124,7 +133,7 @@ fn draining() -> Refusal {
     Refusal::new(Reason::Draining, "This coordinator is going away. Try again; another one will answer.")
 }
 
-fn presented(metadata: &MetadataMap) -> Result<Presented, Refusal> {
+fn presented(metadata: &MetadataMap) -> Result<CallerCredentials, Refusal> {
     let missing = || {
         Refusal::new(
             Reason::CredentialMissing,
@@ -154,5 +163,5 @@ fn presented(metadata: &MetadataMap) -> Result<Presented, Refusal> {
     let session = metadata.get(SESSION_METADATA_KEY).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let trace_parent = metadata.get(trace_parent::METADATA_KEY).and_then(|value| value.to_str().ok());
     let trace_parent = trace_parent.filter(|text| trace_parent::is_valid(text)).unwrap_or_default().to_owned();
-    Ok(Presented { trace_parent, ..Presented::new(Credential::parse(token)?, session) })
+    Ok(CallerCredentials { trace_parent, ..CallerCredentials::new(Credential::parse(token)?, session) })
 }

@@ -13,7 +13,7 @@ impl RequestService for Services {
     ) -> Result<Response<v1::GetRequestResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let found = self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::GetRequestResponse { request: Some(found) }))
     }
 
@@ -23,7 +23,7 @@ impl RequestService for Services {
     ) -> Result<Response<v1::ListRequestsResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let requests = self.coordinator.list_requests(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::ListRequestsResponse { requests }))
     }
 
@@ -34,14 +34,14 @@ impl RequestService for Services {
         let (who, request) = self.open(request).await?;
         // Whoever waits is alive all the while; but not before it is known to be who it says.
         self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         let waited = self.coordinator.wait_for_decision(&who, &request);
         // A caller that waits is no reason for a coordinator to stay: it asks the next one.
         let found = match self.draining.run_until_cancelled(waited).await {
             Some(found) => found?,
             None => self.coordinator.get_request(&who, &request.team, &request.request_id).await?,
         };
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::WaitForDecisionResponse { request: Some(found) }))
     }
 }

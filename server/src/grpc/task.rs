@@ -12,7 +12,7 @@ use super::{
     Services,
     follow::{Followed, Frames},
 };
-use crate::{coordinator::Coordinator, domain::identity::Presented};
+use crate::{coordinator::Coordinator, domain::identity::CallerCredentials};
 
 #[tonic::async_trait]
 impl TaskService for Services {
@@ -24,14 +24,14 @@ impl TaskService for Services {
     ) -> Result<Response<v1::CreateTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let created = self.coordinator.create_task(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(created))
     }
 
     async fn get_task(&self, request: Request<v1::GetTaskRequest>) -> Result<Response<v1::GetTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let found = self.coordinator.get_task(&who, &request.team, request.task_id).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(found))
     }
 
@@ -41,7 +41,7 @@ impl TaskService for Services {
     ) -> Result<Response<v1::ListTasksResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let list = self.coordinator.list_tasks(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(list))
     }
 
@@ -52,7 +52,7 @@ impl TaskService for Services {
         let (who, request) = self.open(request).await?;
         // Refused at once rather than in the stream.
         let namespace = self.coordinator.may_see_tasks(&who, &request.team).await?;
-        let watch = self.coordinator.hub().watch_tasks(&namespace);
+        let watch = self.coordinator.notifier().watch_tasks(&namespace);
         let board = Board {
             coordinator: Arc::clone(&self.coordinator),
             who: who.clone(),
@@ -69,7 +69,7 @@ impl TaskService for Services {
     ) -> Result<Response<v1::UpdateTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let task = self.coordinator.update_task(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::UpdateTaskResponse { task: Some(task) }))
     }
 
@@ -79,7 +79,7 @@ impl TaskService for Services {
     ) -> Result<Response<v1::ClaimTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let claim = self.coordinator.claim_task(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::ClaimTaskResponse { claim: Some(claim) }))
     }
 
@@ -92,7 +92,7 @@ impl TaskService for Services {
         if waits && who.credential.team().is_some() {
             // Whoever waits is alive all the while; but not before it is known to be who it says.
             self.coordinator.get_team(&who, "").await?;
-            self.heard_of(&who);
+            self.note_life(&who);
         }
         let waited = self.coordinator.claim_next_task(&who, &request);
         // A caller that waits is no reason for a coordinator to stay: it asks the next one.
@@ -100,7 +100,7 @@ impl TaskService for Services {
             Some(claim) => claim?,
             None => return Err(super::draining().into()),
         };
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::ClaimNextTaskResponse { claim }))
     }
 
@@ -110,7 +110,7 @@ impl TaskService for Services {
     ) -> Result<Response<v1::CompleteTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let completed = self.coordinator.complete_task(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(completed))
     }
 
@@ -120,7 +120,7 @@ impl TaskService for Services {
     ) -> Result<Response<v1::ReleaseTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let task = self.coordinator.release_task(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::ReleaseTaskResponse { task: Some(task) }))
     }
 
@@ -130,7 +130,7 @@ impl TaskService for Services {
     ) -> Result<Response<v1::DeleteTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let unblocked = self.coordinator.delete_task(&who, &request.team, request.task_id).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::DeleteTaskResponse { unblocked }))
     }
 }
@@ -138,7 +138,7 @@ impl TaskService for Services {
 /// The board, and then its changes.
 struct Board {
     coordinator: Arc<Coordinator>,
-    who: Presented,
+    who: CallerCredentials,
     team: String,
     /// The page to show next. None: all was shown, and changes follow.
     listing: Option<v1::ListTasksRequest>,

@@ -18,7 +18,7 @@ impl TeamService for Services {
     async fn get_team(&self, request: Request<v1::GetTeamRequest>) -> Result<Response<v1::GetTeamResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let team = self.coordinator.get_team(&who, &request.team).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::GetTeamResponse { team: Some(team) }))
     }
 
@@ -44,7 +44,7 @@ impl TeamService for Services {
         let (who, request) = self.open(request).await?;
         let mut reply = self.coordinator.invite(&who, &request).await?;
         reply.join_string = self.advertised.join_string(&reply.join_token, called_at.as_ref());
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(reply))
     }
 
@@ -54,7 +54,7 @@ impl TeamService for Services {
     ) -> Result<Response<v1::CreateObserverResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let reply = self.coordinator.create_observer(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(reply))
     }
 
@@ -75,7 +75,7 @@ impl TeamService for Services {
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let members = self.coordinator.list_members(&who, &request.team).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::ListMembersResponse { members }))
     }
 
@@ -93,14 +93,14 @@ impl TeamService for Services {
     ) -> Result<Response<v1::ForceStopResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let member = self.coordinator.force_stop(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::ForceStopResponse { member: Some(member) }))
     }
 
     async fn set_lead(&self, request: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let team = self.coordinator.set_lead(&who, &request).await?;
-        self.heard_of(&who);
+        self.note_life(&who);
         Ok(Response::new(v1::SetLeadResponse { team: Some(team) }))
     }
 }

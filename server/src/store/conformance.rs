@@ -1,4 +1,4 @@
-//! What every store promises, as tests. Each backend runs all of them; see [`for_each_promise`] and [`every_promise`].
+//! The store contract as tests. Every backend runs all of them; see [`for_each_promise`] and [`every_promise`].
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,56 +14,56 @@ use super::{
 };
 
 /// A store under test.
-pub(super) struct Bench {
+pub(super) struct Harness {
     pub(super) store: Arc<dyn Store>,
-    /// The same data as another coordinator sees it; the same handle where only one can be.
+    /// A second handle to the same data, as another coordinator has. The same handle if the backend allows only one.
     pub(super) second: Arc<dyn Store>,
-    /// Lists whatever the backend itself stores for a namespace.
+    /// Lists the backend's own keys for a namespace.
     pub(super) raw_keys: Box<dyn Fn(Namespace) -> BoxFuture<'static, Vec<String>> + Send + Sync>,
-    /// What must outlive the store, such as its server.
+    /// Whatever must outlive the store, such as its server.
     pub(super) _keeps: Box<dyn std::any::Any + Send + Sync>,
 }
 
-/// Hands the names of all promises to a macro, after whatever else it takes.
+/// Passes the names of all promises to a macro, after its other arguments.
 macro_rules! with_promises {
     ($macro:ident! $($first:tt)*) => {
         $crate::store::conformance::$macro! { $($first)*
-            the_first_check_that_fails_is_the_one_reported
-            a_failed_version_check_returns_the_record_as_it_is
-            nothing_of_a_refused_transaction_happens
-            writes_happen_in_their_order
-            every_record_of_a_commit_has_its_version
-            a_version_never_comes_back
-            records_are_read_in_the_order_of_the_keys
-            records_are_scanned_in_the_order_of_their_ids
-            sequences_are_dense_and_begin_with_one
-            a_sequence_is_never_given_out_twice
-            a_full_stream_refuses_the_whole_transaction
-            a_full_stream_leaves_out_the_one_entry
-            weight_is_bounded_and_freed_by_removal
-            bounds_see_what_the_same_transaction_did_before
-            removing_what_is_not_there_does_no_harm
-            many_entries_are_removed_at_once
-            a_range_reads_forwards_and_backwards_between_its_ends
-            the_extent_of_a_stream_never_used_is_empty
-            the_ledger_returns_what_was_remembered
-            a_lease_is_alive_until_it_runs_out_or_is_ended
-            the_leases_that_ran_out_are_listed_and_the_ended_are_not
-            dropping_a_namespace_leaves_nothing_of_it
-            namespaces_share_nothing
-            notifications_reach_every_handle
-            data_may_be_any_bytes
-            names_may_hold_any_visible_character
-            the_clock_does_not_go_backwards
-            of_concurrent_commits_none_is_lost
-            of_concurrent_appends_each_gets_a_place_of_its_own
-            a_read_sees_every_commit_answered_before_it
+            commit_reports_the_first_failed_check
+            failed_version_check_returns_the_current_record
+            refused_transaction_changes_nothing
+            writes_apply_in_order
+            every_record_of_a_commit_gets_its_version
+            versions_are_never_reused
+            read_returns_records_in_key_order
+            scan_returns_records_in_id_order
+            sequences_are_dense_and_start_at_one
+            sequences_are_never_reused
+            full_stream_refuses_the_whole_transaction
+            full_stream_skips_only_that_append
+            weight_is_bounded_and_removal_frees_it
+            bounds_count_earlier_writes_of_the_same_transaction
+            removing_what_does_not_exist_is_harmless
+            one_commit_can_remove_thousands_of_entries
+            range_reads_in_both_directions_within_its_bounds
+            unused_stream_has_an_empty_extent
+            used_idempotency_key_returns_the_remembered_reply
+            lease_is_alive_until_it_expires_or_is_ended
+            leases_include_expired_ones_but_not_ended_ones
+            dropping_a_namespace_leaves_nothing_behind
+            namespaces_are_isolated
+            notifications_reach_every_subscriber
+            data_can_be_any_bytes
+            names_can_contain_any_visible_character
+            clock_never_goes_backwards
+            concurrent_commits_are_never_lost
+            concurrent_appends_get_distinct_sequences
+            read_sees_every_acknowledged_commit
         }
     };
 }
 pub(super) use with_promises;
 
-/// Makes one test of each promise, on the bench that the async function `$open` returns. `None` skips the test.
+/// Makes one test per promise, on the harness that the async function `$open` returns. `None` skips the test.
 macro_rules! for_each_promise {
     ($open:path) => {
         $crate::store::conformance::with_promises! { promises_apart! $open: }
@@ -71,8 +71,8 @@ macro_rules! for_each_promise {
 }
 pub(super) use for_each_promise;
 
-/// Checks all promises one after the other, on the benches that `$open` makes of the name of each: for what takes long
-/// to start. To be used in an async function.
+/// Checks all promises one after the other, for backends that take long to start. `$open` makes a harness from each promise's
+/// name. Use it in an async function.
 macro_rules! every_promise {
     ($open:expr) => {
         $crate::store::conformance::with_promises! { promises_in_turn! $open; }
@@ -85,8 +85,8 @@ macro_rules! promises_apart {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $promise() {
-                if let Some(bench) = $open().await {
-                    $crate::store::conformance::$promise(bench).await;
+                if let Some(harness) = $open().await {
+                    $crate::store::conformance::$promise(harness).await;
                 }
             }
         )*
@@ -97,7 +97,7 @@ pub(super) use promises_apart;
 macro_rules! promises_in_turn {
     ($open:expr; $($promise:ident)*) => {
         $(
-            // Shown where the test fails.
+            // Names the promise if the test fails.
             println!("{}", stringify!($promise));
             $crate::store::conformance::$promise($open(stringify!($promise)).await).await;
         )*
@@ -145,7 +145,7 @@ fn at(key: &Key, version: Option<u64>) -> Check {
     Check::Version { key: key.clone(), version }
 }
 
-fn unseen(key: &str) -> Check {
+fn key_unused(key: &str) -> Check {
     Check::KeyUnused { key: key.to_owned() }
 }
 
@@ -159,7 +159,7 @@ fn bound(entries_max: u64, weight_max: u64, when_full: WhenFull) -> Option<Bound
 
 const LONG: Duration = Duration::from_secs(600);
 
-impl Bench {
+impl Harness {
     async fn commit(&self, namespace: &Namespace, writes: Vec<Write>) -> Commit {
         self.commit_if(namespace, vec![], writes).await
     }
@@ -198,7 +198,7 @@ impl Bench {
         }
     }
 
-    /// Everything that can be asked about a namespace.
+    /// Returns everything that can be read from a namespace.
     async fn everything(
         &self,
         namespace: &Namespace,
@@ -221,41 +221,41 @@ fn text(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
 }
 
-pub(super) async fn the_first_check_that_fails_is_the_one_reported(bench: Bench) {
+pub(super) async fn commit_reports_the_first_failed_check(harness: Harness) {
     let (namespace, key) = (namespace("a"), Key::new("member", "x"));
-    bench.commit_if(&namespace, vec![unseen("k")], vec![remember("k", "old"), lease("l", LONG)]).await;
-    let wrong = [at(&key, Some(7)), unseen("k"), lease_alive("l", false)];
+    harness.commit_if(&namespace, vec![key_unused("k")], vec![remember("k", "old"), lease("l", LONG)]).await;
+    let wrong = [at(&key, Some(7)), key_unused("k"), lease_alive("l", false)];
     let failures = [
         Failed::Version { key: key.clone(), current: None },
         Failed::KeyUsed { data: text("old") },
         Failed::Lease { name: "l".to_owned() },
     ];
     for (first, failed) in failures.into_iter().enumerate() {
-        let mut checks = vec![at(&key, None), unseen("other"), lease_alive("l", true)];
+        let mut checks = vec![at(&key, None), key_unused("other"), lease_alive("l", true)];
         checks.extend_from_slice(&wrong[first..]);
-        // The bound is looked at last.
+        // The bound is checked last.
         let full = weighed("s", "", 1, bound(0, 0, WhenFull::Refuse));
-        assert_eq!(bench.refused(&namespace, checks, vec![full]).await, failed);
+        assert_eq!(harness.refused(&namespace, checks, vec![full]).await, failed);
     }
 }
 
-pub(super) async fn a_failed_version_check_returns_the_record_as_it_is(bench: Bench) {
+pub(super) async fn failed_version_check_returns_the_current_record(harness: Harness) {
     let (namespace, key) = (namespace("a"), Key::new("member", "x"));
-    let version = bench.commit(&namespace, vec![put(&key, "as it is")]).await.version;
+    let version = harness.commit(&namespace, vec![put(&key, "as it is")]).await.version;
     let current = Some(Record { version, data: text("as it is") });
     for wrong in [None, Some(version + 1), Some(0)] {
-        let failed = bench.refused(&namespace, vec![at(&key, wrong)], vec![delete(&key)]).await;
+        let failed = harness.refused(&namespace, vec![at(&key, wrong)], vec![delete(&key)]).await;
         assert_eq!(failed, Failed::Version { key: key.clone(), current: current.clone() });
     }
-    bench.commit_if(&namespace, vec![at(&key, Some(version))], vec![delete(&key)]).await;
-    bench.commit_if(&namespace, vec![at(&key, None)], vec![]).await;
+    harness.commit_if(&namespace, vec![at(&key, Some(version))], vec![delete(&key)]).await;
+    harness.commit_if(&namespace, vec![at(&key, None)], vec![]).await;
 }
 
-pub(super) async fn nothing_of_a_refused_transaction_happens(bench: Bench) {
+pub(super) async fn refused_transaction_changes_nothing(harness: Harness) {
     let (namespace, old, new) = (namespace("a"), Key::new("member", "old"), Key::new("task", "new"));
     let first = vec![put(&old, "1"), append("s", "1"), append("full", "1"), remember("k", ""), lease("l", LONG)];
-    bench.commit_if(&namespace, vec![unseen("k")], first).await;
-    let before = bench.everything(&namespace, &["member", "task"], &["s", "full", "t"]).await;
+    harness.commit_if(&namespace, vec![key_unused("k")], first).await;
+    let before = harness.everything(&namespace, &["member", "task"], &["s", "full", "t"]).await;
     let writes = || {
         vec![
             put(&old, "2"),
@@ -270,75 +270,79 @@ pub(super) async fn nothing_of_a_refused_transaction_happens(bench: Bench) {
             weighed("full", "2", 1, bound(1, 100, WhenFull::Refuse)),
         ]
     };
-    for check in [at(&new, Some(1)), unseen("k"), lease_alive("l", false), lease_alive("l2", true), unseen("k3")] {
-        bench.refused(&namespace, vec![check], writes()).await;
-        assert_eq!(bench.everything(&namespace, &["member", "task"], &["s", "full", "t"]).await, before);
+    for check in
+        [at(&new, Some(1)), key_unused("k"), lease_alive("l", false), lease_alive("l2", true), key_unused("k3")]
+    {
+        harness.refused(&namespace, vec![check], writes()).await;
+        assert_eq!(harness.everything(&namespace, &["member", "task"], &["s", "full", "t"]).await, before);
     }
-    bench.commit_if(&namespace, vec![unseen("k2"), lease_alive("l2", false)], vec![]).await;
-    // Nor did it use up a sequence.
-    assert_eq!(bench.commit(&namespace, vec![append("s", "3"), append("t", "3")]).await.appended, [Some(2), Some(1)]);
+    harness.commit_if(&namespace, vec![key_unused("k2"), lease_alive("l2", false)], vec![]).await;
+    // The refused transactions used up no sequence either.
+    assert_eq!(harness.commit(&namespace, vec![append("s", "3"), append("t", "3")]).await.appended, [Some(2), Some(1)]);
 }
 
-pub(super) async fn writes_happen_in_their_order(bench: Bench) {
+pub(super) async fn writes_apply_in_order(harness: Harness) {
     let (namespace, a, b) = (namespace("a"), Key::new("member", "a"), Key::new("member", "b"));
-    let commit = bench
+    let commit = harness
         .commit(
             &namespace,
             vec![put(&a, "1"), delete(&a), delete(&b), put(&b, "1"), put(&b, "2"), append("s", "x"), remove("s", &[1])],
         )
         .await;
     assert_eq!((commit.appended, commit.removed), (vec![Some(1)], 1));
-    assert_eq!(bench.read(&namespace, &a).await, None);
-    assert_eq!(bench.read(&namespace, &b).await.unwrap().data, "2");
-    assert_eq!(bench.extent(&namespace, "s").await, Extent { next: 2, entries: 0, weight: 0 });
-    assert_eq!(bench.entries(&namespace, "s").await, []);
+    assert_eq!(harness.read(&namespace, &a).await, None);
+    assert_eq!(harness.read(&namespace, &b).await.unwrap().data, "2");
+    assert_eq!(harness.extent(&namespace, "s").await, Extent { next: 2, entries: 0, weight: 0 });
+    assert_eq!(harness.entries(&namespace, "s").await, []);
 }
 
-pub(super) async fn every_record_of_a_commit_has_its_version(bench: Bench) {
+pub(super) async fn every_record_of_a_commit_gets_its_version(harness: Harness) {
     let (namespace, a, b) = (namespace("a"), Key::new("member", "a"), Key::new("task", "b"));
-    let commit = bench.commit(&namespace, vec![put(&a, "1"), put(&b, "2")]).await;
-    let read = bench.store.read(&namespace, &[a.clone(), b.clone()]).await.unwrap();
+    let commit = harness.commit(&namespace, vec![put(&a, "1"), put(&b, "2")]).await;
+    let read = harness.store.read(&namespace, &[a.clone(), b.clone()]).await.unwrap();
     let versions: Vec<_> = read.into_iter().map(|record| record.unwrap().version).collect();
     assert_eq!(versions, [commit.version, commit.version]);
-    let scanned = bench.store.scan(&namespace, "task", "", 10).await.unwrap();
+    let scanned = harness.store.scan(&namespace, "task", "", 10).await.unwrap();
     assert_eq!(scanned, [("b".to_owned(), Record { version: commit.version, data: text("2") })]);
 }
 
-pub(super) async fn a_version_never_comes_back(bench: Bench) {
+pub(super) async fn versions_are_never_reused(harness: Harness) {
     let (namespace, key) = (namespace("a"), Key::new("member", "x"));
     let mut versions = std::collections::BTreeSet::new();
     for _ in 0..5 {
         for last in [delete(&key), Write::DropNamespace] {
-            assert!(versions.insert(bench.commit(&namespace, vec![put(&key, "same")]).await.version));
-            assert!(versions.insert(bench.commit(&namespace, vec![put(&key, "same")]).await.version));
-            bench.commit(&namespace, vec![last]).await;
-            assert_eq!(bench.read(&namespace, &key).await, None);
+            assert!(versions.insert(harness.commit(&namespace, vec![put(&key, "same")]).await.version));
+            assert!(versions.insert(harness.commit(&namespace, vec![put(&key, "same")]).await.version));
+            harness.commit(&namespace, vec![last]).await;
+            assert_eq!(harness.read(&namespace, &key).await, None);
         }
     }
     assert_eq!(versions.len(), 20);
 }
 
-pub(super) async fn records_are_read_in_the_order_of_the_keys(bench: Bench) {
+pub(super) async fn read_returns_records_in_key_order(harness: Harness) {
     let namespace = namespace("a");
     let keys = ["c", "a", "missing", "b", "a"].map(|id| Key::new("member", id));
-    bench.commit(&namespace, vec![put(&keys[0], "c"), put(&keys[1], "a"), put(&keys[3], "b")]).await;
-    bench.commit(&namespace, vec![put(&Key::new("task", "a"), "task")]).await;
+    harness.commit(&namespace, vec![put(&keys[0], "c"), put(&keys[1], "a"), put(&keys[3], "b")]).await;
+    harness.commit(&namespace, vec![put(&Key::new("task", "a"), "task")]).await;
     let mixed = [&keys[..], &[Key::new("task", "a"), Key::new("none", "a")]].concat();
-    let read = bench.store.read(&namespace, &mixed).await.unwrap();
+    let read = harness.store.read(&namespace, &mixed).await.unwrap();
     let data: Vec<_> = read.iter().map(|record| record.as_ref().map(|record| &record.data[..])).collect();
     let expected: [Option<&[u8]>; 7] = [Some(b"c"), Some(b"a"), None, Some(b"b"), Some(b"a"), Some(b"task"), None];
     assert_eq!(data, expected);
-    assert_eq!(bench.store.read(&namespace, &[]).await.unwrap(), []);
+    assert_eq!(harness.store.read(&namespace, &[]).await.unwrap(), []);
 }
 
-pub(super) async fn records_are_scanned_in_the_order_of_their_ids(bench: Bench) {
+pub(super) async fn scan_returns_records_in_id_order(harness: Harness) {
     let namespace = namespace("a");
     let ids = ["10", "2", "a", "a/b", "ab", "b", "~"];
     for id in ["b", "ab", "~", "2", "a", "10", "a/b"] {
-        bench.commit(&namespace, vec![put(&Key::new("member", id), "m"), put(&Key::new("me", id), "other kind")]).await;
+        harness
+            .commit(&namespace, vec![put(&Key::new("member", id), "m"), put(&Key::new("me", id), "other kind")])
+            .await;
     }
     let scan = async |after: &'static str, limit| {
-        let found = bench.store.scan(&namespace, "member", after, limit).await.unwrap();
+        let found = harness.store.scan(&namespace, "member", after, limit).await.unwrap();
         assert!(found.iter().all(|(_, record)| record.data == "m"));
         found.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
     };
@@ -348,84 +352,84 @@ pub(super) async fn records_are_scanned_in_the_order_of_their_ids(bench: Bench) 
     assert_eq!(scan("aa", 2).await, ["ab", "b"]);
     assert_eq!(scan("~", 2).await, [""; 0]);
     assert_eq!(scan("", 0).await, [""; 0]);
-    assert_eq!(bench.store.scan(&namespace, "memb", "", 10).await.unwrap(), []);
+    assert_eq!(harness.store.scan(&namespace, "memb", "", 10).await.unwrap(), []);
 }
 
-pub(super) async fn sequences_are_dense_and_begin_with_one(bench: Bench) {
+pub(super) async fn sequences_are_dense_and_start_at_one(harness: Harness) {
     let namespace = namespace("a");
-    let commit = bench.commit(&namespace, vec![append("s", "1"), append("t", "1"), append("s", "2")]).await;
+    let commit = harness.commit(&namespace, vec![append("s", "1"), append("t", "1"), append("s", "2")]).await;
     assert_eq!(commit.appended, [Some(1), Some(1), Some(2)]);
-    assert_eq!(bench.commit(&namespace, vec![append("s", "3")]).await.appended, [Some(3)]);
-    assert_eq!(bench.entries(&namespace, "s").await, [(1, text("1")), (2, text("2")), (3, text("3"))]);
+    assert_eq!(harness.commit(&namespace, vec![append("s", "3")]).await.appended, [Some(3)]);
+    assert_eq!(harness.entries(&namespace, "s").await, [(1, text("1")), (2, text("2")), (3, text("3"))]);
 }
 
-pub(super) async fn a_sequence_is_never_given_out_twice(bench: Bench) {
+pub(super) async fn sequences_are_never_reused(harness: Harness) {
     let namespace = namespace("a");
-    bench.commit(&namespace, vec![append("s", "1"), append("s", "2")]).await;
-    bench.commit(&namespace, vec![remove("s", &[2])]).await;
-    assert_eq!(bench.commit(&namespace, vec![append("s", "3")]).await.appended, [Some(3)]);
-    bench.commit(&namespace, vec![remove("s", &[1, 3])]).await;
-    assert_eq!(bench.extent(&namespace, "s").await, Extent { next: 4, entries: 0, weight: 0 });
-    assert_eq!(bench.commit(&namespace, vec![append("s", "4")]).await.appended, [Some(4)]);
-    bench.commit(&namespace, vec![Write::DropNamespace]).await;
-    // With the namespace, its counters are gone.
-    assert_eq!(bench.commit(&namespace, vec![append("s", "1")]).await.appended, [Some(1)]);
+    harness.commit(&namespace, vec![append("s", "1"), append("s", "2")]).await;
+    harness.commit(&namespace, vec![remove("s", &[2])]).await;
+    assert_eq!(harness.commit(&namespace, vec![append("s", "3")]).await.appended, [Some(3)]);
+    harness.commit(&namespace, vec![remove("s", &[1, 3])]).await;
+    assert_eq!(harness.extent(&namespace, "s").await, Extent { next: 4, entries: 0, weight: 0 });
+    assert_eq!(harness.commit(&namespace, vec![append("s", "4")]).await.appended, [Some(4)]);
+    harness.commit(&namespace, vec![Write::DropNamespace]).await;
+    // Dropping the namespace resets its counters.
+    assert_eq!(harness.commit(&namespace, vec![append("s", "1")]).await.appended, [Some(1)]);
 }
 
-pub(super) async fn a_full_stream_refuses_the_whole_transaction(bench: Bench) {
+pub(super) async fn full_stream_refuses_the_whole_transaction(harness: Harness) {
     let (namespace, key) = (namespace("a"), Key::new("member", "x"));
     let three = || weighed("s", "", 1, bound(3, 100, WhenFull::Refuse));
-    bench.commit(&namespace, vec![three(), three()]).await;
-    let failed = bench.refused(&namespace, vec![], vec![put(&key, ""), append("t", ""), three(), three()]).await;
+    harness.commit(&namespace, vec![three(), three()]).await;
+    let failed = harness.refused(&namespace, vec![], vec![put(&key, ""), append("t", ""), three(), three()]).await;
     assert_eq!(failed, Failed::Full { stream: "s".to_owned() });
-    assert_eq!(bench.read(&namespace, &key).await, None);
-    assert_eq!(bench.extent(&namespace, "t").await.next, 1);
-    assert_eq!(bench.commit(&namespace, vec![three()]).await.appended, [Some(3)]);
-    // No bound, no limit.
-    assert_eq!(bench.commit(&namespace, vec![append("s", "")]).await.appended, [Some(4)]);
+    assert_eq!(harness.read(&namespace, &key).await, None);
+    assert_eq!(harness.extent(&namespace, "t").await.next, 1);
+    assert_eq!(harness.commit(&namespace, vec![three()]).await.appended, [Some(3)]);
+    // Without a bound there is no limit.
+    assert_eq!(harness.commit(&namespace, vec![append("s", "")]).await.appended, [Some(4)]);
 }
 
-pub(super) async fn a_full_stream_leaves_out_the_one_entry(bench: Bench) {
+pub(super) async fn full_stream_skips_only_that_append(harness: Harness) {
     let (namespace, key) = (namespace("a"), Key::new("member", "x"));
     let two = || weighed("s", "", 1, bound(2, 100, WhenFull::Skip));
-    let commit = bench.commit(&namespace, vec![two(), two(), two(), put(&key, "put"), append("t", "")]).await;
+    let commit = harness.commit(&namespace, vec![two(), two(), two(), put(&key, "put"), append("t", "")]).await;
     assert_eq!(commit.appended, [Some(1), Some(2), None, Some(1)]);
-    assert_eq!(bench.read(&namespace, &key).await.unwrap().data, "put");
-    bench.commit(&namespace, vec![remove("s", &[1])]).await;
-    // What was left out used up no sequence.
-    assert_eq!(bench.commit(&namespace, vec![two()]).await.appended, [Some(3)]);
+    assert_eq!(harness.read(&namespace, &key).await.unwrap().data, "put");
+    harness.commit(&namespace, vec![remove("s", &[1])]).await;
+    // The skipped append used up no sequence.
+    assert_eq!(harness.commit(&namespace, vec![two()]).await.appended, [Some(3)]);
 }
 
-pub(super) async fn weight_is_bounded_and_freed_by_removal(bench: Bench) {
+pub(super) async fn weight_is_bounded_and_removal_frees_it(harness: Harness) {
     let namespace = namespace("a");
     let heavy = |weight| weighed("s", "", weight, bound(100, 10, WhenFull::Refuse));
-    bench.commit(&namespace, vec![heavy(4), heavy(6), heavy(0)]).await;
-    assert_eq!(bench.extent(&namespace, "s").await, Extent { next: 4, entries: 3, weight: 10 });
-    bench.refused(&namespace, vec![], vec![heavy(1)]).await;
-    bench.commit(&namespace, vec![remove("s", &[1])]).await;
-    assert_eq!(bench.extent(&namespace, "s").await, Extent { next: 4, entries: 2, weight: 6 });
-    bench.refused(&namespace, vec![], vec![heavy(5)]).await;
-    bench.commit(&namespace, vec![heavy(4)]).await;
+    harness.commit(&namespace, vec![heavy(4), heavy(6), heavy(0)]).await;
+    assert_eq!(harness.extent(&namespace, "s").await, Extent { next: 4, entries: 3, weight: 10 });
+    harness.refused(&namespace, vec![], vec![heavy(1)]).await;
+    harness.commit(&namespace, vec![remove("s", &[1])]).await;
+    assert_eq!(harness.extent(&namespace, "s").await, Extent { next: 4, entries: 2, weight: 6 });
+    harness.refused(&namespace, vec![], vec![heavy(5)]).await;
+    harness.commit(&namespace, vec![heavy(4)]).await;
     let heaviest = || weighed("t", "", 1 << 40, bound(1_000, u64::MAX, WhenFull::Refuse));
-    bench.commit(&namespace, (0..1_000).map(|_| heaviest()).collect()).await;
-    assert_eq!(bench.extent(&namespace, "t").await, Extent { next: 1_001, entries: 1_000, weight: 1_000 << 40 });
+    harness.commit(&namespace, (0..1_000).map(|_| heaviest()).collect()).await;
+    assert_eq!(harness.extent(&namespace, "t").await, Extent { next: 1_001, entries: 1_000, weight: 1_000 << 40 });
 }
 
-pub(super) async fn bounds_see_what_the_same_transaction_did_before(bench: Bench) {
+pub(super) async fn bounds_count_earlier_writes_of_the_same_transaction(harness: Harness) {
     let namespace = namespace("a");
     let one = || weighed("s", "", 5, bound(1, 5, WhenFull::Refuse));
-    bench.commit(&namespace, vec![one()]).await;
-    bench.refused(&namespace, vec![], vec![one(), remove("s", &[1])]).await;
-    let commit = bench.commit(&namespace, vec![remove("s", &[1]), one()]).await;
+    harness.commit(&namespace, vec![one()]).await;
+    harness.refused(&namespace, vec![], vec![one(), remove("s", &[1])]).await;
+    let commit = harness.commit(&namespace, vec![remove("s", &[1]), one()]).await;
     assert_eq!((commit.appended, commit.removed), (vec![Some(2)], 1));
-    let commit = bench.commit(&namespace, vec![remove("s", &[2]), one(), remove("s", &[3]), one()]).await;
+    let commit = harness.commit(&namespace, vec![remove("s", &[2]), one(), remove("s", &[3]), one()]).await;
     assert_eq!((commit.appended, commit.removed), (vec![Some(3), Some(4)], 2));
-    assert_eq!(bench.extent(&namespace, "s").await, Extent { next: 5, entries: 1, weight: 5 });
+    assert_eq!(harness.extent(&namespace, "s").await, Extent { next: 5, entries: 1, weight: 5 });
 }
 
-pub(super) async fn removing_what_is_not_there_does_no_harm(bench: Bench) {
+pub(super) async fn removing_what_does_not_exist_is_harmless(harness: Harness) {
     let (namespace, key) = (namespace("a"), Key::new("member", "x"));
-    bench.commit(&namespace, vec![append("s", "1"), append("s", "2")]).await;
+    harness.commit(&namespace, vec![append("s", "1"), append("s", "2")]).await;
     let nothing = vec![
         delete(&key),
         remove("never", &[1, 2]),
@@ -433,36 +437,36 @@ pub(super) async fn removing_what_is_not_there_does_no_harm(bench: Bench) {
         remove("s", &[0, 3, u64::MAX]),
         Write::EndLease { name: "never".to_owned() },
     ];
-    let commit = bench.commit(&namespace, nothing).await;
+    let commit = harness.commit(&namespace, nothing).await;
     assert_eq!((commit.removed, commit.appended), (0, vec![]));
-    assert_eq!(bench.commit(&namespace, vec![remove("s", &[2, 2, 9]), remove("s", &[2])]).await.removed, 1);
-    assert_eq!(bench.extent(&namespace, "s").await, Extent { next: 3, entries: 1, weight: 1 });
-    assert_eq!(bench.extent(&namespace, "never").await.next, 1);
+    assert_eq!(harness.commit(&namespace, vec![remove("s", &[2, 2, 9]), remove("s", &[2])]).await.removed, 1);
+    assert_eq!(harness.extent(&namespace, "s").await, Extent { next: 3, entries: 1, weight: 1 });
+    assert_eq!(harness.extent(&namespace, "never").await.next, 1);
 }
 
-pub(super) async fn many_entries_are_removed_at_once(bench: Bench) {
+pub(super) async fn one_commit_can_remove_thousands_of_entries(harness: Harness) {
     let namespace = namespace("a");
     for _ in 0..3 {
-        bench.commit(&namespace, (0..1_000).map(|_| append("s", "x")).collect()).await;
+        harness.commit(&namespace, (0..1_000).map(|_| append("s", "x")).collect()).await;
     }
-    // Every third stays.
+    // Keep every third.
     let going: Vec<u64> = (1..=3_000).rev().filter(|sequence| sequence % 3 != 0).collect();
-    assert_eq!(bench.commit(&namespace, vec![remove("s", &going)]).await.removed, 2_000);
-    assert_eq!(bench.extent(&namespace, "s").await, Extent { next: 3_001, entries: 1_000, weight: 1_000 });
-    let left: Vec<u64> = bench.entries(&namespace, "s").await.into_iter().map(|(sequence, _)| sequence).collect();
+    assert_eq!(harness.commit(&namespace, vec![remove("s", &going)]).await.removed, 2_000);
+    assert_eq!(harness.extent(&namespace, "s").await, Extent { next: 3_001, entries: 1_000, weight: 1_000 });
+    let left: Vec<u64> = harness.entries(&namespace, "s").await.into_iter().map(|(sequence, _)| sequence).collect();
     assert_eq!(left, (1..=1_000).map(|third| third * 3).collect::<Vec<u64>>());
     let everything: Vec<u64> = (1..=3_000).collect();
-    assert_eq!(bench.commit(&namespace, vec![remove("s", &everything)]).await.removed, 1_000);
-    assert_eq!(bench.extent(&namespace, "s").await, Extent { next: 3_001, entries: 0, weight: 0 });
+    assert_eq!(harness.commit(&namespace, vec![remove("s", &everything)]).await.removed, 1_000);
+    assert_eq!(harness.extent(&namespace, "s").await, Extent { next: 3_001, entries: 0, weight: 0 });
 }
 
-pub(super) async fn a_range_reads_forwards_and_backwards_between_its_ends(bench: Bench) {
+pub(super) async fn range_reads_in_both_directions_within_its_bounds(harness: Harness) {
     let namespace = namespace("a");
-    bench.commit(&namespace, (0..300).map(|_| append("s", "x")).collect()).await;
-    bench.commit(&namespace, vec![append("s2", "other stream"), remove("s", &[4])]).await;
+    harness.commit(&namespace, (0..300).map(|_| append("s", "x")).collect()).await;
+    harness.commit(&namespace, vec![append("s2", "other stream"), remove("s", &[4])]).await;
     let range = async |first, last, limit, newest_first| {
         let range = Range { first, last, limit, newest_first };
-        let found: Vec<Entry> = bench.store.range(&namespace, "s", range).await.unwrap();
+        let found: Vec<Entry> = harness.store.range(&namespace, "s", range).await.unwrap();
         assert!(found.iter().all(|entry| entry.data == "x"));
         found.into_iter().map(|entry| entry.sequence).collect::<Vec<_>>()
     };
@@ -476,57 +480,61 @@ pub(super) async fn a_range_reads_forwards_and_backwards_between_its_ends(bench:
     assert_eq!(range(299, u64::MAX, 10, true).await, [300, 299]);
     assert_eq!(range(0, 2, 10, false).await, [1, 2]);
     assert_eq!(range(0, u64::MAX, 1_000, false).await.len(), 299);
-    assert_eq!(bench.store.range(&namespace, "never", Range::after(0, 10)).await.unwrap(), []);
-    assert_eq!(bench.store.range(&namespace, "never", Range::after(0, usize::MAX)).await.unwrap(), []);
-    assert_eq!(bench.store.range(&namespace, "s", Range::after(u64::MAX, 10)).await.unwrap(), []);
+    assert_eq!(harness.store.range(&namespace, "never", Range::after(0, 10)).await.unwrap(), []);
+    assert_eq!(harness.store.range(&namespace, "never", Range::after(0, usize::MAX)).await.unwrap(), []);
+    assert_eq!(harness.store.range(&namespace, "s", Range::after(u64::MAX, 10)).await.unwrap(), []);
 }
 
-pub(super) async fn the_extent_of_a_stream_never_used_is_empty(bench: Bench) {
+pub(super) async fn unused_stream_has_an_empty_extent(harness: Harness) {
     let namespace = namespace("a");
-    bench.commit(&namespace, vec![weighed("s", "", 7, None)]).await;
+    harness.commit(&namespace, vec![weighed("s", "", 7, None)]).await;
     let streams = ["never", "s", "never"].map(str::to_owned);
     let never = Extent { next: 1, entries: 0, weight: 0 };
     let used = Extent { next: 2, entries: 1, weight: 7 };
-    assert_eq!(bench.store.extents(&namespace, &streams).await.unwrap(), [never, used, never]);
-    assert_eq!(bench.store.extents(&namespace, &[]).await.unwrap(), []);
+    assert_eq!(harness.store.extents(&namespace, &streams).await.unwrap(), [never, used, never]);
+    assert_eq!(harness.store.extents(&namespace, &[]).await.unwrap(), []);
 }
 
-pub(super) async fn the_ledger_returns_what_was_remembered(bench: Bench) {
+pub(super) async fn used_idempotency_key_returns_the_remembered_reply(harness: Harness) {
     let namespace = namespace("a");
-    bench.commit_if(&namespace, vec![unseen("k")], vec![remember("k", "answer"), append("s", "")]).await;
-    let again = bench.refused(&namespace, vec![unseen("k")], vec![remember("k", "another"), append("s", "")]).await;
+    harness.commit_if(&namespace, vec![key_unused("k")], vec![remember("k", "answer"), append("s", "")]).await;
+    let again =
+        harness.refused(&namespace, vec![key_unused("k")], vec![remember("k", "another"), append("s", "")]).await;
     assert_eq!(again, Failed::KeyUsed { data: text("answer") });
-    assert_eq!(bench.extent(&namespace, "s").await.entries, 1);
-    bench.commit_if(&namespace, vec![unseen("k2"), unseen("")], vec![remember("k2", "")]).await;
-    assert_eq!(bench.refused(&namespace, vec![unseen("k2")], vec![]).await, Failed::KeyUsed { data: Bytes::new() });
+    assert_eq!(harness.extent(&namespace, "s").await.entries, 1);
+    harness.commit_if(&namespace, vec![key_unused("k2"), key_unused("")], vec![remember("k2", "")]).await;
+    assert_eq!(
+        harness.refused(&namespace, vec![key_unused("k2")], vec![]).await,
+        Failed::KeyUsed { data: Bytes::new() }
+    );
 }
 
-pub(super) async fn a_lease_is_alive_until_it_runs_out_or_is_ended(bench: Bench) {
+pub(super) async fn lease_is_alive_until_it_expires_or_is_ended(harness: Harness) {
     let namespace = namespace("a");
-    bench.commit_if(&namespace, vec![lease_alive("l", false)], vec![lease("l", LONG)]).await;
-    bench.commit_if(&namespace, vec![lease_alive("l", true)], vec![Write::EndLease { name: "l".to_owned() }]).await;
-    bench.commit_if(&namespace, vec![lease_alive("l", false)], vec![lease("l", Duration::from_millis(20))]).await;
-    let until_ms = bench.store.leases(&namespace).await.unwrap().until_ms["l"];
-    bench.clock_passes(until_ms).await;
-    bench.refused(&namespace, vec![lease_alive("l", true)], vec![]).await;
-    bench.commit_if(&namespace, vec![lease_alive("l", false)], vec![lease("l", LONG)]).await;
-    bench.commit_if(&namespace, vec![lease_alive("l", true)], vec![lease("l", Duration::ZERO)]).await;
-    bench.commit_if(&namespace, vec![lease_alive("l", false)], vec![]).await;
+    harness.commit_if(&namespace, vec![lease_alive("l", false)], vec![lease("l", LONG)]).await;
+    harness.commit_if(&namespace, vec![lease_alive("l", true)], vec![Write::EndLease { name: "l".to_owned() }]).await;
+    harness.commit_if(&namespace, vec![lease_alive("l", false)], vec![lease("l", Duration::from_millis(20))]).await;
+    let until_ms = harness.store.leases(&namespace).await.unwrap().until_ms["l"];
+    harness.clock_passes(until_ms).await;
+    harness.refused(&namespace, vec![lease_alive("l", true)], vec![]).await;
+    harness.commit_if(&namespace, vec![lease_alive("l", false)], vec![lease("l", LONG)]).await;
+    harness.commit_if(&namespace, vec![lease_alive("l", true)], vec![lease("l", Duration::ZERO)]).await;
+    harness.commit_if(&namespace, vec![lease_alive("l", false)], vec![]).await;
 }
 
-pub(super) async fn the_leases_that_ran_out_are_listed_and_the_ended_are_not(bench: Bench) {
+pub(super) async fn leases_include_expired_ones_but_not_ended_ones(harness: Harness) {
     let namespace = namespace("a");
-    assert!(bench.store.leases(&namespace).await.unwrap().until_ms.is_empty());
-    let commit = bench.commit(&namespace, vec![lease("long", LONG), lease("short", Duration::ZERO)]).await;
+    assert!(harness.store.leases(&namespace).await.unwrap().until_ms.is_empty());
+    let commit = harness.commit(&namespace, vec![lease("long", LONG), lease("short", Duration::ZERO)]).await;
     let ended = vec![lease("ended", LONG), Write::EndLease { name: "ended".to_owned() }];
-    bench.commit(&namespace, ended).await;
-    let leases = bench.store.leases(&namespace).await.unwrap();
+    harness.commit(&namespace, ended).await;
+    let leases = harness.store.leases(&namespace).await.unwrap();
     assert!(leases.now_ms >= commit.at_ms);
     let expected = [("long".to_owned(), commit.at_ms + 600_000), ("short".to_owned(), commit.at_ms)];
     assert_eq!(leases.until_ms.into_iter().collect::<Vec<_>>(), expected);
 }
 
-pub(super) async fn dropping_a_namespace_leaves_nothing_of_it(bench: Bench) {
+pub(super) async fn dropping_a_namespace_leaves_nothing_behind(harness: Harness) {
     let (gone, stays, key) = (namespace("gone"), namespace("stays"), Key::new("member", "x"));
     let fill = || {
         let mut writes = vec![put(&key, "1"), put(&Key::new("task", "y"), "2"), remember("k", ""), lease("l", LONG)];
@@ -535,49 +543,49 @@ pub(super) async fn dropping_a_namespace_leaves_nothing_of_it(bench: Bench) {
         writes
     };
     for namespace in [&gone, &stays] {
-        bench.commit_if(namespace, vec![unseen("k")], fill()).await;
+        harness.commit_if(namespace, vec![key_unused("k")], fill()).await;
     }
-    let before = bench.everything(&stays, &["member", "task"], &["s", "t", "emptied"]).await;
-    assert_ne!((bench.raw_keys)(gone.clone()).await, [""; 0]);
-    let mut notifications = bench.second.notifications();
-    bench.commit(&gone, vec![delete(&key), Write::DropNamespace, notification("dropped")]).await;
+    let before = harness.everything(&stays, &["member", "task"], &["s", "t", "emptied"]).await;
+    assert_ne!((harness.raw_keys)(gone.clone()).await, [""; 0]);
+    let mut notifications = harness.second.notifications();
+    harness.commit(&gone, vec![delete(&key), Write::DropNamespace, notification("dropped")]).await;
     assert_eq!(
         notifications.recv().await,
         Ok(Notification::Topic { namespace: gone.clone(), topic: "dropped".to_owned(), by: 7 })
     );
-    assert_eq!((bench.raw_keys)(gone.clone()).await, [""; 0]);
-    assert_eq!(bench.everything(&stays, &["member", "task"], &["s", "t", "emptied"]).await, before);
-    // Whatever it had seen, it has not.
-    bench.commit_if(&gone, vec![unseen("k"), lease_alive("l", false), at(&key, None)], fill()).await;
-    assert_eq!(bench.extent(&gone, "s").await.next, 21);
-    // Dropping what never was does no harm.
-    bench.commit(&namespace("never"), vec![Write::DropNamespace]).await;
-    assert_eq!((bench.raw_keys)(namespace("never")).await, [""; 0]);
+    assert_eq!((harness.raw_keys)(gone.clone()).await, [""; 0]);
+    assert_eq!(harness.everything(&stays, &["member", "task"], &["s", "t", "emptied"]).await, before);
+    // Its idempotency key is unused again.
+    harness.commit_if(&gone, vec![key_unused("k"), lease_alive("l", false), at(&key, None)], fill()).await;
+    assert_eq!(harness.extent(&gone, "s").await.next, 21);
+    // Dropping a namespace that never existed is harmless.
+    harness.commit(&namespace("never"), vec![Write::DropNamespace]).await;
+    assert_eq!((harness.raw_keys)(namespace("never")).await, [""; 0]);
 }
 
-pub(super) async fn namespaces_share_nothing(bench: Bench) {
+pub(super) async fn namespaces_are_isolated(harness: Harness) {
     let key = Key::new("member", "x");
-    // Names that begin or end alike.
+    // Names with common prefixes.
     let namespaces = [namespace("a"), namespace("aa"), namespace("a.b"), Namespace::directory()];
     for namespace in &namespaces {
-        let checks = vec![at(&key, None), unseen("k"), lease_alive("l", false)];
+        let checks = vec![at(&key, None), key_unused("k"), lease_alive("l", false)];
         let writes = vec![put(&key, "x"), append("s", "x"), remember("k", ""), lease("l", LONG)];
-        assert_eq!(bench.commit_if(namespace, checks, writes).await.appended, [Some(1)]);
+        assert_eq!(harness.commit_if(namespace, checks, writes).await.appended, [Some(1)]);
     }
-    bench.commit(&namespaces[0], vec![Write::DropNamespace]).await;
-    assert_eq!(bench.read(&namespaces[0], &key).await, None);
+    harness.commit(&namespaces[0], vec![Write::DropNamespace]).await;
+    assert_eq!(harness.read(&namespaces[0], &key).await, None);
     for namespace in &namespaces[1..] {
-        assert_eq!(bench.read(namespace, &key).await.unwrap().data, "x");
-        bench.commit_if(namespace, vec![lease_alive("l", true)], vec![]).await;
-        bench.refused(namespace, vec![unseen("k")], vec![]).await;
+        assert_eq!(harness.read(namespace, &key).await.unwrap().data, "x");
+        harness.commit_if(namespace, vec![lease_alive("l", true)], vec![]).await;
+        harness.refused(namespace, vec![key_unused("k")], vec![]).await;
     }
 }
 
-pub(super) async fn notifications_reach_every_handle(bench: Bench) {
+pub(super) async fn notifications_reach_every_subscriber(harness: Harness) {
     let namespace = namespace("a");
-    let mut receivers = [bench.store.notifications(), bench.second.notifications(), bench.second.notifications()];
-    bench.refused(&namespace, vec![lease_alive("l", true)], vec![notification("refused")]).await;
-    bench.commit(&namespace, vec![notification("inbox/x"), append("s", ""), notification("y")]).await;
+    let mut receivers = [harness.store.notifications(), harness.second.notifications(), harness.second.notifications()];
+    harness.refused(&namespace, vec![lease_alive("l", true)], vec![notification("refused")]).await;
+    harness.commit(&namespace, vec![notification("inbox/x"), append("s", ""), notification("y")]).await;
     for receiver in &mut receivers {
         for topic in ["inbox/x", "y"] {
             assert_eq!(
@@ -588,7 +596,7 @@ pub(super) async fn notifications_reach_every_handle(bench: Bench) {
     }
 }
 
-pub(super) async fn data_may_be_any_bytes(bench: Bench) {
+pub(super) async fn data_can_be_any_bytes(harness: Harness) {
     let namespace = namespace("a");
     let every_byte: Vec<u8> = (0..=255).collect();
     let long: Vec<u8> = (0..1 << 20).map(|index: u32| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -601,25 +609,25 @@ pub(super) async fn data_may_be_any_bytes(bench: Bench) {
             Write::Append { stream: stream.clone(), data: data.clone(), weight: 0, bound: None },
             Write::RememberReply { key: stream.clone(), data: data.clone() },
         ];
-        bench.commit(&namespace, writes).await;
-        assert_eq!(bench.read(&namespace, &key).await.unwrap().data, data);
-        assert_eq!(bench.entries(&namespace, &stream).await, [(1, data.clone())]);
+        harness.commit(&namespace, writes).await;
+        assert_eq!(harness.read(&namespace, &key).await.unwrap().data, data);
+        assert_eq!(harness.entries(&namespace, &stream).await, [(1, data.clone())]);
         assert_eq!(
-            bench.refused(&namespace, vec![unseen(&stream)], vec![]).await,
+            harness.refused(&namespace, vec![key_unused(&stream)], vec![]).await,
             Failed::KeyUsed { data: data.clone() }
         );
-        let failed = bench.refused(&namespace, vec![at(&key, None)], vec![]).await;
+        let failed = harness.refused(&namespace, vec![at(&key, None)], vec![]).await;
         assert!(matches!(failed, Failed::Version { current: Some(record), .. } if record.data == data));
     }
 }
 
-pub(super) async fn names_may_hold_any_visible_character(bench: Bench) {
+pub(super) async fn names_can_contain_any_visible_character(harness: Harness) {
     let visible: String = (0x21..=0x7e_u8).map(char::from).collect();
     let long = "~".repeat(200);
     let namespace = namespace("A-b_c.9");
     for name in [visible.as_str(), long.as_str(), "{}", "a:b", "a/b", "1"] {
         let key = Key::new("member", name);
-        let mut notifications = bench.store.notifications();
+        let mut notifications = harness.store.notifications();
         let writes = vec![
             put(&key, "x"),
             append(name, "x"),
@@ -628,39 +636,39 @@ pub(super) async fn names_may_hold_any_visible_character(bench: Bench) {
             notification(name),
             append(name, "y"),
         ];
-        bench.commit_if(&namespace, vec![at(&key, None), unseen(name), lease_alive(name, false)], writes).await;
-        assert_eq!(bench.read(&namespace, &key).await.unwrap().data, "x");
-        assert_eq!(bench.entries(&namespace, name).await, [(1, text("x")), (2, text("y"))]);
-        assert!(bench.store.leases(&namespace).await.unwrap().until_ms.contains_key(name));
+        harness.commit_if(&namespace, vec![at(&key, None), key_unused(name), lease_alive(name, false)], writes).await;
+        assert_eq!(harness.read(&namespace, &key).await.unwrap().data, "x");
+        assert_eq!(harness.entries(&namespace, name).await, [(1, text("x")), (2, text("y"))]);
+        assert!(harness.store.leases(&namespace).await.unwrap().until_ms.contains_key(name));
         assert_eq!(
             notifications.recv().await,
             Ok(Notification::Topic { namespace: namespace.clone(), topic: name.to_owned(), by: 7 })
         );
-        bench.refused(&namespace, vec![unseen(name)], vec![]).await;
+        harness.refused(&namespace, vec![key_unused(name)], vec![]).await;
     }
-    let scanned = bench.store.scan(&namespace, "member", "", 10).await.unwrap();
+    let scanned = harness.store.scan(&namespace, "member", "", 10).await.unwrap();
     assert!(scanned.iter().any(|(id, _)| *id == visible));
 }
 
-pub(super) async fn the_clock_does_not_go_backwards(bench: Bench) {
+pub(super) async fn clock_never_goes_backwards(harness: Harness) {
     let namespace = namespace("a");
     let mut last_ms = 0;
     for _ in 0..50 {
-        let before_ms = bench.store.now_ms().await.unwrap();
-        let commit = bench.commit(&namespace, vec![lease("l", LONG)]).await;
-        let leases = bench.store.leases(&namespace).await.unwrap();
+        let before_ms = harness.store.now_ms().await.unwrap();
+        let commit = harness.commit(&namespace, vec![lease("l", LONG)]).await;
+        let leases = harness.store.leases(&namespace).await.unwrap();
         assert!(last_ms <= before_ms && before_ms <= commit.at_ms && commit.at_ms <= leases.now_ms);
         last_ms = leases.now_ms;
     }
     assert!(last_ms > 1_700_000_000_000, "milliseconds since 1970");
 }
 
-pub(super) async fn of_concurrent_commits_none_is_lost(bench: Bench) {
+pub(super) async fn concurrent_commits_are_never_lost(harness: Harness) {
     const TASKS: u64 = 8;
     const ROUNDS: u64 = 25;
     let (namespace, key) = (namespace("a"), Key::new("member", "counter"));
     let increments = (0..TASKS).map(|task| {
-        let store = if task % 2 == 0 { bench.store.clone() } else { bench.second.clone() };
+        let store = if task % 2 == 0 { harness.store.clone() } else { harness.second.clone() };
         let (namespace, key) = (namespace.clone(), key.clone());
         tokio::spawn(async move {
             let mut rounds = 0;
@@ -686,14 +694,14 @@ pub(super) async fn of_concurrent_commits_none_is_lost(bench: Bench) {
         })
     });
     futures::future::join_all(increments.collect::<Vec<_>>()).await.into_iter().for_each(Result::unwrap);
-    assert_eq!(bench.read(&namespace, &key).await.unwrap().data, format!("{}", TASKS * ROUNDS));
+    assert_eq!(harness.read(&namespace, &key).await.unwrap().data, format!("{}", TASKS * ROUNDS));
 }
 
-pub(super) async fn of_concurrent_appends_each_gets_a_place_of_its_own(bench: Bench) {
+pub(super) async fn concurrent_appends_get_distinct_sequences(harness: Harness) {
     let namespace = namespace("a");
     let appends = (0..200).map(|task| {
         let (store, namespace) =
-            (if task % 2 == 0 { bench.store.clone() } else { bench.second.clone() }, namespace.clone());
+            (if task % 2 == 0 { harness.store.clone() } else { harness.second.clone() }, namespace.clone());
         tokio::spawn(async move {
             let limited = weighed("limited", "", 1, bound(50, 1_000, WhenFull::Skip));
             let txn = Txn { checks: vec![], writes: vec![append("s", "x"), limited] };
@@ -710,20 +718,20 @@ pub(super) async fn of_concurrent_appends_each_gets_a_place_of_its_own(bench: Be
     let mut limited: Vec<u64> = limited.into_iter().flatten().collect();
     limited.sort_unstable();
     assert_eq!(limited, (1..=50).collect::<Vec<_>>());
-    assert_eq!(bench.extent(&namespace, "limited").await.entries, 50);
+    assert_eq!(harness.extent(&namespace, "limited").await.entries, 50);
 }
 
-pub(super) async fn a_read_sees_every_commit_answered_before_it(bench: Bench) {
+pub(super) async fn read_sees_every_acknowledged_commit(harness: Harness) {
     let (namespace, key) = (namespace("a"), Key::new("member", "x"));
     for round in 1..=50 {
-        let commit = bench.commit(&namespace, vec![put(&key, "x"), append("s", "x"), lease("l", LONG)]).await;
-        let read = bench.second.read(&namespace, std::slice::from_ref(&key)).await.unwrap();
+        let commit = harness.commit(&namespace, vec![put(&key, "x"), append("s", "x"), lease("l", LONG)]).await;
+        let read = harness.second.read(&namespace, std::slice::from_ref(&key)).await.unwrap();
         assert_eq!(read[0].as_ref().unwrap().version, commit.version);
-        let scanned = bench.second.scan(&namespace, "member", "", 1).await.unwrap();
+        let scanned = harness.second.scan(&namespace, "member", "", 1).await.unwrap();
         assert_eq!(scanned[0].1.version, commit.version);
-        assert_eq!(bench.second.extents(&namespace, &["s".to_owned()]).await.unwrap()[0].entries, round);
+        assert_eq!(harness.second.extents(&namespace, &["s".to_owned()]).await.unwrap()[0].entries, round);
         let newest = Range { first: 0, last: u64::MAX, limit: 1, newest_first: true };
-        assert_eq!(bench.second.range(&namespace, "s", newest).await.unwrap()[0].sequence, round);
-        assert_eq!(bench.second.leases(&namespace).await.unwrap().until_ms["l"], commit.at_ms + 600_000);
+        assert_eq!(harness.second.range(&namespace, "s", newest).await.unwrap()[0].sequence, round);
+        assert_eq!(harness.second.leases(&namespace).await.unwrap().until_ms["l"], commit.at_ms + 600_000);
     }
 }

@@ -1,8 +1,8 @@
-//! Every other store and the embedded one, given the same random transactions and questions, answer the same.
+//! Differential test: every other store must give the same answers as the embedded one to the same random transactions and
+//! reads.
 //!
-//! Versions are compared by their place in the order of their first appearance, since each store makes its own; clocks
-//! and durability are left out. The seed is fixed, and `TEAMWIRE_SEED` sets another; `PROPTEST_CASES` sets how many
-//! cases are tried.
+//! Each store makes its own versions, so they are compared by the order of their first appearance. Clocks and durability are not
+//! compared. The seed is fixed; `TEAMWIRE_SEED` overrides it, and `PROPTEST_CASES` overrides the number of cases.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ const IDS: [&str; 4] = ["a", "b", "a/b", "~"];
 const STREAMS: [&str; 3] = ["s", "inbox/x", "t"];
 const SPACES: usize = 2;
 
-/// How many cases are tried, where the environment does not say.
+/// The default number of cases.
 const CASES: u32 = 256;
 
 #[derive(Clone, Debug)]
@@ -45,13 +45,13 @@ enum Step {
 #[derive(Clone, Debug)]
 enum Wanted {
     Check(Check),
-    /// The version that the record has.
+    /// The record has its current version.
     Current(Key),
-    /// A version that appeared before.
+    /// The record has a version that appeared before.
     Old(Key, usize),
 }
 
-/// What a store answered, with ordinals for versions.
+/// A store's answer, with ordinals for versions.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Committed { version: Option<u64>, appended: Vec<Option<u64>>, removed: u64 },
@@ -131,7 +131,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A store, and the versions it gave in the order of their appearance.
+/// A store, and its versions in the order of their appearance.
 struct Side {
     store: Arc<dyn Store>,
     seen: Vec<u64>,
@@ -204,7 +204,7 @@ impl Side {
         }
         match self.store.commit(namespace, &txn).await.unwrap() {
             Outcome::Committed(commit) => Answer::Committed {
-                // It is the version of something only where something was put.
+                // The version matters only if a record was put.
                 version: writes
                     .iter()
                     .any(|write| matches!(write, Write::Put { .. }))
@@ -219,7 +219,7 @@ impl Side {
         }
     }
 
-    /// Everything that a namespace holds.
+    /// Returns everything that a namespace holds.
     async fn everything(&mut self, namespaces: &[Namespace], namespace: usize) -> Vec<Answer> {
         let mut answers = Vec::new();
         for kind in KINDS {
@@ -246,7 +246,7 @@ async fn compare(sides: &mut [Side; 2], case: usize, steps: &[Step]) -> Result<(
     for index in 0..SPACES {
         let (all, other) = (left.everything(&namespaces, index).await, right.everything(&namespaces, index).await);
         prop_assert_eq!(all, other, "in the end, namespace {}", index);
-        // So that memory does not grow with the number of cases.
+        // Free the memory, so that it does not grow with the number of cases.
         let drop = Step::Commit { namespace: index, checks: vec![], writes: vec![], drop: true };
         prop_assert_eq!(left.answer(&namespaces, &drop).await, right.answer(&namespaces, &drop).await);
     }

@@ -1,22 +1,23 @@
-//! What the coordinator asks of a store: mini-transactions over records, and ordered streams.
+//! The coordinator's storage contract: mini-transactions over records, plus ordered streams.
 //!
-//! A store knows nothing of teams or messages. It keeps *namespaces*, which share nothing, and in each namespace:
-//! - *records*: a kind and an id, bytes, and a version that no other state of that record ever had;
-//! - *streams*: entries under dense sequences from 1, each removed by itself; a sequence is never given out twice;
-//! - *leases*: a name that is alive until an instant on the store's own clock;
-//! - a *ledger*: keys seen once, with what was remembered for them, for [`IDEMPOTENCY_KEY_TTL`] or longer.
+//! A store knows nothing about teams or messages. It holds isolated *namespaces*. Each namespace contains:
+//! - *records*: bytes under a kind and an id, with a version that no other state of that record ever has;
+//! - *streams*: entries with dense sequences from 1, removed one by one; a sequence is never reused;
+//! - *leases*: names that are alive until an instant on the store's own clock;
+//! - *idempotency keys*: each used once, with the reply it produced, kept for at least [`IDEMPOTENCY_KEY_TTL`].
 //!
-//! [`Store::commit`] is the only way to change anything: when every check of a transaction holds, all of its writes
-//! happen, in order; otherwise none does. Commits to one namespace are linearizable, and a read sees every commit that was
-//! answered before it began. An answered commit is as durable as the answer says.
+//! [`Store::commit`] is the only way to change anything. If every check of a transaction holds, all of its writes apply, in
+//! order; otherwise none do. Commits to one namespace are linearizable, and a read sees every commit acknowledged before the
+//! read began. An acknowledged commit is as durable as [`Commit::durability`] says.
 //!
-//! Architecture invariant: no rule of the product is in a store; no other module knows which store it runs on.
+//! Architecture invariant: stores contain no product rules, and no other module knows which store it runs on.
 
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod differential;
 pub mod embedded;
+mod layer;
 pub mod model;
 mod open;
 pub mod redis;
@@ -30,38 +31,39 @@ use bytes::Bytes;
 use teamwire_proto::name::Name;
 use tokio::sync::broadcast;
 
-pub use self::open::open;
+pub use self::{layer::StoreLayer, open::open};
 
-/// How long a ledger keeps a key at least.
+/// The minimum time a store keeps an idempotency key.
 pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many notifications a receiver of [`Store::notifications`] may fall behind. What it missed then counts as [`Notification::All`].
+/// The number of notifications that a receiver of [`Store::notifications`] may lag behind. A receiver that lags further must
+/// treat the gap as [`Notification::All`].
 pub const NOTIFICATIONS_MAX: usize = 4096;
 
-/// How many losses a receiver of [`Store::losses`] may fall behind.
+/// The number of losses that a receiver of [`Store::losses`] may lag behind.
 pub const LOSSES_MAX: usize = 1_024;
 
-/// A part of the store that shares nothing with any other part: one team, or the directory of teams.
+/// An isolated part of the store: one team, or the directory of teams.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Namespace(String);
 
 impl Namespace {
-    /// The namespace of the team with this name.
+    /// Returns the namespace of the team with this name.
     pub fn team(name: &Name) -> Self {
         Self(name.folded().to_owned())
     }
 
-    /// The namespace that lists the teams. Its name is no team's, since `~` cannot stand in a name.
+    /// Returns the namespace that lists the teams. It cannot collide with a team's, because team names cannot contain `~`.
     pub fn directory() -> Self {
         Self("~directory".to_owned())
     }
 
-    /// Returns the name of the namespace: 1 to 63 visible ASCII characters without braces, colons or slashes.
+    /// Returns the namespace's name: 1 to 63 visible ASCII characters, without braces, colons or slashes.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Makes a namespace out of the name that [`Namespace::as_str`] gave.
+    /// Restores a namespace from the name that [`Namespace::as_str`] returned.
     pub(crate) fn from_stored(name: &str) -> Self {
         Self(name.to_owned())
     }
@@ -73,69 +75,69 @@ impl fmt::Debug for Namespace {
     }
 }
 
-/// Names a record within a namespace.
+/// Identifies a record within a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// What sort of record it is: a few lower-case letters.
+    /// The kind of record: a few lower-case letters.
     pub kind: &'static str,
-    /// Which one: up to 200 visible ASCII characters.
+    /// The record's id within its kind: up to 200 visible ASCII characters.
     pub id: String,
 }
 
 impl Key {
-    /// Names the record `id` of a kind.
+    /// Makes the key of the record `id` of a kind.
     pub fn new(kind: &'static str, id: impl Into<String>) -> Self {
         Self { kind, id: id.into() }
     }
 }
 
-/// A record as it was read.
+/// A record as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Differs from that of every other state that this record ever had or will have, deletion of the whole namespace
-    /// between them included. Says nothing else.
+    /// An opaque version. It differs from the version of every other state that this record ever had or will have, even
+    /// if the whole namespace is dropped in between.
     pub version: u64,
-    /// What was put.
+    /// The record's contents.
     pub data: Bytes,
 }
 
 /// One entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place, from 1.
+    /// The entry's position in the stream, from 1.
     pub sequence: u64,
-    /// What was appended.
+    /// The entry's contents.
     pub data: Bytes,
 }
 
-/// Which entries of a stream to return.
+/// Selects entries of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The lowest sequence.
+    /// The lowest sequence, inclusive.
     pub first: u64,
-    /// The highest sequence.
+    /// The highest sequence, inclusive.
     pub last: u64,
-    /// How many entries at most; any number, `usize::MAX` for all.
+    /// The maximum number of entries; `usize::MAX` for all.
     pub limit: usize,
-    /// True: from the highest sequence downwards.
+    /// Whether to start at the highest sequence and go down.
     pub newest_first: bool,
 }
 
 impl Range {
-    /// The oldest `limit` entries with a sequence above `sequence`.
+    /// Selects the oldest `limit` entries above `sequence`.
     pub fn after(sequence: u64, limit: usize) -> Self {
         Self { first: sequence.saturating_add(1), last: u64::MAX, limit, newest_first: false }
     }
 }
 
-/// The extent of a stream. All zero, but for `next` = 1, where nothing was ever appended.
+/// The size of a stream. An unused stream has `next` = 1 and zeros otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The sequence that the next entry will have.
+    /// The sequence that the next entry will get.
     pub next: u64,
-    /// How many entries there are.
+    /// The number of entries.
     pub entries: u64,
-    /// The sum of their weights.
+    /// The sum of the entries' weights.
     pub weight: u64,
 }
 
@@ -144,99 +146,99 @@ pub struct Extent {
 pub struct Leases {
     /// The store's clock, in milliseconds since 1970.
     pub now_ms: u64,
-    /// When each lease runs out or ran out, in milliseconds since 1970.
+    /// When each lease expires or expired, in milliseconds since 1970.
     pub until_ms: BTreeMap<String, u64>,
 }
 
-/// What must hold for a transaction to be carried out.
+/// A condition that must hold for a transaction to apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// The record is in this state. `None`: there is no such record.
+    /// The record has this version.
     Version {
         /// The record.
         key: Key,
-        /// The version that was read.
+        /// The expected version. `None`: the record must not exist.
         version: Option<u64>,
     },
-    /// The ledger does not know the key.
+    /// The idempotency key is unused.
     KeyUnused {
-        /// Up to 200 visible ASCII characters.
+        /// The key: up to 200 visible ASCII characters.
         key: String,
     },
-    /// The lease is alive, or is not (run out, ended, or never set).
+    /// The lease is alive, or is not. A lease is not alive if it expired, was ended or was never set.
     Lease {
         /// The lease.
         name: String,
-        /// Which of the two.
+        /// The expected state.
         alive: bool,
     },
 }
 
-/// What to do when an append would take a stream over its bound.
+/// What happens when an append would exceed a stream's bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// The whole transaction fails with [`Failed::Full`].
     Refuse,
-    /// This entry alone is left out.
+    /// Only this append is skipped.
     Skip,
 }
 
-/// The most that a stream may hold after an append.
+/// The size that a stream must not exceed after an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// How many entries.
+    /// The maximum number of entries.
     pub entries_max: u64,
-    /// How much weight.
+    /// The maximum total weight.
     pub weight_max: u64,
-    /// What to do with an append that would go over it.
+    /// What to do with an append that would exceed either.
     pub when_full: WhenFull,
 }
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Makes or replaces a record.
+    /// Creates or replaces a record.
     Put {
         /// The record.
         key: Key,
-        /// What it holds from now on.
+        /// The record's new contents.
         data: Bytes,
     },
-    /// Removes a record. No harm when there is none.
+    /// Deletes a record. Does nothing if there is none.
     Delete {
         /// The record.
         key: Key,
     },
-    /// Adds an entry to the end of a stream.
+    /// Appends an entry to a stream.
     Append {
         /// The stream: up to 200 visible ASCII characters.
         stream: String,
-        /// What it holds.
+        /// The entry's contents.
         data: Bytes,
-        /// What it counts for against the bound's weight, up to 2^40.
+        /// The entry's weight, which counts against the bound: up to 2^40.
         weight: u64,
-        /// `None`: no bound.
+        /// The stream's bound. `None`: unbounded.
         bound: Option<Bound>,
     },
-    /// Removes entries of a stream. No harm where there is no such entry.
+    /// Removes entries from a stream. Ignores sequences that have no entry.
     Remove {
         /// The stream.
         stream: String,
-        /// The entries.
+        /// The entries' sequences.
         sequences: Vec<u64>,
     },
-    /// Adds a key to the ledger. The transaction must check it with [`Check::KeyUnused`].
+    /// Uses an idempotency key. The transaction must also contain [`Check::KeyUnused`] for that key.
     RememberReply {
         /// The key.
         key: String,
-        /// What [`Failed::KeyUsed`] will return.
+        /// The reply that [`Failed::KeyUsed`] returns to later transactions.
         data: Bytes,
     },
-    /// Lets a lease live for `ttl` from now on the store's clock.
+    /// Sets a lease to expire `ttl` from now on the store's clock.
     Lease {
         /// The lease: up to 200 visible ASCII characters.
         name: String,
-        /// How long.
+        /// The time until it expires.
         ttl: Duration,
     },
     /// Ends a lease and forgets it.
@@ -244,151 +246,152 @@ pub enum Write {
         /// The lease.
         name: String,
     },
-    /// Wakes whoever listens, on every coordinator; see [`Store::notifications`].
+    /// Notifies the subscribers on every coordinator; see [`Store::notifications`].
     Notify {
-        /// About what: up to 200 visible ASCII characters.
+        /// What changed: up to 200 visible ASCII characters.
         topic: String,
-        /// Who says so: a number by which it knows its own notifications, since they reach it, too.
+        /// A number by which the sender recognizes its own notifications, which it receives too.
         by: u64,
     },
-    /// Removes everything in the namespace: records, streams with their counters, leases, ledger. The last write but for
-    /// notifications.
+    /// Removes the whole namespace: records, streams and their counters, leases, idempotency keys. Only [`Write::Notify`]
+    /// may follow it.
     DropNamespace,
 }
 
-/// Checks and writes that go together.
+/// Checks and writes that apply together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Txn {
-    /// Looked at in this order; the first that fails is reported. The bounds of appends come after all of them.
+    /// The checks, evaluated in this order. The store reports the first that fails. Append bounds are evaluated after all
+    /// checks.
     pub checks: Vec<Check>,
-    /// Carried out in this order.
+    /// The writes, applied in this order.
     pub writes: Vec<Write>,
 }
 
-/// How durable an answered commit is.
+/// How durable an acknowledged commit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// In the store's memory.
     Applied,
     /// On the store's disk.
     Fsynced,
-    /// On as many replicas as were asked for.
+    /// On the configured number of replicas.
     Replicated,
 }
 
-/// A transaction that was carried out.
+/// A transaction that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// The version of every record that it put.
+    /// The version of every record that the transaction put.
     pub version: u64,
-    /// The store's clock, in milliseconds since 1970. Never goes backwards within a namespace, as far as the store can help.
+    /// The store's clock, in milliseconds since 1970. Never goes backwards within a namespace, unless the store itself lost
+    /// commits.
     pub at_ms: u64,
-    /// How durable it is.
+    /// How durable the commit is.
     pub durability: Durability,
-    /// The sequence of each append, in order. `None`: left out, because the stream was full.
+    /// The sequence of each append, in order. `None`: skipped, because the stream was full.
     pub appended: Vec<Option<u64>>,
-    /// How many entries the removals removed in all.
+    /// The total number of entries that the removals removed.
     pub removed: u64,
 }
 
-/// Why a transaction was not carried out.
+/// Why a transaction was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// A record was in another state.
+    /// A record had another version.
     Version {
         /// The record.
         key: Key,
-        /// As it is. `None`: there is none.
+        /// The record's current state. `None`: it does not exist.
         current: Option<Record>,
     },
-    /// The ledger knows the key.
+    /// The idempotency key was used before.
     KeyUsed {
-        /// What was remembered.
+        /// The reply that the first use remembered.
         data: Bytes,
     },
-    /// A lease was alive, or not, against the check.
+    /// A lease was not in the expected state.
     Lease {
         /// The lease.
         name: String,
     },
-    /// A stream has no room.
+    /// A stream was full.
     Full {
         /// The stream.
         stream: String,
     },
 }
 
-/// The answer to a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every write happened.
+    /// Every write applied.
     Committed(Commit),
-    /// Nothing happened.
+    /// Nothing changed.
     Refused(Failed),
 }
 
-/// A wake-up. May be lost, repeated or late; whoever waits for one also polls.
+/// A wake-up. It may be lost, repeated or late, so its receivers must also poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// Something happened to a topic.
+    /// Something changed.
     Topic {
-        /// Where.
+        /// The namespace.
         namespace: Namespace,
-        /// To what.
+        /// What changed, as in [`Write::Notify`].
         topic: String,
-        /// Who said so, as [`Write::Notify`] did.
+        /// The sender, as in [`Write::Notify`].
         by: u64,
     },
-    /// Notifications may have been lost: everyone should look.
+    /// Notifications may have been lost: anything may have changed.
     All,
 }
 
-/// Commits to a namespace that were answered and are not there any more, all or some of them, as after a failover to a replica
-/// that did not have them yet.
+/// Acknowledged commits to a namespace that the store has lost, for example in a failover to a replica that lagged behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The namespace.
     pub namespace: Namespace,
-    /// The version of the last commit that this coordinator was answered before.
+    /// The version of the last commit that the store had acknowledged to this coordinator before the loss.
     pub acknowledged: u64,
-    /// The version of the last commit that was kept; 0 where none was.
+    /// The version of the last commit that survived; 0 if none did.
     pub found: u64,
-    /// Which loss of the namespace this is, from 1, as the store itself counts: the same at every coordinator that finds out.
-    /// 0 where nothing is left of the namespace.
+    /// The number of this loss within the namespace, from 1. The store counts, so every coordinator that detects the loss
+    /// reports the same number. 0 if nothing is left of the namespace.
     pub generation: u64,
 }
 
-/// Why a store did not answer.
+/// Why a store call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store cannot be reached, or did not answer in time. A commit may have been carried out.
+    /// The store is unreachable or did not answer in time. A commit may have been applied.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
-    /// The store takes no writes just now, for lack of room or because it is not the one to write to. A commit was not
-    /// carried out. Where memory is what lacks, a transaction still succeeds if it neither appends nor remembers, and
-    /// either removes or ends something or puts nothing.
+    /// The store accepts no writes at present: it is full, or it is not the primary. A commit was not applied. If memory is
+    /// full, the store still accepts transactions that neither append nor remember a reply, and that either remove or end
+    /// something or put nothing.
     #[error("the store takes no writes: {0}")]
     Refusing(String),
-    /// A transaction was carried out, or was before, but is not as durable yet as this store was opened to make it. Repeated
-    /// under a key of the ledger, it succeeds once it is.
-    #[error("not as many replicas have it as are wanted: {0}")]
+    /// The transaction was applied, now or by an earlier call, but is not yet as durable as the store was configured to make
+    /// it. Repeating it with its idempotency key succeeds once it is.
+    #[error("too few replicas have the commit: {0}")]
     DurabilityNotReached(String),
-    /// What the store holds cannot be read. Needs a person.
-    #[error("the store holds what this coordinator cannot read: {0}")]
+    /// The store's contents cannot be read. An operator must intervene.
+    #[error("the store's contents cannot be read: {0}")]
     Corrupt(String),
 }
 
-/// A durable store. See the [module](self) for what it promises.
+/// A durable store. The [module docs](self) state its guarantees.
 ///
-/// Once begun, a call must be driven to its end or dropped: one that is put aside half way may hold what all others wait
-/// for, such as the making of a connection.
+/// Poll a call to completion, or drop it. A call that is set aside half-way can hold resources that all other calls wait
+/// for, such as a connection attempt.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Returns the records, in the order of the keys. They are of one instant.
+    /// Returns the records in the order of the keys, all as of one instant.
     async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError>;
 
-    /// Returns up to `limit` records of a kind, in the order of their ids, whose ids are greater than `after`. May cost
-    /// as much as all records of that kind.
+    /// Returns up to `limit` records of a kind whose ids are greater than `after`, ordered by id. May cost as much as reading
+    /// every record of the kind.
     async fn scan(
         &self,
         namespace: &Namespace,
@@ -397,27 +400,27 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError>;
 
-    /// Returns entries of a stream.
+    /// Returns the selected entries of a stream.
     async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError>;
 
-    /// Returns the extents of streams, in their order.
+    /// Returns the extents of the streams, in the same order.
     async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError>;
 
-    /// Returns the leases of a namespace that were set and not ended, those that have run out included.
+    /// Returns all leases of a namespace that were set and not ended, including expired ones.
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError>;
 
-    /// Returns the store's clock, in milliseconds since 1970. Fails when the store cannot be reached.
+    /// Returns the store's clock, in milliseconds since 1970. Fails if the store is unreachable.
     async fn now_ms(&self) -> Result<u64, StoreError>;
 
-    /// Carries out a transaction, or nothing of it.
+    /// Applies a transaction completely or not at all.
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError>;
 
-    /// Subscribes to the notifications of every commit made from now on, by this coordinator or another. A receiver that falls
-    /// more than [`NOTIFICATIONS_MAX`] behind is told so, and should then take it for [`Notification::All`].
+    /// Subscribes to the notifications of every later commit by any coordinator. A receiver that lags more than
+    /// [`NOTIFICATIONS_MAX`] behind gets an error, and must treat it as [`Notification::All`].
     fn notifications(&self) -> broadcast::Receiver<Notification>;
 
-    /// Subscribes to the losses that will be found in namespaces that this coordinator has written to. A receiver that falls
-    /// more than [`LOSSES_MAX`] behind misses some. Of a store that cannot lose what it has answered, it is closed.
+    /// Subscribes to losses detected from now on in namespaces that this coordinator has written to. A receiver that lags more
+    /// than [`LOSSES_MAX`] behind misses some. If the store cannot lose acknowledged commits, the receiver is closed.
     fn losses(&self) -> broadcast::Receiver<Loss> {
         broadcast::channel(1).1
     }

@@ -1,17 +1,19 @@
-//! The store in maps, behind one lock: what a store is, in the fewest words, to hold others against and to simulate with.
+//! The model store: plain maps behind one lock. It is the specification of a store in the fewest words, used to compare other
+//! stores with and to simulate.
 //!
-//! Nothing waits and nothing runs beside the caller, so that on simulated time all of it is decided by what is asked in
-//! which order. Any number of coordinators of one process may share one. Nothing outlives it, and keys of the ledger are
-//! not forgotten. Not for use otherwise: it never gives memory back.
+//! It never waits and has no background work, so under simulated time its behavior depends only on the order of the calls. Any
+//! number of coordinators in one process can share it. Nothing outlives it. It keeps idempotency keys forever and never frees
+//! memory, so do not use it for anything else.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 use super::{
@@ -19,7 +21,7 @@ use super::{
     Range, Record, Store, StoreError, Txn, WhenFull, Write,
 };
 
-/// The store in maps. See the [module](self).
+/// The store in plain maps. See the [module](self).
 #[derive(Debug)]
 pub struct ModelStore {
     state: Mutex<State>,
@@ -33,41 +35,37 @@ struct State {
     clock_ms: u64,
 }
 
-/// What is in a namespace.
+/// The contents of a namespace.
 #[derive(Debug, Default)]
 struct Contents {
     records: BTreeMap<(&'static str, String), Record>,
     streams: BTreeMap<String, Stream>,
     leases: BTreeMap<String, u64>,
-    ledger: BTreeMap<String, Bytes>,
+    replies: BTreeMap<String, Bytes>,
 }
 
 #[derive(Debug)]
 struct Stream {
     extent: Extent,
-    /// With their weights.
+    /// Sequence to weight and data.
     entries: BTreeMap<u64, (u64, Bytes)>,
 }
 
-/// What has been done to a stream, so that it can be undone.
+/// A change to a stream, recorded for rollback.
 enum Done<'t> {
     Appended(&'t str),
     Removed(&'t str, u64, (u64, Bytes)),
 }
 
 impl ModelStore {
-    /// Makes an empty one.
+    /// Creates an empty store.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), notifications: broadcast::channel(NOTIFICATIONS_MAX).0 })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks at a namespace, where there is something in it.
-    fn look<T: Default>(&self, namespace: &Namespace, look: impl FnOnce(&Contents) -> T) -> T {
-        self.state().namespaces.get(namespace).map(look).unwrap_or_default()
+    /// Runs `read` on a namespace's contents. Returns the default if the namespace is empty.
+    fn with_contents<T: Default>(&self, namespace: &Namespace, read: impl FnOnce(&Contents) -> T) -> T {
+        self.state.lock().namespaces.get(namespace).map(read).unwrap_or_default()
     }
 }
 
@@ -104,7 +102,7 @@ impl Contents {
                 }
             }
             Check::KeyUnused { key } => {
-                if let Some(data) = self.ledger.get(key) {
+                if let Some(data) = self.replies.get(key) {
                     return Err(Failed::KeyUsed { data: data.clone() });
                 }
             }
@@ -121,8 +119,7 @@ impl Contents {
         self.records.get(&(key.kind, key.id.clone())).cloned()
     }
 
-    /// Does what is to be done to streams, or nothing of it. Returns the sequence of each append, and how many entries were
-    /// removed.
+    /// Applies all changes to streams, or none. Returns the sequence of each append, and the number of removed entries.
     fn write_streams(&mut self, writes: &[Write]) -> Result<(Vec<Option<u64>>, u64), Failed> {
         let (mut done, mut appended, mut removed) = (Vec::new(), Vec::new(), 0);
         for write in writes {
@@ -172,7 +169,7 @@ impl Contents {
         }
     }
 
-    /// Does what is to be done to anything but streams.
+    /// Applies a change to anything but streams.
     fn write(&mut self, write: &Write, version: u64, now_ms: u64) {
         match write {
             Write::Put { key, data } => {
@@ -182,7 +179,7 @@ impl Contents {
                 self.records.remove(&(key.kind, key.id.clone()));
             }
             Write::RememberReply { key, data } => {
-                self.ledger.insert(key.clone(), data.clone());
+                self.replies.insert(key.clone(), data.clone());
             }
             Write::Lease { name, ttl } => {
                 let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
@@ -232,7 +229,7 @@ impl Stream {
 #[async_trait]
 impl Store for ModelStore {
     async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        let state = self.state();
+        let state = self.state.lock();
         let contents = state.namespaces.get(namespace);
         Ok(keys.iter().map(|key| contents?.record(key)).collect())
     }
@@ -244,18 +241,20 @@ impl Store for ModelStore {
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        Ok(self.look(namespace, |contents| {
+        Ok(self.with_contents(namespace, |contents| {
             let all = contents.records.iter().filter(|((of, id), _)| *of == kind && id.as_str() > after);
             all.take(limit).map(|((_, id), record)| (id.clone(), record.clone())).collect()
         }))
     }
 
     async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        Ok(self.look(namespace, |contents| contents.streams.get(stream).map(|it| it.range(range)).unwrap_or_default()))
+        Ok(self.with_contents(namespace, |contents| {
+            contents.streams.get(stream).map(|it| it.range(range)).unwrap_or_default()
+        }))
     }
 
     async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        let state = self.state();
+        let state = self.state.lock();
         let contents = state.namespaces.get(namespace);
         let extent =
             |name| contents.and_then(|it| it.streams.get(name)).map_or(Stream::default().extent, |it| it.extent);
@@ -263,22 +262,22 @@ impl Store for ModelStore {
     }
 
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
-        let until_ms = self.look(namespace, |contents| contents.leases.clone());
-        Ok(Leases { now_ms: self.state().now_ms(), until_ms })
+        let until_ms = self.with_contents(namespace, |contents| contents.leases.clone());
+        Ok(Leases { now_ms: self.state.lock().now_ms(), until_ms })
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {
-        Ok(self.state().now_ms())
+        Ok(self.state.lock().now_ms())
     }
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        let commit = match self.state().commit(namespace, txn) {
+        let commit = match self.state.lock().commit(namespace, txn) {
             Ok(commit) => commit,
             Err(failed) => return Ok(Outcome::Refused(failed)),
         };
         for write in &txn.writes {
             if let Write::Notify { topic, by } = write {
-                // Without a listener there is nobody to wake.
+                // There may be no receivers.
                 let _ = self.notifications.send(Notification::Topic {
                     namespace: namespace.clone(),
                     topic: topic.clone(),
@@ -299,17 +298,17 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::store::conformance::{Bench, for_each_promise};
+    use crate::store::conformance::{Harness, for_each_promise};
 
-    async fn open() -> Option<Bench> {
+    async fn open() -> Option<Harness> {
         let store = ModelStore::new();
         let raw = Arc::clone(&store);
         let raw_keys = move |namespace| {
-            let keys = raw.state().namespaces.get(&namespace).map(|contents| format!("{contents:?}"));
+            let keys = raw.state.lock().namespaces.get(&namespace).map(|contents| format!("{contents:?}"));
             std::future::ready(keys.into_iter().collect()).boxed()
         };
         let second = Arc::clone(&store) as Arc<dyn Store>;
-        Some(Bench { store, second, raw_keys: Box::new(raw_keys), _keeps: Box::new(()) })
+        Some(Harness { store, second, raw_keys: Box::new(raw_keys), _keeps: Box::new(()) })
     }
 
     for_each_promise!(open);

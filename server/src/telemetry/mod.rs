@@ -1,17 +1,15 @@
 //! What a coordinator tells those who run it: numbers for Prometheus, a log line and a span for every call.
 //!
 //! - [`Metrics`]: every number there is, with its name and help text.
-//! - [`measured`]: times what is asked of the store. [`rpc`]: counts, logs and traces calls. [`connections`]: counts them.
-//! - [`census`]: what is looked up from time to time, such as how full inboxes are. [`exposition`]: serves the numbers.
+//! - [`metered_store`]: times what is asked of the store. [`rpc`]: counts, logs and traces calls. [`connections`]: counts them.
+//! - [`gauges`]: what is looked up from time to time, such as how full inboxes are. [`prometheus`]: serves the numbers.
 //!
 //! Architecture invariant: no label holds the name of a team or a member, or anything else that callers choose; so the
 //! number of series is bounded by what is written in this program. `domain/` knows nothing of this.
 
-pub mod census;
-pub mod connections;
-pub mod exposition;
-pub mod measured;
-pub mod rpc;
+pub mod metered_conn;
+pub mod metered_store;
+pub mod prometheus;
 
 use std::{
     fmt,
@@ -25,7 +23,7 @@ use prometheus_client::{
 };
 use teamwire_proto::{Reason, Refusal, v1, v1::send_request::Body};
 
-use crate::{domain::session::GiveUp, store::Failed};
+use crate::{domain::session::Undeliverable, store::Failed};
 
 /// The bounds of all histograms of time, in seconds.
 const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -39,6 +37,9 @@ const TYPES: [&str; 6] = [
     "plan_approval_request",
     "plan_approval_response",
 ];
+
+/// The states of members that are counted apart, as the roster has them.
+pub const MEMBER_STATES: [&str; 4] = ["live", "lost", "stopping", "exited"];
 
 /// One label.
 pub type Label = [(&'static str, &'static str); 1];
@@ -74,9 +75,9 @@ pub struct Metrics {
     /// Rules run once more, by why.
     decide_reruns: Family<Label, Counter>,
     /// Calls by method and code.
-    rpc_seconds: Times<Labels>,
+    pub(crate) rpc_seconds: Times<Labels>,
     /// Calls refused, by reason.
-    refusals: Family<Label, Counter>,
+    pub(crate) refusals: Family<Label, Counter>,
     /// Connections that are open.
     pub(crate) connections: Gauge,
     /// Sessions that are open.
@@ -89,11 +90,11 @@ pub struct Metrics {
     pub lost_writes: Counter,
     /// 1 while the store answers.
     pub(crate) store_up: Gauge,
-    teams: Gauge,
-    members: Family<Label, Gauge>,
-    inbox_messages: Gauge<u64, AtomicU64>,
-    inbox_messages_max: Gauge<u64, AtomicU64>,
-    inbox_bytes: Gauge<u64, AtomicU64>,
+    pub(crate) teams: Gauge,
+    pub(crate) members: Family<Label, Gauge>,
+    pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
+    pub(crate) inbox_messages_max: Gauge<u64, AtomicU64>,
+    pub(crate) inbox_bytes: Gauge<u64, AtomicU64>,
 }
 
 impl fmt::Debug for Metrics {
@@ -168,7 +169,7 @@ impl Metrics {
         for kind in TYPES {
             drop(self.sends.get_or_create(&[("type", kind), ("outcome", "ok")]));
         }
-        for cause in [GiveUp::DeliveryLimit, GiveUp::TargetReplaced] {
+        for cause in [Undeliverable::DeliveryLimit, Undeliverable::TargetReplaced] {
             drop(self.dead_letters.get_or_create(&[("cause", cause.as_str())]));
         }
         for check in ["version", "seen", "lease", "full"] {
@@ -180,12 +181,12 @@ impl Metrics {
         for reason in Reason::ALL {
             drop(self.refusals.get_or_create(&[("reason", reason.as_str())]));
         }
-        for operation in measured::OPERATIONS {
+        for operation in metered_store::OPERATIONS {
             for kind in ["unavailable", "refusing", "corrupt"] {
                 drop(self.store_errors.get_or_create(&[("operation", operation), ("kind", kind)]));
             }
         }
-        for state in census::STATES {
+        for state in MEMBER_STATES {
             drop(self.members.get_or_create(&[("state", state)]));
         }
     }

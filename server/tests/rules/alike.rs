@@ -26,8 +26,8 @@ use teamwire_proto::{
     v1::{self, RequestKind, RequestState, history_entry::Event},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, reads::HistoryQuery},
-    domain::{Limits, identity::Presented, record::inbox, task::board::TaskRecord},
+    coordinator::{Coordinator, HistoryQuery},
+    domain::{Limits, identity::CallerCredentials, record::inbox, task::board::TaskRecord},
     store::{Namespace, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 
@@ -285,7 +285,7 @@ impl Side {
         shown
     }
 
-    fn who(&self, by: &By) -> Presented {
+    fn who(&self, by: &By) -> CallerCredentials {
         let known = |name| self.credentials.get(name).map(Vec::as_slice).unwrap_or_default();
         let stranger = format!("twm:{}:nobody:{}", self.team, "0".repeat(40));
         match by {
@@ -305,7 +305,7 @@ impl Side {
         }
     }
 
-    async fn call(&mut self, who: &Presented, step: &Step) -> Result<String, Refusal> {
+    async fn call(&mut self, who: &CallerCredentials, step: &Step) -> Result<String, Refusal> {
         let coordinator = Arc::clone(&self.coordinators[step.coordinator]);
         let team = if who.credential.team().is_none() { self.team.clone() } else { String::new() };
         let pick = |requests: &[v1::Request], index: &Index| match requests.len() {

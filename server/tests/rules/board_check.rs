@@ -6,7 +6,7 @@ use teamwire_proto::name::Name;
 use teamwire_server::{
     coordinator::team_key,
     domain::{
-        record::{Life, Stored, TeamRecord},
+        record::{Life, RecordType, TeamRecord},
         task::board::{BoardRecord, Ids, Status, TaskRecord, WaitingRecord},
     },
     store::{Key, Namespace, Store},

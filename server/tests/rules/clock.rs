@@ -1,4 +1,4 @@
-//! A store whose clock can be moved.
+//! A store whose clock a test can advance.
 
 use std::{
     sync::{
@@ -8,14 +8,11 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use teamwire_server::store::{
-    Check, Commit, Entry, Extent, Failed, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store,
-    StoreError, Txn, Write,
+    Check, Commit, Failed, Leases, Namespace, Outcome, Store, StoreError, StoreLayer, Txn, Write,
 };
-use tokio::sync::broadcast;
 
-/// A store that is some time ahead of the one that it passes everything on to.
+/// A store whose clock runs ahead of the wrapped store's.
 #[derive(Debug)]
 pub(crate) struct MovedClock {
     store: Arc<dyn Store>,
@@ -28,7 +25,7 @@ impl MovedClock {
         Arc::new(Self { store, ahead_ms: AtomicU64::new(0) })
     }
 
-    /// Moves the clock on. A coordinator learns of it with its next commit.
+    /// Advances the clock. A coordinator notices with its next commit.
     pub(crate) fn advance(&self, by: Duration) {
         self.ahead_ms.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
@@ -38,28 +35,9 @@ impl MovedClock {
     }
 }
 
-#[async_trait]
-impl Store for MovedClock {
-    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.store.read(namespace, keys).await
-    }
-
-    async fn scan(
-        &self,
-        namespace: &Namespace,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.store.scan(namespace, kind, after, limit).await
-    }
-
-    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.store.range(namespace, stream, range).await
-    }
-
-    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.store.extents(namespace, streams).await
+impl StoreLayer for MovedClock {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
     }
 
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
@@ -73,8 +51,8 @@ impl Store for MovedClock {
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let mut txn = txn.clone();
-        // Leases are judged by the moved clock, so they are checked here and not below.
-        let leases = self.leases(namespace).await?;
+        // The advanced clock decides whether a lease is alive, so check leases here, not in the wrapped store.
+        let leases = StoreLayer::leases(self, namespace).await?;
         let (on_leases, others) = txn.checks.into_iter().partition(|check| matches!(check, Check::Lease { .. }));
         txn.checks = others;
         for check in on_leases {
@@ -94,9 +72,5 @@ impl Store for MovedClock {
             }
             refused => refused,
         })
-    }
-
-    fn notifications(&self) -> broadcast::Receiver<Notification> {
-        self.store.notifications()
     }
 }

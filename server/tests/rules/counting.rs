@@ -2,14 +2,10 @@
 
 use std::{cell::Cell, future::Future, sync::Arc};
 
-use async_trait::async_trait;
-use teamwire_server::store::{
-    Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
-};
-use tokio::sync::broadcast;
+use teamwire_server::store::{Store, StoreError, StoreLayer};
 
 tokio::task_local! {
-    /// How often the call that runs has gone to the store.
+    /// The number of store calls made by the current call.
     static TRIPS: Cell<usize>;
 }
 
@@ -18,59 +14,26 @@ tokio::task_local! {
 pub(crate) struct Counting(pub(crate) Arc<dyn Store>);
 
 fn count() {
-    // What runs by itself is nobody's call.
+    // Background work belongs to no call.
     let _ = TRIPS.try_with(|trips| trips.set(trips.get() + 1));
 }
 
-#[async_trait]
-impl Store for Counting {
-    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        count();
-        self.0.read(namespace, keys).await
+impl StoreLayer for Counting {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
     }
 
-    async fn scan(
+    async fn around<T: Send>(
         &self,
-        namespace: &Namespace,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
+        _: &'static str,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         count();
-        self.0.scan(namespace, kind, after, limit).await
-    }
-
-    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        count();
-        self.0.range(namespace, stream, range).await
-    }
-
-    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        count();
-        self.0.extents(namespace, streams).await
-    }
-
-    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
-        count();
-        self.0.leases(namespace).await
-    }
-
-    async fn now_ms(&self) -> Result<u64, StoreError> {
-        count();
-        self.0.now_ms().await
-    }
-
-    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        count();
-        self.0.commit(namespace, txn).await
-    }
-
-    fn notifications(&self) -> broadcast::Receiver<Notification> {
-        self.0.notifications()
+        call.await
     }
 }
 
-/// Makes a call, and counts how often it went to the store.
+/// Makes a call, and returns its result with the number of store calls it made.
 pub(crate) async fn counted<T>(call: impl Future<Output = T>) -> (T, usize) {
     TRIPS.scope(Cell::new(0), async { (call.await, TRIPS.with(Cell::get)) }).await
 }

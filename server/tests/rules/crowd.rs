@@ -20,8 +20,8 @@ use teamwire_proto::{
     v1::{self, TaskEventKind, history_entry::Event},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, reads::HistoryQuery},
-    domain::{Limits, identity::Presented, task::board::Status},
+    coordinator::{Coordinator, HistoryQuery},
+    domain::{Limits, identity::CallerCredentials, task::board::Status},
     store::{Namespace, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 use tokio::{sync::watch, task::JoinSet, time::timeout};
@@ -126,7 +126,7 @@ impl Crowd {
         self.coordinators[0].join(&presented(&token), &v1::JoinRequest::default()).await.unwrap().credential
     }
 
-    fn who(&self, number: usize) -> Presented {
+    fn who(&self, number: usize) -> CallerCredentials {
         presented(&self.credentials[number].lock().unwrap())
     }
 
@@ -138,7 +138,7 @@ impl Crowd {
                 (coordinator.clone(), self.store.notifications(), self.done.clone());
             all.spawn(async move {
                 while let Some(Ok(notification)) = done.run_until_cancelled(notifications.recv()).await {
-                    coordinator.hub().notification(&notification);
+                    coordinator.notifier().notification(&notification);
                 }
             });
         }
@@ -189,7 +189,7 @@ impl Crowd {
         }
     }
 
-    async fn finish(&self, coordinator: &Coordinator, who: &Presented, claim: v1::Claim, release: bool) {
+    async fn finish(&self, coordinator: &Coordinator, who: &CallerCredentials, claim: v1::Claim, release: bool) {
         let (task_id, claim_token) = (claim.task.unwrap().id, claim.token);
         if release {
             let request = v1::ReleaseTaskRequest { task_id, claim_token, ..Default::default() };

@@ -7,7 +7,7 @@ use teamwire_proto::{
     v1::{self, NoticeKind, RequestState, history_entry::Event},
 };
 use teamwire_server::{
-    domain::record::{JoinTokenRecord, LEFTOVERS, ReceiptRecord, Stored, TeamRecord},
+    domain::record::{JoinTokenRecord, LEFTOVERS, ReceiptRecord, RecordType, TeamRecord},
     store::Store,
 };
 use tonic::Code;
@@ -22,7 +22,7 @@ impl Team {
         self.coordinator.tidy(&self.namespace).await.unwrap();
     }
 
-    async fn count<T: Stored>(&self) -> usize {
+    async fn count<T: RecordType>(&self) -> usize {
         self.clock.scan(&self.namespace, T::KIND, "", 10_000).await.unwrap().len()
     }
 

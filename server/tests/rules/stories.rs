@@ -50,9 +50,9 @@ use teamwire_proto::{
     },
 };
 use teamwire_server::{
-    coordinator::{Coordinator, reads::HistoryQuery},
-    delivery::{lease::SignsOfLife, session::Pace},
-    domain::{identity::Presented, record::inbox},
+    coordinator::{Coordinator, HistoryQuery},
+    delivery::{heartbeats::Heartbeats, session::Pace},
+    domain::{identity::CallerCredentials, record::inbox},
     store::Store,
 };
 use tokio::{sync::mpsc, time::timeout};
@@ -195,7 +195,7 @@ struct Listener {
     member: String,
     session_id: String,
     incarnation: u64,
-    frames: mpsc::Receiver<teamwire_server::delivery::session::Said>,
+    frames: mpsc::Receiver<teamwire_server::delivery::session::Frame>,
     /// The last sequence that was delivered.
     last: u64,
     /// Why it must end, once it must.
@@ -216,7 +216,7 @@ struct Story {
     coordinators: [Arc<Coordinator>; 2],
     model: Model,
     /// Of each life of each name.
-    credentials: HashMap<&'static str, Vec<Presented>>,
+    credentials: HashMap<&'static str, Vec<CallerCredentials>>,
     listeners: Vec<Listener>,
     /// How many sessions have shown each message to each member.
     seen: BTreeMap<(String, String), u32>,
@@ -248,7 +248,7 @@ impl Story {
         let (mut notifications, told) = (team.clock.notifications(), coordinators.clone());
         let forwarder = tokio::spawn(async move {
             while let Ok(notification) = notifications.recv().await {
-                told.iter().for_each(|coordinator| coordinator.hub().notification(&notification));
+                told.iter().for_each(|coordinator| coordinator.notifier().notification(&notification));
             }
         });
         let credentials = [("lead", vec![team.lead.who.clone()])].into();
@@ -275,7 +275,7 @@ impl Story {
     }
 
     /// Returns what a caller shows, and who that is.
-    fn present(&self, who: &Who) -> (Presented, Caller) {
+    fn present(&self, who: &Who) -> (CallerCredentials, Caller) {
         let Who::Member { name, former, shows } = who else {
             let is_operator = matches!(who, Who::Operator);
             let stranger = presented(&format!("twm:alpha:bob:{}", "0".repeat(40)));
@@ -294,7 +294,7 @@ impl Story {
         let session_id = session.map(|at| self.listeners[at].session_id.clone());
         let name = (*name).to_owned();
         let caller = Caller::Member { name, incarnation: life as u64 + 1, session };
-        (Presented { session_id, ..lives[life].clone() }, caller)
+        (CallerCredentials { session_id, ..lives[life].clone() }, caller)
     }
 
     /// Makes a call, and checks that it was accepted or refused as it must be.
@@ -329,7 +329,7 @@ impl Story {
     async fn act(
         &mut self,
         c: &Arc<Coordinator>,
-        who: &Presented,
+        who: &CallerCredentials,
         caller: &Caller,
         depths: &BTreeMap<String, u64>,
         act: &Act,
@@ -437,7 +437,7 @@ impl Story {
                 let opened = c.open_session(who, &v1::StreamRequest::default()).await;
                 let session = expect(opened, expected.is_some(), "a stream")?;
                 let (name, draining) = (expected?, CancellationToken::new());
-                let mut frames = session.start(Pace::default(), Arc::new(SignsOfLife::default()), draining);
+                let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);
                 let first = timeout(PATIENCE, frames.recv()).await.expect("a frame").unwrap().unwrap().frame.unwrap();
                 let Frame::Opened(opened) = first else { panic!("a stream begins with {first:?}") };
                 if opened.session_id.is_empty() {
@@ -637,7 +637,7 @@ impl Story {
     async fn send(
         &mut self,
         c: &Coordinator,
-        who: &Presented,
+        who: &CallerCredentials,
         caller: &Caller,
         from: &str,
         request: v1::SendRequest,

@@ -7,8 +7,8 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     domain::{
-        record::{SessionRecord, Stored as _},
-        session::{GiveUp, Leaving},
+        record::{RecordType as _, SessionRecord},
+        session::{Leaving, Undeliverable},
     },
     store::{Key, Record, Store as _, Txn, Write},
 };
@@ -265,7 +265,10 @@ async fn a_message_that_was_acknowledged_meanwhile_is_not_given_up() {
     let leaving = Leaving { sequence: 1, message_id: id.clone(), delivered_ms: 0, delivery_count: 5 };
     let name = Name::parse("bob", "name").unwrap();
     let session_id = &session.opened.session_id;
-    t.coordinator.bury(&t.namespace, &name, session_id, &leaving, &message, GiveUp::DeliveryLimit).await.unwrap();
+    t.coordinator
+        .dead_letter(&t.namespace, &name, session_id, &leaving, &message, Undeliverable::DeliveryLimit)
+        .await
+        .unwrap();
     assert_eq!(t.receipts(&id).await[0].state(), ReceiptState::Processed);
     assert_eq!(t.history().await, before, "and nobody is told so");
 }

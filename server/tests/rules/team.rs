@@ -9,14 +9,14 @@ use teamwire_proto::{
     v1::{self, NoticeKind, message::Body, send_request, stream_response::Frame},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, reads::HistoryQuery, team_key},
-    delivery::{lease::SignsOfLife, session::Pace},
+    coordinator::{Coordinator, HistoryQuery, team_key},
+    delivery::{heartbeats::Heartbeats, session::Pace},
     domain::{
         Limits,
-        identity::Presented,
+        identity::CallerCredentials,
         record::{
-            HISTORY, JoinTokenRecord, ObserverRecord, PresenceRecord, REQUESTS, ReceiptRecord, SessionRecord, Stored,
-            TeamRecord, inbox,
+            HISTORY, JoinTokenRecord, ObserverRecord, PresenceRecord, REQUESTS, ReceiptRecord, RecordType,
+            SessionRecord, TeamRecord, inbox,
         },
         secret::SecretHash,
         task::board::{BoardRecord, TaskRecord, WaitingRecord},
@@ -35,7 +35,7 @@ const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
 pub(crate) struct Team {
     pub(crate) clock: Arc<MovedClock>,
     pub(crate) coordinator: Arc<Coordinator>,
-    pub(crate) operator: Presented,
+    pub(crate) operator: CallerCredentials,
     pub(crate) namespace: Namespace,
     pub(crate) lead: Member,
     limits: Limits,
@@ -46,7 +46,7 @@ pub(crate) struct Team {
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) credential: String,
-    pub(crate) who: Presented,
+    pub(crate) who: CallerCredentials,
 }
 
 impl Member {
@@ -56,35 +56,35 @@ impl Member {
 
     /// The same member, presenting a session.
     pub(crate) fn in_session(&self, session_id: &str) -> Self {
-        let who = Presented { session_id: Some(session_id.to_owned()), ..self.who.clone() };
+        let who = CallerCredentials { session_id: Some(session_id.to_owned()), ..self.who.clone() };
         Self { who, ..self.clone() }
     }
 }
 
 /// Whoever can call.
 pub(crate) trait Calls {
-    fn who(&self) -> &Presented;
+    fn who(&self) -> &CallerCredentials;
 }
 
 impl Calls for Member {
-    fn who(&self) -> &Presented {
+    fn who(&self) -> &CallerCredentials {
         &self.who
     }
 }
 
-impl Calls for Presented {
-    fn who(&self) -> &Presented {
+impl Calls for CallerCredentials {
+    fn who(&self) -> &CallerCredentials {
         self
     }
 }
 
 /// Reads a credential as a call presents it.
-pub(crate) fn presented(credential: &str) -> Presented {
-    Presented::new(Credential::parse(credential).unwrap(), None)
+pub(crate) fn presented(credential: &str) -> CallerCredentials {
+    CallerCredentials::new(Credential::parse(credential).unwrap(), None)
 }
 
-pub(crate) fn operator() -> Presented {
-    Presented::new(Credential::Operator { secret: OPERATOR.to_owned() }, None)
+pub(crate) fn operator() -> CallerCredentials {
+    CallerCredentials::new(Credential::Operator { secret: OPERATOR.to_owned() }, None)
 }
 
 /// Makes a coordinator over a store, with the operator of these tests.
@@ -291,7 +291,7 @@ impl Team {
     pub(crate) async fn open(&self, member: &Member) -> Open {
         let session = self.coordinator.open_session(&member.who, &v1::StreamRequest::default()).await.unwrap();
         let draining = CancellationToken::new();
-        let mut frames = session.start(Pace::default(), Arc::new(SignsOfLife::default()), draining);
+        let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);
         let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await.map(|said| *said)
         else {
             panic!("a session begins with `opened`");
@@ -369,7 +369,7 @@ pub(crate) struct Open {
     /// Presents the session with every call.
     pub(crate) member: Member,
     pub(crate) opened: v1::SessionOpened,
-    pub(crate) frames: mpsc::Receiver<teamwire_server::delivery::session::Said>,
+    pub(crate) frames: mpsc::Receiver<teamwire_server::delivery::session::Frame>,
 }
 
 impl Open {
@@ -407,7 +407,7 @@ impl Open {
     pub(crate) async fn close(self, team: &Team) {
         drop(self.frames);
         let name = Name::parse(&self.member.name, "name").unwrap();
-        let mut watch = team.coordinator.hub().watch(&team.namespace);
+        let mut watch = team.coordinator.notifier().watch(&team.namespace);
         loop {
             watch.mark_unchanged();
             let record = team.coordinator.session_record(&team.namespace, &name).await.unwrap().unwrap();

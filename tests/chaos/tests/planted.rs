@@ -7,7 +7,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use teamwire_chaos::{
-    buggy_store::{Bug, Liar},
+    buggy_store::{Bug, BuggyStore},
     check::{self, Promise},
     cluster,
     history::{self, What},
@@ -27,7 +27,7 @@ const SECRET: &str = "planted0123456789abcdef";
 async fn broken(bug: Bug) -> Vec<Promise> {
     let directory = tempfile::tempdir().unwrap();
     let store = store::open("memory:").await.unwrap();
-    let buggy_store = Liar::new(store, bug);
+    let buggy_store = BuggyStore::new(store, bug);
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
     let mut addresses = Vec::new();
@@ -143,8 +143,8 @@ async fn a_trimmed_inbox_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ledger_that_forgets_is_found() {
-    assert_eq!(broken(Bug::NoLedger).await, [Promise::NothingDoubled]);
+async fn forgotten_idempotency_keys_are_found() {
+    assert_eq!(broken(Bug::NoIdempotency).await, [Promise::NothingDoubled]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use teamwire_chaos::history::What;
 use turmoil::Sim;
 
 use crate::{
-    faulty_store::Weather,
+    faulty_store::StoreFaults,
     world::{Coordinator, Errand, Stage},
 };
 
@@ -90,7 +90,7 @@ const ALL: [Strike; 22] = [
 enum Mend {
     Link(String, String),
     Links(String),
-    Weather(usize),
+    Store(usize),
 }
 
 /// What is broken, and what will be.
@@ -170,7 +170,7 @@ impl Strikes {
                     }
                 }
             }
-            Mend::Weather(number) => *self.coordinators[*number].way.weather() = Weather::default(),
+            Mend::Store(number) => *self.coordinators[*number].store.faults() = StoreFaults::default(),
         }
     }
 
@@ -253,25 +253,25 @@ impl Strikes {
             Strike::Dismiss => stage.shared().errands.push(Errand::Dismiss(member)),
             Strike::Renew => stage.shared().errands.push(Errand::Renew(member)),
             Strike::Force => stage.shared().errands.push(Errand::Force(member)),
-            Strike::StoreAway => self.change_weather(number, until, |weather| weather.is_down = true),
-            Strike::StoreRefuses => self.change_weather(number, until, |weather| weather.is_refusing = true),
-            Strike::StoreMute => self.change_weather(number, until, |weather| weather.is_mute = true),
+            Strike::StoreAway => self.change_store(number, until, |faults| faults.is_down = true),
+            Strike::StoreRefuses => self.change_store(number, until, |faults| faults.is_refusing = true),
+            Strike::StoreMute => self.change_store(number, until, |faults| faults.is_mute = true),
             Strike::StoreSlow => {
                 let delay_max = self.pause(20..1_500);
-                self.change_weather(number, until, |weather| weather.delay_max = delay_max);
+                self.change_store(number, until, |faults| faults.delay_max = delay_max);
             }
             Strike::StoreDown => {
                 let until = now + self.pause(100..8_000);
                 for number in 0..self.coordinators.len() {
-                    self.change_weather(number, until, |weather| weather.is_down = true);
+                    self.change_store(number, until, |faults| faults.is_down = true);
                 }
             }
         }
     }
 
-    fn change_weather(&mut self, number: usize, until: Duration, change: impl FnOnce(&mut Weather)) {
-        change(&mut self.coordinators[number].way.weather());
-        self.mends.push((until, Mend::Weather(number)));
+    fn change_store(&mut self, number: usize, until: Duration, change: impl FnOnce(&mut StoreFaults)) {
+        change(&mut self.coordinators[number].store.faults());
+        self.mends.push((until, Mend::Store(number)));
     }
 
     fn isolate(&mut self, sim: &mut Sim<'_>, host: &str, until: Duration) {

@@ -1,125 +1,92 @@
-//! A store as a coordinator reaches it: slow, out of reach, or without a word on what came of a transaction.
+//! A store that can be slow, unreachable, or fail after it committed.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use teamwire_server::store::{
-    Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn, Write,
-};
-use tokio::{sync::broadcast, time::sleep};
+use parking_lot::{Mutex, MutexGuard};
+use teamwire_server::store::{Namespace, Outcome, Store, StoreError, StoreLayer, Txn, Write};
+use tokio::time::sleep;
 
-/// How it is between one coordinator and the store.
+/// The faults between one coordinator and the store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Weather {
-    /// Nothing is answered, though some of it may be carried out.
+pub(crate) struct StoreFaults {
+    /// No call is answered, but some commits are applied.
     pub(crate) is_down: bool,
-    /// It takes no writes.
+    /// The store refuses writes.
     pub(crate) is_refusing: bool,
-    /// Notifications of this coordinator's commits reach nobody.
+    /// Notifications of this coordinator's commits are lost.
     pub(crate) is_mute: bool,
-    /// How long each way takes at most.
+    /// The maximum latency in each direction.
     pub(crate) delay_max: Duration,
 }
 
-impl Default for Weather {
+impl Default for StoreFaults {
     fn default() -> Self {
         Self { is_down: false, is_refusing: false, is_mute: false, delay_max: Duration::from_millis(2) }
     }
 }
 
-/// The way to a store, in some weather.
+/// One coordinator's connection to the store, with faults.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct FaultyStore {
     store: Arc<dyn Store>,
-    weather: Mutex<Weather>,
+    faults: Mutex<StoreFaults>,
 }
 
-impl Way {
+impl FaultyStore {
     pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store, weather: Mutex::default() })
+        Arc::new(Self { store, faults: Mutex::default() })
     }
 
-    /// Returns the weather, to be changed.
-    pub(crate) fn weather(&self) -> MutexGuard<'_, Weather> {
-        self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the faults, for reading or changing.
+    pub(crate) fn faults(&self) -> MutexGuard<'_, StoreFaults> {
+        self.faults.lock()
     }
 
-    /// Goes one way. Fails where the other end is out of reach.
-    async fn go(&self) -> Result<(), StoreError> {
-        let delay_max = self.weather().delay_max;
+    /// Waits for the latency of one direction. Fails if the store is unreachable.
+    async fn travel(&self) -> Result<(), StoreError> {
+        let delay_max = self.faults().delay_max;
         sleep(delay_max.mul_f64(rand::random())).await;
-        if self.weather().is_down {
+        if self.faults().is_down {
             sleep(Duration::from_millis(rand::random_range(0..1_500))).await;
-            return Err(StoreError::Unavailable("it is out of reach".to_owned()));
+            return Err(StoreError::Unavailable("the store is unreachable".to_owned()));
         }
         Ok(())
     }
-
-    /// Asks a question, and brings the answer back.
-    async fn ask<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        self.go().await?;
-        let answer = answer.await;
-        self.go().await?;
-        answer
-    }
 }
 
-#[async_trait]
-impl Store for Way {
-    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.ask(self.store.read(namespace, keys)).await
+impl StoreLayer for FaultyStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
     }
 
-    async fn scan(
+    async fn around<T: Send>(
         &self,
-        namespace: &Namespace,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.ask(self.store.scan(namespace, kind, after, limit)).await
-    }
-
-    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.ask(self.store.range(namespace, stream, range)).await
-    }
-
-    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.ask(self.store.extents(namespace, streams)).await
-    }
-
-    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
-        self.ask(self.store.leases(namespace)).await
-    }
-
-    async fn now_ms(&self) -> Result<u64, StoreError> {
-        self.ask(self.store.now_ms()).await
+        _: &'static str,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.travel().await?;
+        let answer = call.await;
+        self.travel().await?;
+        answer
     }
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        // What has left before the way was cut still arrives.
-        if let Err(error) = self.go().await
+        // A commit that was on its way when the connection broke still arrives.
+        if let Err(error) = self.travel().await
             && rand::random_bool(0.7)
         {
             return Err(error);
         }
-        let Weather { is_refusing, is_mute, .. } = *self.weather();
+        let StoreFaults { is_refusing, is_mute, .. } = *self.faults();
         if is_refusing {
-            return Err(StoreError::Refusing("it is full".to_owned()));
+            return Err(StoreError::Refusing("the store is full".to_owned()));
         }
         let mut txn = txn.clone();
         if is_mute {
             txn.writes.retain(|write| !matches!(write, Write::Notify { .. }));
         }
         let answer = self.store.commit(namespace, &txn).await;
-        self.go().await?;
+        self.travel().await?;
         answer
-    }
-
-    fn notifications(&self) -> broadcast::Receiver<Notification> {
-        self.store.notifications()
     }
 }

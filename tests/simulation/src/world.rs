@@ -10,7 +10,7 @@ use std::{
 
 use rand::{RngExt as _, rngs::StdRng};
 use teamwire_chaos::{
-    buggy_store::{Bug, Liar},
+    buggy_store::{Bug, BuggyStore},
     check::{self, Counts, Violation},
     history::{self, Recorder, What},
     worker,
@@ -25,7 +25,7 @@ use turmoil::Sim;
 use crate::{
     chaos::Strikes,
     determinism,
-    faulty_store::Way,
+    faulty_store::FaultyStore,
     lead,
     net::{self, PORT, Port},
 };
@@ -136,7 +136,7 @@ impl Stage {
 #[derive(Debug)]
 pub(crate) struct Coordinator {
     pub(crate) host: String,
-    pub(crate) way: Arc<Way>,
+    pub(crate) store: Arc<FaultyStore>,
     /// What tells it to end.
     pub(crate) shutdown: Arc<Mutex<CancellationToken>>,
 }
@@ -167,7 +167,7 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
         .tcp_capacity(256)
         .build();
     let model = ModelStore::new();
-    let buggy_store = Liar::new(Arc::clone(&model) as _, bug);
+    let buggy_store = BuggyStore::new(Arc::clone(&model) as _, bug);
 
     let coordinators: Vec<_> =
         (1..=random.random_range(2..=3)).map(|n| coordinate(&mut sim, n, &buggy_store)).collect();
@@ -227,12 +227,12 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
 }
 
 /// Puts a coordinator up.
-fn coordinate(sim: &mut Sim<'_>, number: usize, store: &Arc<Liar>) -> Coordinator {
-    let (host, way) = (format!("c{number}"), Way::new(Arc::clone(store) as _));
+fn coordinate(sim: &mut Sim<'_>, number: usize, store: &Arc<BuggyStore>) -> Coordinator {
+    let (host, faulty) = (format!("c{number}"), FaultyStore::new(Arc::clone(store) as _));
     let shutdown = Arc::new(Mutex::new(CancellationToken::new()));
-    let (to_store, told) = (Arc::clone(&way), Arc::clone(&shutdown));
+    let (reached, told) = (Arc::clone(&faulty), Arc::clone(&shutdown));
     sim.host(&*host, move || {
-        let (store, token) = (Arc::clone(&to_store), CancellationToken::new());
+        let (store, token) = (Arc::clone(&reached), CancellationToken::new());
         *told.lock().unwrap_or_else(PoisonError::into_inner) = token.clone();
         async move {
             let listeners = Listeners { protocol: Port::open().await?, health: None };
@@ -241,7 +241,7 @@ fn coordinate(sim: &mut Sim<'_>, number: usize, store: &Arc<Liar>) -> Coordinato
             Ok(())
         }
     });
-    Coordinator { host, way, shutdown }
+    Coordinator { host, store: faulty, shutdown }
 }
 
 /// Runs a process of a member at a desk, if one is to be there.

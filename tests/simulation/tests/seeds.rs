@@ -54,8 +54,8 @@ fn a_trimmed_inbox_is_found() {
 }
 
 #[test]
-fn a_ledger_that_forgets_is_found() {
-    is_found("no-ledger", "NothingDoubled");
+fn forgotten_idempotency_keys_are_found() {
+    is_found("no-idempotency", "NothingDoubled");
 }
 
 #[test]

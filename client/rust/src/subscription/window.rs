@@ -42,11 +42,6 @@ impl Window {
         }
     }
 
-    /// Returns whether a message has come in.
-    pub(crate) fn contains(&self, id: &str) -> bool {
-        self.is_acked.contains_key(id)
-    }
-
     /// Notes that a message was acknowledged.
     pub(crate) fn ack(&mut self, id: &str) {
         match self.is_acked.get_mut(id) {

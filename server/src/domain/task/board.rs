@@ -9,7 +9,7 @@ use teamwire_proto::{
     v1::{self, TaskStatus},
 };
 
-use crate::domain::{post::timestamp, roster::Party};
+use crate::domain::{post::timestamp, roster::Actor};
 
 /// Ids of tasks. Kept as ranges, since tasks are made one after the other and mostly taken so.
 pub type Ids = RangeInclusiveSet<u64>;
@@ -247,7 +247,7 @@ impl WaitingRecord {
 /// Shows a task.
 pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
     let instant = |ms: u64| (ms > 0).then(|| timestamp(ms));
-    let creator = task.created_by.clone().map_or(Party::Operator, Party::Member);
+    let creator = task.created_by.clone().map_or(Actor::Operator, Actor::Member);
     let listed = |ids: &BTreeSet<u64>| -> Vec<u64> {
         ids.iter().copied().filter(|id| board.is_open(*id) || board.completed.contains(id)).collect()
     };

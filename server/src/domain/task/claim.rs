@@ -12,23 +12,23 @@ use super::{
     claimed, find, idempotency_key, read_board, record, record_id, refuse_closed, revoke, rules, write,
 };
 use crate::domain::{
-    identity::{self, Admit, Caller, Presented},
+    identity::{self, Admit, CallerCredentials, Principal},
     membership,
     record::{Life, TeamRecord},
-    roster::Party,
+    roster::Actor,
     send::{check_line, check_size, digest, keep, recall},
-    tx::{Stop, Tx},
+    tx::{RuleError, Tx},
 };
 
 /// How many tasks a notice names.
 const IDS_NAMED_MAX: usize = 32;
 
 /// Claims one task.
-pub fn claim(tx: &mut Tx<'_>, who: &Presented, request: &v1::ClaimTaskRequest) -> Result<v1::Claim, Stop> {
+pub fn claim(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ClaimTaskRequest) -> Result<v1::Claim, RuleError> {
     let (team, name) = identity::member(tx, who, Admit::Live)?;
     let bare = v1::ClaimTaskRequest { idempotency_key: String::new(), ..request.clone() };
     let claimer = Claimer { team: &team, name: &name, fingerprint: digest(&bare, None) };
-    let key = idempotency_key(&Party::Member(name.clone()), "claim", &request.idempotency_key)?;
+    let key = idempotency_key(&Actor::Member(name.clone()), "claim", &request.idempotency_key)?;
     if let Some(claim) = claimer.recall(tx, key.as_deref())? {
         return Ok(claim);
     }
@@ -55,13 +55,13 @@ pub fn claim(tx: &mut Tx<'_>, who: &Presented, request: &v1::ClaimTaskRequest) -
 /// Claims the task that the caller should do next. `None`: there is none.
 pub fn claim_next(
     tx: &mut Tx<'_>,
-    who: &Presented,
+    who: &CallerCredentials,
     request: &v1::ClaimNextTaskRequest,
-) -> Result<Option<v1::Claim>, Stop> {
+) -> Result<Option<v1::Claim>, RuleError> {
     let (team, name) = identity::member(tx, who, Admit::Live)?;
     let bare = v1::ClaimNextTaskRequest { idempotency_key: String::new(), wait: None };
     let claimer = Claimer { team: &team, name: &name, fingerprint: digest(&bare, None) };
-    let key = idempotency_key(&Party::Member(name.clone()), "next", &request.idempotency_key)?;
+    let key = idempotency_key(&Actor::Member(name.clone()), "next", &request.idempotency_key)?;
     if let Some(claim) = claimer.recall(tx, key.as_deref())? {
         return Ok(Some(claim));
     }
@@ -80,7 +80,7 @@ struct Claimer<'a> {
 }
 
 impl Claimer<'_> {
-    fn recall(&self, tx: &mut Tx<'_>, key: Option<&str>) -> Result<Option<v1::Claim>, Stop> {
+    fn recall(&self, tx: &mut Tx<'_>, key: Option<&str>) -> Result<Option<v1::Claim>, RuleError> {
         key.map_or(Ok(None), |key| recall(tx, key, &self.fingerprint))
     }
 
@@ -94,7 +94,7 @@ impl Claimer<'_> {
         mut change: Change,
         mut task: TaskRecord,
         key: Option<&str>,
-    ) -> Result<v1::Claim, Stop> {
+    ) -> Result<v1::Claim, RuleError> {
         let max = tx.ctx.limits.claims_max;
         if change.board.claimed_by(self.name).len() >= max {
             return Err(Refusal::new(
@@ -115,7 +115,7 @@ impl Claimer<'_> {
         task.claim = Some(token.clone());
         change.board.place(task.id, Place::Claimed(self.name.clone()));
         write(tx, &mut task);
-        record(tx, TaskEventKind::Claimed, &task, &Party::Member(self.name.clone()), "");
+        record(tx, TaskEventKind::Claimed, &task, &Actor::Member(self.name.clone()), "");
         let board = change.finish(tx);
         let claim = v1::Claim { task: Some(show(&task, &board)), token };
         if let Some(key) = key {
@@ -128,13 +128,13 @@ impl Claimer<'_> {
 /// Completes a task. Returns it, and those that wait no more.
 pub fn complete(
     tx: &mut Tx<'_>,
-    who: &Presented,
+    who: &CallerCredentials,
     request: &v1::CompleteTaskRequest,
-) -> Result<v1::CompleteTaskResponse, Stop> {
+) -> Result<v1::CompleteTaskResponse, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
     let actor = caller.party()?;
     check_size(&request.result, "result", &tx.ctx.limits)?;
-    if let Caller::Member { name, .. } = &caller {
+    if let Principal::Member { name, .. } = &caller {
         check_plan(&team, name)?;
     }
     let mut change = Change::begin(tx)?.with_waiting(tx)?;
@@ -148,7 +148,7 @@ pub fn complete(
     if task.status == Status::InProgress {
         revoke(tx, &team, &actor, &task);
     }
-    if let (None, Caller::Member { name, .. }) = (&task.owner, &caller) {
+    if let (None, Principal::Member { name, .. }) = (&task.owner, &caller) {
         task.owner = Some(name.clone());
     }
     // Only who has completed it with the token may say so again with the token.
@@ -164,7 +164,11 @@ pub fn complete(
 }
 
 /// Gives a claimed task back to the board.
-pub fn release(tx: &mut Tx<'_>, who: &Presented, request: &v1::ReleaseTaskRequest) -> Result<v1::Task, Stop> {
+pub fn release(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::ReleaseTaskRequest,
+) -> Result<v1::Task, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
     let actor = caller.party()?;
     check_line(&request.reason, "reason", Reason::InvalidField, &tx.ctx.limits)?;
@@ -188,7 +192,7 @@ pub fn release(tx: &mut Tx<'_>, who: &Presented, request: &v1::ReleaseTaskReques
 }
 
 /// Gives back all that a member has claimed, because its life has ended. Returns the tasks.
-pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>, Stop> {
+pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>, RuleError> {
     let mut change = Change::begin(tx)?;
     let ids = change.board.claimed_by(name);
     if ids.is_empty() {
@@ -200,14 +204,14 @@ pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>
         let owner = task.owner.clone();
         back_to_the_board(tx, &mut change, &mut task, None, because);
         let lapsed = TaskRecord { owner, ..task };
-        record(tx, TaskEventKind::Lapsed, &lapsed, &Party::Coordinator, because);
+        record(tx, TaskEventKind::Lapsed, &lapsed, &Actor::Coordinator, because);
     }
     change.finish(tx);
     Ok(ids)
 }
 
 /// Returns the tasks that are assigned to a member and not claimed, blocked ones included.
-pub fn still_assigned(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<u64>, Stop> {
+pub fn still_assigned(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<u64>, RuleError> {
     let mut ids = read_board(tx)?.assigned.get(name).map_or_else(Vec::new, each);
     let record = tx.read::<WaitingRecord>("")?.unwrap_or_default();
     let waiting = record.waiting.iter().filter(|(_, waiting)| waiting.owner.as_ref() == Some(name));
@@ -259,14 +263,14 @@ fn is_repeated(task: &TaskRecord, status: Status, token: &str) -> bool {
 }
 
 /// Returns whether the lead or the operator, which need no token, say again what they have said.
-fn is_repeated_by_ruler(caller: &Caller, task: &TaskRecord, request: &v1::CompleteTaskRequest) -> bool {
+fn is_repeated_by_ruler(caller: &Principal, task: &TaskRecord, request: &v1::CompleteTaskRequest) -> bool {
     let was_ruled = task.status == Status::Completed && task.claim.is_none() && task.result == request.result;
     was_ruled && request.claim_token.is_empty() && rules(caller)
 }
 
 /// Checks the token of the owner's claim. The lead and the operator need none for another's task.
-fn check_claim(caller: &Caller, task: &TaskRecord, token: &str) -> Result<(), Refusal> {
-    let holds = matches!(caller, Caller::Member { name, .. } if task.is_owned_by(name));
+fn check_claim(caller: &Principal, task: &TaskRecord, token: &str) -> Result<(), Refusal> {
+    let holds = matches!(caller, Principal::Member { name, .. } if task.is_owned_by(name));
     if task.status == Status::InProgress && holds && task.claim.as_deref() == Some(token) {
         return Ok(());
     }
@@ -279,11 +283,10 @@ fn check_claim(caller: &Caller, task: &TaskRecord, token: &str) -> Result<(), Re
     let text = match (&task.status, &task.owner) {
         (Status::Pending, _) if token.is_empty() => "is not claimed. Claim it first".to_owned(),
         (Status::InProgress, Some(owner)) => {
-            format!("is in progress with {owner}, and this is not the token of that claim. Stop working on it")
+            format!("is in progress with {owner}, and this is not the token of that claim. RuleError working on it")
         }
-        _ => {
-            "is back on the board: the claim of this token has ended. Stop working on it, or claim it again".to_owned()
-        }
+        _ => "is back on the board: the claim of this token has ended. RuleError working on it, or claim it again"
+            .to_owned(),
     };
     Err(Refusal::new(Reason::StaleClaim, format!("Task {} {text}.", task.id)).field("claim_token"))
 }

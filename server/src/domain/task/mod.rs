@@ -19,13 +19,13 @@ use teamwire_proto::{
 
 use self::board::{BoardRecord, Place, Status, TaskRecord, Waiting, WaitingRecord, show};
 use super::{
-    identity::{self, Admit, Caller, Presented},
+    identity::{self, Admit, CallerCredentials, Principal},
     limits::Limits,
     post,
     record::{TOPIC_TASKS, TeamRecord},
-    roster::Party,
+    roster::Actor,
     send::{check_line, check_size, digest, keep, recall},
-    tx::{Stop, Tx},
+    tx::{RuleError, Tx},
 };
 
 /// How many pairs of metadata a task may have, and how many characters their keys and values.
@@ -41,7 +41,7 @@ pub fn record_id(id: u64) -> String {
     id.to_string()
 }
 
-fn read_board(tx: &mut Tx<'_>) -> Result<Arc<BoardRecord>, Stop> {
+fn read_board(tx: &mut Tx<'_>) -> Result<Arc<BoardRecord>, RuleError> {
     Ok(tx.read::<BoardRecord>("")?.unwrap_or_default())
 }
 
@@ -53,13 +53,13 @@ struct Change {
 }
 
 impl Change {
-    fn begin(tx: &mut Tx<'_>) -> Result<Self, Stop> {
+    fn begin(tx: &mut Tx<'_>) -> Result<Self, RuleError> {
         let board = BoardRecord::clone(&*read_board(tx)?);
         Ok(Self { board, waiting: WaitingRecord::default(), waiting_has_changed: false })
     }
 
     /// Reads what waits for what, too.
-    fn with_waiting(mut self, tx: &mut Tx<'_>) -> Result<Self, Stop> {
+    fn with_waiting(mut self, tx: &mut Tx<'_>) -> Result<Self, RuleError> {
         if let Some(waiting) = tx.read::<WaitingRecord>("")? {
             self.waiting = WaitingRecord::clone(&waiting);
         }
@@ -110,9 +110,9 @@ impl Change {
 /// Adds a task.
 pub fn create(
     tx: &mut Tx<'_>,
-    who: &Presented,
+    who: &CallerCredentials,
     request: &v1::CreateTaskRequest,
-) -> Result<v1::CreateTaskResponse, Stop> {
+) -> Result<v1::CreateTaskResponse, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.party()?;
     let key = idempotency_key(&actor, "create", &request.idempotency_key)?;
@@ -155,7 +155,7 @@ pub fn create(
         attempts: 0,
         result: String::new(),
         created_by: match &actor {
-            Party::Member(name) => Some(name.clone()),
+            Actor::Member(name) => Some(name.clone()),
             _ => None,
         },
         created_ms: now_ms,
@@ -181,17 +181,21 @@ pub fn create(
 }
 
 /// Returns a task, and the token of its claim for its owner.
-pub fn get(tx: &mut Tx<'_>, who: &Presented, named: &str, id: u64) -> Result<v1::GetTaskResponse, Stop> {
+pub fn get(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) -> Result<v1::GetTaskResponse, RuleError> {
     let (_, caller) = identity::call(tx, who, named, Admit::Stopping)?;
     let board = read_board(tx)?;
     let task = find(tx, &board, id)?;
-    let is_own = matches!(&caller, Caller::Member { name, .. } if task.is_owned_by(name));
+    let is_own = matches!(&caller, Principal::Member { name, .. } if task.is_owned_by(name));
     let token = task.claim.clone().filter(|_| is_own && task.status == Status::InProgress);
     Ok(v1::GetTaskResponse { task: Some(show(&task, &board)), claim_token: token.unwrap_or_default() })
 }
 
 /// Changes a task.
-pub fn update(tx: &mut Tx<'_>, who: &Presented, request: &v1::UpdateTaskRequest) -> Result<v1::Task, Stop> {
+pub fn update(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::UpdateTaskRequest,
+) -> Result<v1::Task, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.party()?;
     let limits = tx.ctx.limits.clone();
@@ -262,11 +266,11 @@ pub fn update(tx: &mut Tx<'_>, who: &Presented, request: &v1::UpdateTaskRequest)
 fn assign(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
-    caller: &Caller,
-    actor: &Party,
+    caller: &Principal,
+    actor: &Actor,
     task: &mut TaskRecord,
     to: &str,
-) -> Result<bool, Stop> {
+) -> Result<bool, RuleError> {
     let owner = resolve_owner(team, to)?;
     if owner == task.owner {
         return Ok(false);
@@ -284,7 +288,7 @@ fn assign(
 }
 
 /// Deletes a task. Returns those that wait no more.
-pub fn delete(tx: &mut Tx<'_>, who: &Presented, named: &str, id: u64) -> Result<Vec<u64>, Stop> {
+pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) -> Result<Vec<u64>, RuleError> {
     let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
     let actor = caller.party()?;
     let mut change = Change::begin(tx)?.with_waiting(tx)?;
@@ -313,9 +317,9 @@ fn block(
     task: &mut TaskRecord,
     blockers: &[u64],
     field: &str,
-) -> Result<(), Stop> {
+) -> Result<(), RuleError> {
     let new: BTreeSet<u64> = blockers.iter().copied().filter(|id| !task.blocked_by.contains(id)).collect();
-    let quota = |what: String| Stop::from(Refusal::new(Reason::QuotaExceeded, what).field(field));
+    let quota = |what: String| RuleError::from(Refusal::new(Reason::QuotaExceeded, what).field(field));
     let max = tx.ctx.limits.task_dependencies_max;
     if task.blocked_by.len() + new.len() > max {
         return Err(quota(format!("A task waits for up to {max} others. Put a task between them.")));
@@ -350,7 +354,7 @@ fn block(
 }
 
 /// Makes a task no longer wait for others, which learn of it.
-fn unblock(tx: &mut Tx<'_>, task: &mut TaskRecord, blockers: &[u64]) -> Result<(), Stop> {
+fn unblock(tx: &mut Tx<'_>, task: &mut TaskRecord, blockers: &[u64]) -> Result<(), RuleError> {
     // Whatever else was named need not be read, however much it is.
     let blockers: BTreeSet<u64> = blockers.iter().copied().filter(|id| task.blocked_by.contains(id)).collect();
     tx.want::<TaskRecord>(blockers.iter().map(|id| record_id(*id)))?;
@@ -366,7 +370,7 @@ fn unblock(tx: &mut Tx<'_>, task: &mut TaskRecord, blockers: &[u64]) -> Result<(
 }
 
 /// Returns a task of this team, to be changed.
-fn find(tx: &mut Tx<'_>, board: &BoardRecord, id: u64) -> Result<TaskRecord, Stop> {
+fn find(tx: &mut Tx<'_>, board: &BoardRecord, id: u64) -> Result<TaskRecord, RuleError> {
     if id == 0 || id > board.last_id {
         return Err(not_found(id).into());
     }
@@ -380,7 +384,7 @@ fn write(tx: &mut Tx<'_>, task: &mut TaskRecord) {
     tx.put(&record_id(task.id), task);
 }
 
-fn record(tx: &mut Tx<'_>, kind: TaskEventKind, task: &TaskRecord, actor: &Party, detail: &str) {
+fn record(tx: &mut Tx<'_>, kind: TaskEventKind, task: &TaskRecord, actor: &Actor, detail: &str) {
     let event = v1::TaskEvent {
         kind: kind.into(),
         task_id: task.id,
@@ -393,7 +397,7 @@ fn record(tx: &mut Tx<'_>, kind: TaskEventKind, task: &TaskRecord, actor: &Party
     post::record(tx, Event::Task(event));
 }
 
-fn summary(task: &TaskRecord, actor: &Party) -> v1::TaskSummary {
+fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
     let fits = task.description.len() <= NOTICE_DESCRIPTION_BYTES_MAX;
     v1::TaskSummary {
         id: task.id,
@@ -404,8 +408,8 @@ fn summary(task: &TaskRecord, actor: &Party) -> v1::TaskSummary {
 }
 
 /// Tells a task's owner that it is assigned to it, unless it did that itself.
-fn tell_assigned(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Party, task: &TaskRecord) {
-    let Some(owner) = task.owner.clone().map(Party::Member).filter(|owner| owner != actor) else { return };
+fn tell_assigned(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) {
+    let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else { return };
     let notice = v1::Notice {
         kind: NoticeKind::TaskAssignment.into(),
         task: Some(summary(task, actor)),
@@ -420,12 +424,12 @@ fn tell_assigned(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Party, task: &TaskR
 }
 
 /// Tells a task's owner that its claim was ended by somebody else.
-fn revoke(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Party, task: &TaskRecord) {
-    let Some(owner) = task.owner.clone().map(Party::Member).filter(|owner| owner != actor) else { return };
+fn revoke(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) {
+    let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else { return };
     let notice = v1::Notice {
         kind: NoticeKind::TaskRevoked.into(),
         task: Some(summary(task, actor)),
-        text: format!("Task {} is not yours any more: {}. Stop working on it.", task.id, task.subject),
+        text: format!("Task {} is not yours any more: {}. RuleError working on it.", task.id, task.subject),
         ..v1::Notice::default()
     };
     post::notify(tx, team, &[&owner], notice);
@@ -467,10 +471,10 @@ fn resolve_owner(team: &TeamRecord, text: &str) -> Result<Option<Name>, Refusal>
 }
 
 /// Returns where the ledger keeps a caller's key.
-fn idempotency_key(actor: &Party, what: &str, key: &str) -> Result<Option<String>, Refusal> {
+fn idempotency_key(actor: &Actor, what: &str, key: &str) -> Result<Option<String>, Refusal> {
     let owner = match actor {
-        Party::Member(name) => name.folded(),
-        Party::Operator | Party::Coordinator => "operator",
+        Actor::Member(name) => name.folded(),
+        Actor::Operator | Actor::Coordinator => "operator",
     };
     Ok(id::idempotency_key(key)?.map(|key| format!("task/{what}/{owner}/{key}")))
 }
@@ -489,20 +493,20 @@ fn refuse_closed(task: &TaskRecord) -> Result<(), Refusal> {
     .with("status", how))
 }
 
-fn owner_or_lead(caller: &Caller, task: &TaskRecord) -> Result<(), Refusal> {
+fn owner_or_lead(caller: &Principal, task: &TaskRecord) -> Result<(), Refusal> {
     match caller {
-        Caller::Member { name, .. } if task.is_owned_by(name) => Ok(()),
+        Principal::Member { name, .. } if task.is_owned_by(name) => Ok(()),
         _ => lead_or_operator(caller, task),
     }
 }
 
-fn lead_or_operator(caller: &Caller, task: &TaskRecord) -> Result<(), Refusal> {
+fn lead_or_operator(caller: &Principal, task: &TaskRecord) -> Result<(), Refusal> {
     if rules(caller) { Ok(()) } else { Err(claimed(task)) }
 }
 
 /// Returns whether the caller may do as it likes with everybody's tasks.
-fn rules(caller: &Caller) -> bool {
-    matches!(caller, Caller::Operator | Caller::Member { lead: true, .. })
+fn rules(caller: &Principal) -> bool {
+    matches!(caller, Principal::Operator | Principal::Member { lead: true, .. })
 }
 
 /// The refusal for whoever wants a task that is another's.
@@ -522,9 +526,9 @@ fn not_found(id: u64) -> Refusal {
         .field("task_id")
 }
 
-fn with_field(stop: Stop, field: &str) -> Stop {
+fn with_field(stop: RuleError, field: &str) -> RuleError {
     match stop {
-        Stop::Refused(refusal) => Stop::Refused(refusal.field(field)),
+        RuleError::Refused(refusal) => RuleError::Refused(refusal.field(field)),
         other => other,
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out what was planned.
+//! Applies a planned transaction.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::{Namespace, Txn, Write};
 
-/// Does every write of a transaction, in order.
+/// Applies every write of a transaction, in order.
 pub(super) fn apply(
     tables: &mut Tables<'_>,
     namespace: &Namespace,
@@ -45,7 +45,7 @@ pub(super) fn apply(
                 }
             }
             Write::RememberReply { key, data } => {
-                tables.ledger.insert(tables::seen(now_ms / DAY_MS, namespace, key).as_slice(), data.as_ref())?;
+                tables.replies.insert(tables::reply(now_ms / DAY_MS, namespace, key).as_slice(), data.as_ref())?;
             }
             Write::Lease { name, ttl } => {
                 let until_ms = now_ms.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
@@ -66,28 +66,28 @@ fn drop_namespace(tables: &mut Tables<'_>, namespace: &Namespace) -> Result<()> 
     let prefix = tables::prefix(namespace);
     tables.clear_namespace(&prefix)?;
     let mut day = 0;
-    while let Some(found) = first_day_from(&tables.ledger, day)? {
-        tables::clear(&mut tables.ledger, &tables::seen(found, namespace, ""))?;
+    while let Some(found) = first_day_from(&tables.replies, day)? {
+        tables::clear(&mut tables.replies, &tables::reply(found, namespace, ""))?;
         day = found + 1;
     }
     Ok(())
 }
 
-fn first_day_from(ledger: &Open<'_>, day: u64) -> Result<Option<u64>> {
+fn first_day_from(replies: &Open<'_>, day: u64) -> Result<Option<u64>> {
     let from = day.to_be_bytes();
-    match ledger.range(from.as_slice()..)?.next() {
+    match replies.range(from.as_slice()..)?.next() {
         Some(entry) => Ok(Some(tables::split_number(entry?.0.value())?.0)),
         None => Ok(None),
     }
 }
 
-/// Removes up to `limit` of the ledger's keys whose life is over. Breaks when none are left.
-pub(super) fn forget(ledger: &mut Open<'_>, now_ms: u64, limit: usize) -> Result<ControlFlow<()>> {
+/// Removes up to `limit` expired idempotency keys. Breaks when none are left.
+pub(super) fn purge_replies(replies: &mut Open<'_>, now_ms: u64, limit: usize) -> Result<ControlFlow<()>> {
     let yesterday = (now_ms / DAY_MS).saturating_sub(1).to_be_bytes();
-    let mut forgotten = 0;
-    for entry in ledger.extract_from_if(..yesterday.as_slice(), |_, _| true)?.take(limit) {
+    let mut purged = 0;
+    for entry in replies.extract_from_if(..yesterday.as_slice(), |_, _| true)?.take(limit) {
         entry?;
-        forgotten += 1;
+        purged += 1;
     }
-    Ok(if forgotten < limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    Ok(if purged < limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
 }

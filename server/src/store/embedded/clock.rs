@@ -1,14 +1,13 @@
-//! The clock of the embedded store: the machine's, made to run forwards only.
+//! The clock of the embedded store: the machine's, but monotonic.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How far ahead the wall clock must be to be followed. The monotonic clock stands still while a machine sleeps.
+use parking_lot::Mutex;
+
+/// How far ahead the wall clock must be before this clock follows it. The monotonic clock stops while the machine sleeps.
 const JUMP_MS_MIN: u64 = 10_000;
 
-/// A clock in milliseconds since 1970 that never goes backwards and never stands still.
+/// A clock in milliseconds since 1970 that never goes backwards and never stops.
 #[derive(Debug)]
 pub(super) struct Clock(Mutex<Reading>);
 
@@ -19,7 +18,7 @@ struct Reading {
 }
 
 impl Clock {
-    /// Starts a clock at the wall clock's time, or at `floor_ms` when that is later.
+    /// Starts a clock at the wall clock's time, or at `floor_ms` if that is later.
     pub(super) fn starting_at_least(floor_ms: u64) -> Self {
         Self(Mutex::new(Reading { ms: wall_ms().max(floor_ms), taken: Instant::now() }))
     }
@@ -30,10 +29,10 @@ impl Clock {
     }
 
     fn advance(&self, instant: Instant, wall_ms: u64) -> u64 {
-        let mut reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.0.lock();
         let elapsed_ms = millis(instant.saturating_duration_since(reading.taken));
         if elapsed_ms > 0 {
-            // Whole milliseconds only, so that the rest counts next time.
+            // Advance by whole milliseconds only, so that the fraction counts next time.
             reading.ms += elapsed_ms;
             reading.taken += Duration::from_millis(elapsed_ms);
         }
@@ -62,14 +61,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_set_back_does_not_stop_it() {
+    fn setting_the_wall_clock_back_does_not_stop_the_clock() {
         let start = Instant::now();
         let clock = clock(50_000, start);
         assert_eq!(clock.advance(start + Duration::from_millis(7), 10), 50_007);
     }
 
     #[test]
-    fn a_wall_clock_that_went_on_while_the_machine_slept_is_followed() {
+    fn clock_follows_the_wall_clock_after_the_machine_slept() {
         let start = Instant::now();
         let clock = clock(50_000, start);
         assert_eq!(clock.advance(start + Duration::from_millis(5), 50_000 + JUMP_MS_MIN + 5), 60_005);

@@ -1,4 +1,4 @@
-//! The open file: how it is opened, and what becomes of it when the disk fails.
+//! The open file: how it is opened, and what happens to it when the disk fails.
 
 use std::{
     any::Any,
@@ -7,14 +7,12 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{
-        PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::RwLock;
 use redb::{
     Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction, backends,
 };
@@ -22,17 +20,17 @@ use redb::{
 use super::tables::{CLOCK_MS, FACTS, FORMAT, FORMAT_KNOWN, Result, Tables, VERSION};
 use crate::store::StoreError;
 
-/// How much of the file is kept in memory.
+/// The size of the page cache.
 const CACHE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// How often it is tried to open a file that is in use.
+/// The interval at which opening retries a file that is in use.
 const RELEASE_POLL: Duration = Duration::from_millis(20);
 
-/// Opens the database; again whenever the disk failed under it, since redb gives up on a file that did.
+/// Opens the database. Called again after every disk failure, because redb stops using a file that failed.
 pub(super) type Opener = Box<dyn Fn() -> std::result::Result<Database, DatabaseError> + Send + Sync>;
 
 /// The file of a store.
-pub(super) struct Vault {
+pub(super) struct StoreFile {
     name: String,
     opener: Opener,
     state: RwLock<State>,
@@ -40,40 +38,40 @@ pub(super) struct Vault {
 
 enum State {
     Open(Database),
-    /// Closed after a failure that may pass, such as a full disk.
+    /// Closed after a failure that may pass, such as a full disk; holds the reason.
     Closed(String),
-    /// Closed for good: by [`Vault::close`], or by a failure after which this process must not go on.
+    /// Closed for good, by [`StoreFile::close`] or by a failure after which this process must not continue.
     Ended(StoreError),
 }
 
-/// What the file says that the writer goes on from.
+/// The state in the file that the writer continues from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// The last version that was given to a record.
+    /// The last version given to a record.
     pub(super) version: u64,
     /// The clock at the last commit.
     pub(super) clock_ms: u64,
 }
 
-impl fmt::Debug for Vault {
+impl fmt::Debug for StoreFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vault").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("StoreFile").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Vault {
-    /// Opens what `opener` opens, called `name` in errors.
+impl StoreFile {
+    /// Opens the database with `opener`. Errors call it `name`.
     pub(super) fn open(name: String, opener: Opener) -> std::result::Result<(Self, Facts), StoreError> {
-        let vault = Self { name, opener, state: RwLock::new(State::Closed(String::new())) };
-        let facts = vault.reopen()?;
-        Ok((vault, facts))
+        let file = Self { name, opener, state: RwLock::new(State::Closed(String::new())) };
+        let facts = file.reopen()?;
+        Ok((file, facts))
     }
 
     /// Closes the database and opens it again.
     pub(super) fn reopen(&self) -> std::result::Result<Facts, StoreError> {
-        // The old one must be gone before the file can be locked again.
+        // Drop the old database first, so that the file can be locked again.
         self.set(State::Closed(format!("{} is being opened", self.name)));
-        let opened = contained(|| {
+        let opened = catch_panic(|| {
             let database = (self.opener)()?;
             let facts = prepare(&database)?;
             Ok((database, facts))
@@ -91,7 +89,7 @@ impl Vault {
         }
     }
 
-    /// Closes the file until the process ends. Every later call answers `error`.
+    /// Closes the file until the process ends. Every later call fails with `error`.
     pub(super) fn end(&self, error: StoreError) {
         self.set(State::Ended(error));
     }
@@ -101,29 +99,29 @@ impl Vault {
         self.end(StoreError::Unavailable(format!("{} was closed", self.name)));
     }
 
-    /// Reads from one instant.
+    /// Reads a snapshot.
     pub(super) fn read<R>(
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<R>,
     ) -> std::result::Result<R, StoreError> {
-        let txn = match &*self.state() {
+        let txn = match &*self.state.read() {
             State::Open(database) => database.begin_read(),
             State::Closed(reason) => return Err(StoreError::Unavailable(reason.clone())),
             State::Ended(error) => return Err(error.clone()),
         };
-        contained(|| read(&txn?)).map_err(|error| self.explain(error))
+        catch_panic(|| read(&txn?)).map_err(|error| self.explain(error))
     }
 
-    /// Begins the one write transaction. `None`: the file is closed, and may be tried again.
+    /// Begins the only write transaction. Returns `None` if the file is closed and can be reopened.
     pub(super) fn begin_write(&self) -> std::result::Result<Option<Result<WriteTransaction>>, StoreError> {
-        match &*self.state() {
+        match &*self.state.read() {
             State::Open(database) => Ok(Some(database.begin_write().map_err(redb::Error::from))),
             State::Closed(_) => Ok(None),
             State::Ended(error) => Err(error.clone()),
         }
     }
 
-    /// Says what went wrong in the words of the store.
+    /// Converts an error of redb into one of the store.
     pub(super) fn explain(&self, error: redb::Error) -> StoreError {
         let name = &self.name;
         match error {
@@ -142,20 +140,16 @@ impl Vault {
         }
     }
 
-    fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn set(&self, state: State) {
         let old = {
-            let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let mut current = self.state.write();
             if matches!(*current, State::Ended(_)) {
                 return;
             }
             std::mem::replace(&mut *current, state)
         };
-        // Closing a database takes a commit, which no reader should wait for. After a panic of redb it panics again.
-        let closed = contained(|| {
+        // Closing commits, so do it outside the lock, where no reader waits. After redb panicked once, it panics here again.
+        let closed = catch_panic(|| {
             drop(old);
             Ok(())
         });
@@ -165,8 +159,8 @@ impl Vault {
     }
 }
 
-/// Runs what reads a file that may be damaged in ways that make redb panic.
-fn contained<R>(run: impl FnOnce() -> Result<R>) -> Result<R> {
+/// Runs code that reads the file. redb panics on some kinds of damage; that becomes an error.
+fn catch_panic<R>(run: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(message(&*panic).to_owned())))
 }
 
@@ -178,7 +172,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Makes the tables of a new file, and reads where an old one ended.
+/// Creates the tables of a new file, or reads the facts of an existing one.
 fn prepare(database: &Database) -> Result<Facts> {
     let txn = database.begin_write()?;
     let tables = Tables::open(&txn)?;
@@ -199,7 +193,7 @@ fn prepare(database: &Database) -> Result<Facts> {
     Ok(facts)
 }
 
-/// Returns what opens the file at `path`, and waits up to `grace` for another process to leave it.
+/// Returns an opener for the file at `path`, which waits up to `grace` for another process to release it.
 pub(super) fn on_disk(path: &Path, grace: Duration) -> Opener {
     let path = path.to_owned();
     Box::new(move || {
@@ -213,12 +207,12 @@ pub(super) fn on_disk(path: &Path, grace: Duration) -> Opener {
     })
 }
 
-/// Returns what opens a database without a file, once.
+/// Returns an opener for a database in memory, which succeeds once.
 pub(super) fn in_memory() -> Opener {
     let opened = AtomicBool::new(false);
     Box::new(move || {
         if opened.swap(true, Ordering::Relaxed) {
-            return Err(io::Error::other("what was only in memory cannot be opened again").into());
+            return Err(io::Error::other("a store in memory cannot be reopened").into());
         }
         Builder::new().create_with_backend(backends::InMemoryBackend::new())
     })
@@ -241,7 +235,7 @@ fn create(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
-    // Otherwise a file made just now could be lost whole, with everything that was flushed to it.
+    // Without this, a power failure could lose a new file entirely, including everything flushed to it.
     #[cfg(unix)]
     if let Some(directory) = path.parent() {
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };

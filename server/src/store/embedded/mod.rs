@@ -1,11 +1,11 @@
-//! The store in one file of this machine, for one coordinator.
+//! The embedded store: one file on this machine, for one coordinator.
 //!
-//! One thread writes. It takes all transactions that have queued up, evaluates each against what the ones before it
-//! left, and commits them together with one flush to the disk; only then are they answered. Under load the cost of the
-//! flush is shared, without load nobody waits for company. Reads are of the last commit and wait for nobody.
+//! One thread writes (group commit). It takes every queued transaction, evaluates each against the result of the ones before
+//! it, commits them all with one flush to disk, and only then acknowledges them. Under load, transactions share the cost of the
+//! flush; without load, none waits for others. Reads see the last commit and never block.
 //!
-//! When the disk is full, transactions answer [`StoreError::Refusing`], those that only free as well, until there is
-//! room again; it is tried once a second. Reads go on. A failed flush ends the store until the process restarts.
+//! While the disk is full, every transaction fails with [`StoreError::Refusing`], including those that only free space. The
+//! writer retries once a second. Reads keep working. A failed flush stops the store until the process restarts.
 
 mod apply;
 mod clock;
@@ -16,21 +16,17 @@ mod tables;
 mod tests;
 mod writer;
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use redb::ReadTransaction;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use self::{
     clock::Clock,
-    file::{Opener, Vault},
+    file::{Opener, StoreFile},
     tables::{ENTRIES, LEASES, RECORDS, Result as ReadResult, STREAMS},
     writer::{Job, QUEUE_MAX, Writer},
 };
@@ -39,30 +35,29 @@ use super::{
     StoreError, Txn,
 };
 
-/// Up to this many entries are read where the caller runs; more are read on a thread that may block.
+/// The maximum number of entries read on the caller's thread; longer ranges are read on a blocking thread.
 const ENTRIES_INLINE_MAX: usize = 128;
 
-/// How long a file may stay in use by another process before that counts as an error. One that was killed a moment ago
-/// keeps its files until its last flush is done.
+/// How long opening waits for another process to release the file. A process killed a moment ago holds its files until its
+/// last flush is done.
 const RELEASE_GRACE: Duration = Duration::from_secs(3);
 
-/// The store in one file of this machine. See the [module](self).
+/// The store in one file on this machine. See the [module](self).
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    vault: Arc<Vault>,
+    file: Arc<StoreFile>,
     clock: Arc<Clock>,
     notifications: broadcast::Sender<Notification>,
-    /// `None` once the store is being dropped.
+    /// `None` while the store is being dropped.
     queue: Option<mpsc::Sender<Job>>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl EmbeddedStore {
-    /// Opens the file at `path`, or makes it, readable by nobody else. Its directory must exist.
+    /// Opens the file at `path`, or creates it with access for this user only. Its directory must exist.
     ///
-    /// Blocks for as long as it takes to check a file that was not closed cleanly. Fails with
-    /// [`StoreError::Unavailable`] when another coordinator has it open and keeps it open for some seconds, and with
-    /// [`StoreError::Corrupt`] when it is not such a file or is damaged.
+    /// Blocks while it checks a file that was not closed cleanly. Fails with [`StoreError::Unavailable`] if another coordinator
+    /// keeps the file open for some seconds, and with [`StoreError::Corrupt`] if the file is not a store or is damaged.
     pub fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
         Self::open_within(path, RELEASE_GRACE)
     }
@@ -71,29 +66,29 @@ impl EmbeddedStore {
         Self::start(path.display().to_string(), file::on_disk(path, grace), Durability::Fsynced)
     }
 
-    /// Makes an empty store that lives as long as the process, for tests and trials.
+    /// Opens an empty store that is gone when the process ends, for tests and trials.
     pub fn in_memory() -> Result<Arc<Self>, StoreError> {
         Self::start("the store in memory".to_owned(), file::in_memory(), Durability::Applied)
     }
 
     fn start(name: String, opener: Opener, durability: Durability) -> Result<Arc<Self>, StoreError> {
-        let (vault, facts) = Vault::open(name, opener)?;
-        let vault = Arc::new(vault);
+        let (file, facts) = StoreFile::open(name, opener)?;
+        let file = Arc::new(file);
         let clock = Arc::new(Clock::starting_at_least(facts.clock_ms));
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let (notifications, _) = broadcast::channel(NOTIFICATIONS_MAX);
         let writer = Writer {
-            vault: vault.clone(),
+            file: file.clone(),
             clock: clock.clone(),
             queue: jobs,
             notifications: notifications.clone(),
             durability,
             version: facts.version,
-            forgotten_ms: 0,
-            fault: None,
+            purged_ms: 0,
+            last_failure: None,
         };
         let writer = writer.start().map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
-        Ok(Arc::new(Self { vault, clock, notifications, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
+        Ok(Arc::new(Self { file, clock, notifications, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
     }
 
     fn queue(&self) -> Result<&mpsc::Sender<Job>, StoreError> {
@@ -101,7 +96,7 @@ impl EmbeddedStore {
     }
 
     fn read_inline<R>(&self, read: impl FnOnce(&ReadTransaction) -> ReadResult<R>) -> Result<R, StoreError> {
-        let result = self.vault.read(read);
+        let result = self.file.read(read);
         self.report(&result);
         result
     }
@@ -110,19 +105,19 @@ impl EmbeddedStore {
         &self,
         read: impl FnOnce(&ReadTransaction) -> ReadResult<R> + Send + 'static,
     ) -> Result<R, StoreError> {
-        let vault = self.vault.clone();
-        let result = tokio::task::spawn_blocking(move || vault.read(read))
+        let file = self.file.clone();
+        let result = tokio::task::spawn_blocking(move || file.read(read))
             .await
-            .unwrap_or_else(|error| Err(StoreError::Unavailable(format!("the read was given up: {error}"))));
+            .unwrap_or_else(|error| Err(StoreError::Unavailable(format!("the read was canceled: {error}"))));
         self.report(&result);
         result
     }
 
-    /// Has the writer look at a file that cannot be read: only the writer can open it anew.
+    /// Asks the writer to check a file that cannot be read: only the writer can reopen it.
     fn report<R>(&self, result: &Result<R, StoreError>) {
         if let (Err(StoreError::Unavailable(_)), Some(queue)) = (result, &self.queue) {
-            // When the queue is full, the writer looks at the file anyway.
-            let _ = queue.try_send(Job::LookAtFile);
+            // If the queue is full, the writer uses the file anyway.
+            let _ = queue.try_send(Job::CheckFile);
         }
     }
 }
@@ -130,11 +125,11 @@ impl EmbeddedStore {
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // What it had to say of a panic was said on the way.
+        if let Some(writer) = self.writer.lock().take() {
+            // A panic of the thread was reported when it happened.
             let _ = writer.join();
         }
-        self.vault.close();
+        self.file.close();
     }
 }
 
@@ -159,7 +154,7 @@ impl Store for EmbeddedStore {
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
         let all = tables::record(namespace, kind, "");
-        // No id is empty and none holds a zero byte, so what follows a zero byte follows the id itself.
+        // Ids are not empty and contain no zero byte, so `after` plus a zero byte sorts right after `after` itself.
         let mut first = tables::record(namespace, kind, after);
         first.push(0);
         self.read_elsewhere(move |txn| {

@@ -1,7 +1,7 @@
-//! Decides whether a transaction can be carried out, and what exactly it will do, without changing anything.
+//! Decides whether a transaction can apply, and exactly what it will do, without changing anything.
 //!
-//! Transactions of one batch share a write transaction of the file, which can only be given up as a whole. So nothing
-//! of a transaction may be written before it is certain that all of it will be.
+//! All transactions of a batch share one write transaction of the file, which can only be rolled back as a whole. So a
+//! transaction may write nothing until it is certain that all of it will apply.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,18 +11,18 @@ use redb::ReadableTable;
 use super::tables::{self, DAY_MS, Result, Tables};
 use crate::store::{Bound, Check, Extent, Failed, Namespace, Record, Txn, WhenFull, Write};
 
-/// What a transaction that passed its checks will do to the streams.
+/// The effect of a transaction on streams, after its checks passed.
 #[derive(Default)]
 pub(super) struct Plan<'t> {
-    /// The sequence of each append; `None` where it is left out.
+    /// The sequence of each append; `None` if it is skipped.
     pub(super) appended: Vec<Option<u64>>,
-    /// The entries that each removal finds.
+    /// The entries that each removal will remove.
     pub(super) removed: Vec<Vec<u64>>,
-    /// The streams that it touches, as they will be.
+    /// The resulting extents of the streams that change.
     pub(super) extents: HashMap<&'t str, Extent>,
 }
 
-/// Checks a transaction against the tables as earlier transactions of the batch left them.
+/// Plans a transaction on the tables as left by the earlier transactions of the batch.
 pub(super) fn plan<'t>(
     tables: &Tables<'_>,
     namespace: &Namespace,
@@ -52,16 +52,16 @@ fn failure(tables: &Tables<'_>, namespace: &Namespace, check: &Check, now_ms: u6
             })
         }
         Check::KeyUnused { key } => {
-            // The clock never goes back, so no key lies under a later day.
+            // The clock never goes backwards, so there are no keys under a later day.
             let today = now_ms / DAY_MS;
-            let mut seen = None;
+            let mut used = None;
             for day in [today, today.saturating_sub(1)] {
-                if let Some(value) = tables.ledger.get(tables::seen(day, namespace, key).as_slice())? {
-                    seen = Some(Failed::KeyUsed { data: Bytes::copy_from_slice(value.value()) });
+                if let Some(value) = tables.replies.get(tables::reply(day, namespace, key).as_slice())? {
+                    used = Some(Failed::KeyUsed { data: Bytes::copy_from_slice(value.value()) });
                     break;
                 }
             }
-            seen
+            used
         }
         Check::Lease { name, alive } => {
             let until_ms = match tables.leases.get(tables::named(namespace, name).as_slice())? {
@@ -77,8 +77,9 @@ struct Planner<'t, 'a, 'txn> {
     tables: &'a Tables<'txn>,
     namespace: &'a Namespace,
     plan: Plan<'t>,
-    /// The weights of the entries that this transaction itself appends.
+    /// The weights of entries that this transaction appends.
     fresh: HashMap<(&'t str, u64), u64>,
+    /// The entries that this transaction removes.
     gone: HashSet<(&'t str, u64)>,
 }
 

@@ -1,8 +1,8 @@
-//! How the namespaces are laid out in the tables of the file.
+//! The layout of namespaces in the tables of the file.
 //!
-//! Every key begins with its namespace (after the day, in the ledger), every part of a key but the last ends with a zero
-//! byte, and numbers are big-endian. So what belongs together lies together: the entries of a stream in their order,
-//! and the ledger's keys of one day, which end up side by side when they begin with a time.
+//! Every key starts with its namespace (preceded by the day in [`REPLIES`]). Every part of a key except the last ends with a
+//! zero byte, and numbers are big-endian. Related data is therefore adjacent: the entries of a stream in order, and the
+//! idempotency keys of one day, which end up next to each other if they start with a time.
 
 use std::collections::HashMap;
 
@@ -22,22 +22,22 @@ pub(super) const STREAMS: Definition = TableDefinition::new("streams");
 pub(super) const ENTRIES: Definition = TableDefinition::new("entries");
 /// `namespace 0 name` -> milliseconds since 1970.
 pub(super) const LEASES: Definition = TableDefinition::new("leases");
-/// `day namespace 0 key` -> data.
-pub(super) const LEDGER: Definition = TableDefinition::new("ledger");
-/// The names below -> a number.
+/// `day namespace 0 idempotency key` -> reply.
+pub(super) const REPLIES: Definition = TableDefinition::new("replies");
+/// One of the names below -> a number.
 pub(super) const FACTS: TableDefinition<'static, &'static str, u64> = TableDefinition::new("facts");
 
-/// The layout of the file, [`FORMAT_KNOWN`].
+/// The file's layout, [`FORMAT_KNOWN`].
 pub(super) const FORMAT: &str = "format";
-/// The last version that was given to a record.
+/// The last version given to a record.
 pub(super) const VERSION: &str = "version";
 /// The clock at the last commit.
 pub(super) const CLOCK_MS: &str = "clock_ms";
 
-/// The layout that this module describes.
+/// The layout that this module implements.
 pub(super) const FORMAT_KNOWN: u64 = 1;
 
-/// The days of the ledger are this long.
+/// The length of a day, by which idempotency keys are grouped and purged.
 pub(super) const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The tables of a write transaction.
@@ -46,21 +46,21 @@ pub(super) struct Tables<'txn> {
     pub(super) streams: Open<'txn>,
     pub(super) entries: Open<'txn>,
     pub(super) leases: Open<'txn>,
-    pub(super) ledger: Open<'txn>,
+    pub(super) replies: Open<'txn>,
     pub(super) facts: Table<'txn, &'static str, u64>,
-    /// The extents that the batch has changed. Busy streams change with every transaction of it, but are written once.
+    /// The extents that the batch has changed. A busy stream changes with every transaction of the batch, but is written once.
     extents: HashMap<Vec<u8>, Extent>,
 }
 
 impl<'txn> Tables<'txn> {
-    /// Opens all of them, and makes those that are missing.
+    /// Opens all tables, and creates missing ones.
     pub(super) fn open(txn: &'txn WriteTransaction) -> Result<Self> {
         Ok(Self {
             records: txn.open_table(RECORDS)?,
             streams: txn.open_table(STREAMS)?,
             entries: txn.open_table(ENTRIES)?,
             leases: txn.open_table(LEASES)?,
-            ledger: txn.open_table(LEDGER)?,
+            replies: txn.open_table(REPLIES)?,
             facts: txn.open_table(FACTS)?,
             extents: HashMap::new(),
         })
@@ -80,7 +80,7 @@ impl<'txn> Tables<'txn> {
         self.extents.insert(named(namespace, stream), extent);
     }
 
-    /// Removes all that begins with the prefix of a namespace, the ledger excepted.
+    /// Removes everything with a namespace's prefix, except replies.
     pub(super) fn clear_namespace(&mut self, prefix: &[u8]) -> Result<()> {
         self.extents.retain(|key, _| !key.starts_with(prefix));
         for table in [&mut self.records, &mut self.streams, &mut self.entries, &mut self.leases] {
@@ -92,7 +92,7 @@ impl<'txn> Tables<'txn> {
     /// Writes the extents that have changed.
     pub(super) fn flush(&mut self) -> Result<()> {
         let mut changed: Vec<_> = self.extents.drain().collect();
-        // Neighbours one after the other.
+        // Write neighbors one after the other.
         changed.sort_unstable_by(|(key, _), (other, _)| key.cmp(other));
         for (key, extent) in changed {
             let value = [extent.next, extent.entries, extent.weight].map(u64::to_be_bytes);
@@ -102,20 +102,20 @@ impl<'txn> Tables<'txn> {
     }
 }
 
-/// Removes all that begins with `prefix`, which ends with a zero byte.
+/// Removes everything with this prefix, which must end with a zero byte.
 pub(super) fn clear(table: &mut Open<'_>, prefix: &[u8]) -> Result<()> {
     let end = end_of(prefix);
     Ok(table.retain_in(prefix..end.as_slice(), |_, _| false)?)
 }
 
-/// Returns the key of what `name` names in a namespace, or the first part of longer keys.
+/// Returns the key of `name` in a namespace. Longer keys start with it.
 pub(super) fn named(namespace: &Namespace, name: &str) -> Vec<u8> {
     let mut key = prefix(namespace);
     key.extend_from_slice(name.as_bytes());
     key
 }
 
-/// Returns what every key of a namespace begins with.
+/// Returns the prefix of every key of a namespace.
 pub(super) fn prefix(namespace: &Namespace) -> Vec<u8> {
     let namespace = namespace.as_str().as_bytes();
     let mut key = Vec::with_capacity(namespace.len() + 64);
@@ -140,14 +140,14 @@ pub(super) fn entry(namespace: &Namespace, stream: &str, sequence: u64) -> Vec<u
     key
 }
 
-/// Returns the key under which the ledger knows `key` on a day.
-pub(super) fn seen(day: u64, namespace: &Namespace, key: &str) -> Vec<u8> {
+/// Returns the key of the reply to an idempotency key used on a day.
+pub(super) fn reply(day: u64, namespace: &Namespace, key: &str) -> Vec<u8> {
     let mut full = day.to_be_bytes().to_vec();
     full.extend_from_slice(&named(namespace, key));
     full
 }
 
-/// Returns the first key after all that begin with `prefix`, which ends with a zero byte.
+/// Returns the first key after all keys with this prefix, which must end with a zero byte.
 pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {
@@ -156,7 +156,7 @@ pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// Puts a number before data.
+/// Prepends a number to data.
 pub(super) fn numbered(number: u64, data: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(8 + data.len());
     value.extend_from_slice(&number.to_be_bytes());
@@ -164,15 +164,15 @@ pub(super) fn numbered(number: u64, data: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Takes the number from before data.
+/// Splits the number off the front of data.
 pub(super) fn split_number(value: &[u8]) -> Result<(u64, &[u8])> {
     match value.split_first_chunk::<8>() {
         Some((number, data)) => Ok((u64::from_be_bytes(*number), data)),
-        None => Err(redb::Error::Corrupted(format!("a value of {} bytes where a number belongs", value.len()))),
+        None => Err(redb::Error::Corrupted(format!("a value of {} bytes is too short for its number", value.len()))),
     }
 }
 
-/// Reads the extent of a stream under its key.
+/// Reads the extent of the stream with this key.
 pub(super) fn stored_extent(streams: &impl ReadableTable<&'static [u8], &'static [u8]>, key: &[u8]) -> Result<Extent> {
     let Some(value) = streams.get(key)? else {
         return Ok(Extent { next: 1, entries: 0, weight: 0 });

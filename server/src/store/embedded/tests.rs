@@ -1,4 +1,4 @@
-//! The embedded store: every promise of a store, in memory and on disk, and what only a file can get wrong.
+//! Tests of the embedded store: the store contract, in memory and on disk, and failures specific to files.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,12 +16,12 @@ use tempfile::TempDir;
 use super::*;
 use crate::store::{
     Check, Write,
-    conformance::{Bench, append, for_each_promise, namespace, put, remember, weighed},
+    conformance::{Harness, append, for_each_promise, namespace, put, remember, weighed},
 };
 
-fn bench(store: Arc<EmbeddedStore>, keeps: impl Send + Sync + 'static) -> Bench {
+fn harness(store: Arc<EmbeddedStore>, keeps: impl Send + Sync + 'static) -> Harness {
     let raw = store.clone();
-    Bench {
+    Harness {
         store: store.clone(),
         second: store,
         raw_keys: Box::new(move |namespace| std::future::ready(raw_keys(&raw, &namespace)).boxed()),
@@ -32,7 +32,7 @@ fn bench(store: Arc<EmbeddedStore>, keeps: impl Send + Sync + 'static) -> Bench 
 fn raw_keys(store: &EmbeddedStore, namespace: &Namespace) -> Vec<String> {
     let (prefix, mut keys) = (tables::prefix(namespace), Vec::new());
     let list = |txn: &ReadTransaction| {
-        for table in [RECORDS, STREAMS, ENTRIES, LEASES, tables::LEDGER] {
+        for table in [RECORDS, STREAMS, ENTRIES, LEASES, tables::REPLIES] {
             for found in txn.open_table(table)?.iter()? {
                 let key = found?.0.value().to_vec();
                 if key.starts_with(&prefix) || key.get(8..).is_some_and(|key| key.starts_with(&prefix)) {
@@ -42,15 +42,15 @@ fn raw_keys(store: &EmbeddedStore, namespace: &Namespace) -> Vec<String> {
         }
         Ok(())
     };
-    store.vault.read(list).unwrap();
+    store.file.read(list).unwrap();
     keys
 }
 
 mod in_memory {
     use super::*;
 
-    async fn open() -> Option<Bench> {
-        Some(bench(EmbeddedStore::in_memory().unwrap(), ()))
+    async fn open() -> Option<Harness> {
+        Some(harness(EmbeddedStore::in_memory().unwrap(), ()))
     }
 
     for_each_promise!(open);
@@ -59,9 +59,9 @@ mod in_memory {
 mod on_disk {
     use super::*;
 
-    async fn open() -> Option<Bench> {
+    async fn open() -> Option<Harness> {
         let directory = tempfile::tempdir().unwrap();
-        Some(bench(EmbeddedStore::open(&directory.path().join("store")).unwrap(), directory))
+        Some(harness(EmbeddedStore::open(&directory.path().join("store")).unwrap(), directory))
     }
 
     for_each_promise!(open);
@@ -86,7 +86,7 @@ fn file() -> (TempDir, std::path::PathBuf) {
 }
 
 #[tokio::test]
-async fn opening_it_again_finds_everything() {
+async fn reopened_store_has_everything() {
     let (_directory, path) = file();
     let key = Key::new("member", "x");
     let store = EmbeddedStore::open(&path).unwrap();
@@ -111,7 +111,7 @@ async fn opening_it_again_finds_everything() {
 }
 
 #[tokio::test]
-async fn versions_go_on_after_everything_was_dropped() {
+async fn versions_continue_after_everything_was_dropped() {
     let (_directory, path) = file();
     let mut last = 0;
     for _ in 0..3 {
@@ -123,7 +123,7 @@ async fn versions_go_on_after_everything_was_dropped() {
 }
 
 #[tokio::test]
-async fn a_second_coordinator_is_told_that_the_file_is_open() {
+async fn second_coordinator_learns_that_the_file_is_in_use() {
     let (_directory, path) = file();
     let _first = EmbeddedStore::open(&path).unwrap();
     let error = EmbeddedStore::open_within(&path, Duration::ZERO).unwrap_err();
@@ -131,7 +131,7 @@ async fn a_second_coordinator_is_told_that_the_file_is_open() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_about_to_be_left_is_waited_for() {
+async fn opening_waits_for_a_file_about_to_be_released() {
     let (_directory, path) = file();
     let first = EmbeddedStore::open(&path).unwrap();
     let second = tokio::task::spawn_blocking(move || EmbeddedStore::open_within(&path, Duration::from_secs(60)));
@@ -141,7 +141,7 @@ async fn a_file_that_is_about_to_be_left_is_waited_for() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nobody_else_may_read_the_file() {
+async fn only_the_owner_can_read_the_file() {
     use std::os::unix::fs::PermissionsExt;
     let (_directory, path) = file();
     let _store = EmbeddedStore::open(&path).unwrap();
@@ -149,14 +149,14 @@ async fn nobody_else_may_read_the_file() {
 }
 
 #[tokio::test]
-async fn a_missing_directory_is_named() {
+async fn missing_directory_is_named() {
     let (directory, _) = file();
     let error = EmbeddedStore::open(&directory.path().join("missing/store")).unwrap_err();
     assert!(matches!(&error, StoreError::Unavailable(reason) if reason.contains("missing/store")), "{error}");
 }
 
 #[tokio::test]
-async fn what_is_not_a_store_is_left_alone() {
+async fn file_that_is_not_a_store_is_left_alone() {
     let (_directory, path) = file();
     let text = "not a store at all\n".repeat(1_000);
     fs::write(&path, &text).unwrap();
@@ -166,14 +166,14 @@ async fn what_is_not_a_store_is_left_alone() {
 }
 
 #[tokio::test]
-async fn keys_of_past_days_are_forgotten() {
+async fn expired_idempotency_keys_are_purged() {
     let store = EmbeddedStore::in_memory().unwrap();
     let now_ms = store.clock.now_ms();
-    let txn = store.vault.begin_write().unwrap().unwrap().unwrap();
-    let old = tables::seen(now_ms / tables::DAY_MS - 2, &namespace("a"), "old");
-    let yesterday = tables::seen(now_ms / tables::DAY_MS - 1, &namespace("a"), "yesterday");
+    let txn = store.file.begin_write().unwrap().unwrap().unwrap();
+    let old = tables::reply(now_ms / tables::DAY_MS - 2, &namespace("a"), "old");
+    let yesterday = tables::reply(now_ms / tables::DAY_MS - 1, &namespace("a"), "yesterday");
     for key in [&old, &yesterday] {
-        txn.open_table(tables::LEDGER).unwrap().insert(key.as_slice(), b"".as_slice()).unwrap();
+        txn.open_table(tables::REPLIES).unwrap().insert(key.as_slice(), b"".as_slice()).unwrap();
     }
     txn.commit().unwrap();
     commit(&store, vec![append("s", "")]).await.unwrap();
@@ -182,7 +182,7 @@ async fn keys_of_past_days_are_forgotten() {
     assert!(!keys.iter().any(|key| key.ends_with("old")), "{keys:?}");
 }
 
-/// A copy of a file as a machine that lost its power might leave it: made while the store is open.
+/// Returns a copy of a file made while the store is open, as a power failure might leave it.
 async fn copy_of_open_store(commits: usize) -> (TempDir, std::path::PathBuf, Vec<u8>) {
     let (directory, path) = file();
     let store = EmbeddedStore::open(&path).unwrap();
@@ -197,7 +197,7 @@ async fn copy_of_open_store(commits: usize) -> (TempDir, std::path::PathBuf, Vec
 }
 
 #[tokio::test]
-async fn a_store_that_was_killed_opens_at_its_last_commit() {
+async fn killed_store_opens_at_its_last_commit() {
     let (_directory, path, copy) = copy_of_open_store(40).await;
     fs::write(&path, copy).unwrap();
     let store = EmbeddedStore::open(&path).unwrap();
@@ -206,7 +206,7 @@ async fn a_store_that_was_killed_opens_at_its_last_commit() {
 }
 
 #[tokio::test]
-async fn a_truncated_file_opens_whole_or_says_what_is_wrong() {
+async fn truncated_file_opens_intact_or_reports_the_damage() {
     let (_directory, path, copy) = copy_of_open_store(40).await;
     let mut opened = 0;
     let lengths = (0..copy.len()).step_by(copy.len() / 40).chain([1, 8, 63, 64, 320, 512, 4095, copy.len() - 1]);
@@ -216,7 +216,7 @@ async fn a_truncated_file_opens_whole_or_says_what_is_wrong() {
             Ok(store) => {
                 opened += 1;
                 let found = sequences(&store).await;
-                // An empty file is a new one; what opens otherwise has all of some commit.
+                // An empty file becomes a new store. Any other file that opens ends with a complete commit.
                 assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
                 assert!(length == 0 || !found.is_empty(), "{length} bytes");
             }
@@ -228,7 +228,7 @@ async fn a_truncated_file_opens_whole_or_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_torn_last_commit_is_rolled_back_or_reported() {
+async fn torn_last_commit_is_rolled_back_or_reported() {
     let (_directory, path, copy) = copy_of_open_store(40).await;
     for offset in (0..copy.len()).step_by(4096) {
         fs::write(&path, &copy).unwrap();
@@ -247,7 +247,7 @@ async fn a_torn_last_commit_is_rolled_back_or_reported() {
     }
 }
 
-/// A disk that can be full, or broken.
+/// A disk that can be full or broken.
 #[derive(Debug)]
 struct Disk {
     file: FileBackend,
@@ -305,7 +305,7 @@ fn on_faulty_disk(path: &Path) -> (Arc<EmbeddedStore>, Arc<Faults>) {
     (EmbeddedStore::start("the store".to_owned(), opener, Durability::Fsynced).unwrap(), faults)
 }
 
-/// What was done to a disk, in order.
+/// An operation on a disk.
 #[derive(Clone, Debug)]
 enum Step {
     Wrote(u64, Vec<u8>),
@@ -313,20 +313,20 @@ enum Step {
     Flushed,
 }
 
-/// A disk that remembers what was done to it.
+/// A disk that records its operations.
 #[derive(Debug)]
-struct Remembering {
+struct RecordingDisk {
     disk: backends::InMemoryBackend,
     steps: Arc<Mutex<Vec<Step>>>,
 }
 
-impl Remembering {
+impl RecordingDisk {
     fn note(&self, step: Step) {
-        self.steps.lock().unwrap().push(step);
+        self.steps.lock().push(step);
     }
 }
 
-impl StorageBackend for Remembering {
+impl StorageBackend for RecordingDisk {
     fn len(&self) -> std::io::Result<u64> {
         self.disk.len()
     }
@@ -347,8 +347,8 @@ impl StorageBackend for Remembering {
     }
 }
 
-/// Returns what a disk may hold when the power fails after so many steps: all that was flushed, and of what came after it any
-/// sectors.
+/// Returns possible contents of a disk whose power failed after these steps: everything flushed, and a random subset of the sectors
+/// written later.
 fn after_power_failed(steps: &[Step], random: &mut StdRng) -> Vec<u8> {
     const SECTOR: usize = 512;
     let flushed = steps.iter().rposition(|step| matches!(step, Step::Flushed)).map_or(0, |at| at + 1);
@@ -374,24 +374,24 @@ fn after_power_failed(steps: &[Step], random: &mut StdRng) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn when_the_power_fails_all_that_was_answered_is_there_and_nothing_by_halves() {
+async fn power_failure_keeps_acknowledged_commits_and_tears_none() {
     let steps = Arc::new(Mutex::new(Vec::new()));
     let given = Arc::clone(&steps);
     let opener: Opener = Box::new(move || {
-        let disk = Remembering { disk: backends::InMemoryBackend::new(), steps: Arc::clone(&given) };
+        let disk = RecordingDisk { disk: backends::InMemoryBackend::new(), steps: Arc::clone(&given) };
         Builder::new().create_with_backend(disk)
     });
     let store = EmbeddedStore::start("the store".to_owned(), opener, Durability::Fsynced).unwrap();
-    // After how many steps each was answered.
+    // The number of steps after which each commit was acknowledged.
     let mut answered = Vec::new();
     let mut random = StdRng::seed_from_u64(1);
     for number in 0..60 {
         let data: &str = "x".repeat(random.random_range(0..20_000)).leak();
         let twice = [append("s", data), append("t", data), put(&Key::new("m", format!("{}", number % 7)), data)];
         commit(&store, twice.to_vec()).await.unwrap();
-        answered.push(steps.lock().unwrap().len());
+        answered.push(steps.lock().len());
     }
-    let steps = steps.lock().unwrap().clone();
+    let steps = steps.lock().clone();
     let (_directory, path) = file();
     for cut in (answered[0]..steps.len()).filter(|_| random.random_bool(0.04)).collect::<Vec<_>>() {
         fs::write(&path, after_power_failed(&steps[..cut], &mut random)).unwrap();
@@ -406,7 +406,7 @@ async fn when_the_power_fails_all_that_was_answered_is_there_and_nothing_by_halv
 }
 
 #[tokio::test]
-async fn it_refuses_while_the_disk_is_full_and_goes_on_after() {
+async fn full_disk_refuses_commits_until_there_is_room_again() {
     let (_directory, path) = file();
     let (store, faults) = on_faulty_disk(&path);
     commit(&store, vec![append("s", "before")]).await.unwrap();
@@ -428,7 +428,7 @@ async fn it_refuses_while_the_disk_is_full_and_goes_on_after() {
 }
 
 #[tokio::test]
-async fn after_a_failed_flush_it_answers_nothing_until_it_is_restarted() {
+async fn failed_flush_stops_the_store_until_restart() {
     let (_directory, path) = file();
     let (store, faults) = on_faulty_disk(&path);
     commit(&store, vec![append("s", "before")]).await.unwrap();
@@ -444,10 +444,10 @@ async fn after_a_failed_flush_it_answers_nothing_until_it_is_restarted() {
     assert_eq!(sequences(&store).await.first(), Some(&1));
 }
 
-/// Found by fuzzing: the panic poisoned redb's locks, and closing the database panicked in turn, in whoever dropped it.
+/// Found by fuzzing: a panic poisoned redb's locks, so that closing the database panicked too, in the thread that dropped it.
 #[tokio::test]
-async fn a_store_whose_writer_has_panicked_answers_nothing_and_is_closed_without_a_panic() {
-    // More than the file has room for.
+async fn store_whose_writer_panicked_fails_calls_and_closes_without_a_panic() {
+    // More than fits into the file.
     let long: &'static str = "x".repeat(1 << 20).leak();
     let (_directory, path) = file();
     let (store, faults) = on_faulty_disk(&path);
@@ -463,7 +463,7 @@ async fn a_store_whose_writer_has_panicked_answers_nothing_and_is_closed_without
 }
 
 #[tokio::test]
-async fn a_transaction_sees_the_earlier_ones_of_its_batch() {
+async fn transaction_sees_earlier_ones_of_its_batch() {
     let store = EmbeddedStore::in_memory().unwrap();
     let bound = crate::store::Bound { entries_max: 10, weight_max: 100, when_full: crate::store::WhenFull::Refuse };
     let commits = (0..64).map(|_| {

@@ -1,4 +1,4 @@
-//! The one thread that writes: it takes what has queued up, evaluates it in order, and makes all of it durable at once.
+//! The writer thread: it takes all queued transactions, evaluates them in order, and makes them durable together.
 
 use std::{
     io,
@@ -10,27 +10,27 @@ use std::{
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::{
-    apply::{apply, forget},
+    apply::{apply, purge_replies},
     clock::Clock,
-    file::Vault,
+    file::StoreFile,
     plan::plan,
-    tables::{CLOCK_MS, Result, Tables, VERSION},
+    tables::{CLOCK_MS, DAY_MS, Result, Tables, VERSION},
 };
 use crate::store::{Commit, Durability, Namespace, Notification, Outcome, StoreError, Txn, Write};
 
-/// How many transactions may wait for the writer. Whoever comes later waits for room.
+/// The maximum number of transactions queued for the writer. Further callers wait for room.
 pub(super) const QUEUE_MAX: usize = 1024;
 
-/// How many transactions share a commit at most.
+/// The maximum number of transactions in one commit.
 const BATCH_MAX: usize = 512;
 
-/// The ledger's keys of past days that one commit removes at most, so that no commit takes long for them.
-const FORGET_MAX: usize = 256;
+/// The maximum number of expired idempotency keys that one commit purges, so that purging never makes a commit slow.
+const PURGE_MAX: usize = 256;
 
-/// How long nothing is written after a fault: opening the file again may mean reading all of it.
-const FAULT_PAUSE: Duration = Duration::from_secs(1);
+/// How long the writer pauses after a failure. Reopening the file can mean reading all of it.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the writer is asked for.
+/// A request to the writer.
 #[derive(Debug)]
 pub(super) enum Job {
     Commit {
@@ -38,34 +38,34 @@ pub(super) enum Job {
         txn: Txn,
         answer: oneshot::Sender<std::result::Result<Outcome, StoreError>>,
     },
-    /// A reader found the file failing.
-    LookAtFile,
+    /// Use the file: a reader found that it fails.
+    CheckFile,
 }
 
-/// The writer's own things.
+/// The state of the writer thread.
 pub(super) struct Writer {
-    pub(super) vault: Arc<Vault>,
+    pub(super) file: Arc<StoreFile>,
     pub(super) clock: Arc<Clock>,
     pub(super) queue: mpsc::Receiver<Job>,
     pub(super) notifications: broadcast::Sender<Notification>,
     pub(super) durability: Durability,
     /// The last version given to a record.
     pub(super) version: u64,
-    /// The clock when the last of the ledger's past keys was removed.
-    pub(super) forgotten_ms: u64,
-    /// When it failed last, and how.
-    pub(super) fault: Option<(Instant, StoreError)>,
+    /// The start of the day on which the last expired idempotency key was purged.
+    pub(super) purged_ms: u64,
+    /// When and how the last write failed.
+    pub(super) last_failure: Option<(Instant, StoreError)>,
 }
 
-/// Why a batch was given up.
-enum Fault {
-    /// Before anything could have reached the file.
+/// Why a batch failed.
+enum BatchError {
+    /// Nothing can have reached the file.
     Before(redb::Error),
-    /// While it was being made durable.
+    /// The flush failed: the batch may or may not be durable.
     Committing(redb::Error),
 }
 
-impl<E: Into<redb::Error>> From<E> for Fault {
+impl<E: Into<redb::Error>> From<E> for BatchError {
     fn from(error: E) -> Self {
         Self::Before(error.into())
     }
@@ -74,7 +74,7 @@ impl<E: Into<redb::Error>> From<E> for Fault {
 type Request<'b> = (&'b Namespace, &'b Txn);
 
 impl Writer {
-    /// Starts the thread. It ends when the other end of its queue is gone.
+    /// Starts the thread. It ends when the sender of its queue is dropped.
     pub(super) fn start(self) -> io::Result<thread::JoinHandle<()>> {
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || self.run())
     }
@@ -94,7 +94,7 @@ impl Writer {
                 Ok(outcomes) => {
                     self.publish(&requests, &outcomes);
                     for (answer, outcome) in answers.into_iter().zip(outcomes) {
-                        // Nobody waits for it any more.
+                        // The caller may be gone.
                         let _ = answer.send(Ok(outcome));
                     }
                 }
@@ -114,7 +114,7 @@ impl Writer {
             }
             for write in &txn.writes {
                 if let Write::Notify { topic, by } = write {
-                    // Nobody listens.
+                    // There may be no receivers.
                     let _ = self.notifications.send(Notification::Topic {
                         namespace: (*namespace).clone(),
                         topic: topic.clone(),
@@ -126,35 +126,35 @@ impl Writer {
     }
 
     fn carry_out(&mut self, requests: &[Request<'_>]) -> std::result::Result<Vec<Outcome>, StoreError> {
-        if let Some((at, error)) = &self.fault
-            && at.elapsed() < FAULT_PAUSE
+        if let Some((at, error)) = &self.last_failure
+            && at.elapsed() < RETRY_PAUSE
         {
             return Err(refusing(error.clone()));
         }
-        let txn = match self.vault.begin_write()? {
+        let txn = match self.file.begin_write()? {
             Some(txn) => txn,
             None => {
                 self.reopen().map_err(refusing)?;
-                match self.vault.begin_write()? {
+                match self.file.begin_write()? {
                     Some(txn) => txn,
                     None => return Err(StoreError::Refusing("the file is closed".to_owned())),
                 }
             }
         };
         let before = self.version;
-        let fault = match txn.map_err(Fault::Before).and_then(|txn| self.write(txn, requests)) {
+        let failed = match txn.map_err(BatchError::Before).and_then(|txn| self.write(txn, requests)) {
             Ok(outcomes) => return Ok(outcomes),
-            Err(fault) => fault,
+            Err(failed) => failed,
         };
         self.version = before;
-        Err(self.recover(fault))
+        Err(self.recover(failed))
     }
 
     fn write(
         &mut self,
         txn: redb::WriteTransaction,
         requests: &[Request<'_>],
-    ) -> std::result::Result<Vec<Outcome>, Fault> {
+    ) -> std::result::Result<Vec<Outcome>, BatchError> {
         let before = self.version;
         let mut tables = Tables::open(&txn)?;
         let mut outcomes = Vec::with_capacity(requests.len());
@@ -167,16 +167,16 @@ impl Writer {
             return Ok(outcomes);
         }
         let now_ms = self.clock.now_ms();
-        if super::tables::DAY_MS <= now_ms.saturating_sub(self.forgotten_ms)
-            && forget(&mut tables.ledger, now_ms, FORGET_MAX)?.is_break()
+        if DAY_MS <= now_ms.saturating_sub(self.purged_ms)
+            && purge_replies(&mut tables.replies, now_ms, PURGE_MAX)?.is_break()
         {
-            self.forgotten_ms = now_ms / super::tables::DAY_MS * super::tables::DAY_MS;
+            self.purged_ms = now_ms / DAY_MS * DAY_MS;
         }
         tables.flush()?;
         tables.facts.insert(VERSION, self.version)?;
         tables.facts.insert(CLOCK_MS, now_ms)?;
         drop(tables);
-        txn.commit().map_err(|error| Fault::Committing(error.into()))?;
+        txn.commit().map_err(|error| BatchError::Committing(error.into()))?;
         Ok(outcomes)
     }
 
@@ -197,40 +197,40 @@ impl Writer {
         }))
     }
 
-    /// Opens the file again after a fault, and says what to answer to the batch.
-    fn recover(&mut self, fault: Fault) -> StoreError {
+    /// Reopens the file after a failure, and returns the error for the batch.
+    fn recover(&mut self, failed: BatchError) -> StoreError {
         let before = self.version;
-        let (error, may_be_done) = match fault {
-            Fault::Before(error) => (self.vault.explain(error), false),
-            Fault::Committing(error) if is_full(&error) => (self.vault.explain(error), true),
-            Fault::Committing(error) => {
-                // After a flush failed, the system may take for written what the disk never got; what is read back
+        let (error, may_be_durable) = match failed {
+            BatchError::Before(error) => (self.file.explain(error), false),
+            BatchError::Committing(error) if is_full(&error) => (self.file.explain(error), true),
+            BatchError::Committing(error) => {
+                // After a failed flush, the kernel may consider pages written that never reached the disk. Reading them back
                 // proves nothing.
-                let reason = self.vault.explain(error);
+                let reason = self.file.explain(error);
                 let error = StoreError::Unavailable(format!(
-                    "{reason}; after a failed write the file is not trusted until the coordinator is restarted"
+                    "{reason}; after a failed flush the coordinator does not use the file until it is restarted"
                 ));
                 tracing::error!(%error, "the store has stopped");
-                self.vault.end(error.clone());
+                self.file.end(error.clone());
                 return error;
             }
         };
         tracing::error!(%error, "the store could not write");
-        self.fault = Some((Instant::now(), error.clone()));
+        self.last_failure = Some((Instant::now(), error.clone()));
         let reopened = self.reopen();
-        // What the file says after it was opened again is what it will ever say of the batch.
-        let undone = !may_be_done || (reopened.is_ok() && self.version == before);
+        // The reopened file is the final word on whether the batch is in it.
+        let undone = !may_be_durable || (reopened.is_ok() && self.version == before);
         if undone { refusing(error) } else { error }
     }
 
     fn reopen(&mut self) -> std::result::Result<(), StoreError> {
-        match self.vault.reopen() {
+        match self.file.reopen() {
             Ok(facts) => {
                 self.version = facts.version;
                 Ok(())
             }
             Err(error) => {
-                self.fault = Some((Instant::now(), error.clone()));
+                self.last_failure = Some((Instant::now(), error.clone()));
                 Err(error)
             }
         }

@@ -1,15 +1,16 @@
--- Carries out one transaction of a namespace: looks at everything first, then writes. Nothing may fail in the second half,
--- since Redis keeps what a function wrote before it failed. A cluster that is moving the slot away fails every use of a key
--- that is not here (any more, or yet), so the first half uses all that the second half will, which lets none vanish early.
+-- Executes one transaction on a namespace: validates everything, then writes. Nothing may fail in the second half, because Redis does
+-- not roll back a failed function. In a cluster that is migrating the slot, every access to a key that is missing here fails. So the
+-- first half accesses every key that the second half will, and no key may be emptied (and so vanish) before the end.
 --
--- keys: the namespace's meta hash, then every record hash, stream and lease hash that the transaction names.
--- args: the channel of notifications, the caller's own one, the server's history (losses.rs), how many checks, the checks, the writes; transaction.rs has them one by one.
--- Answers {1, version, now, removed, 1 if the namespace has that version now, 1 if notifications were published, sequence or 0 of each append}, or
--- {0, what failed, ...}.
+-- Keys: the namespace's meta hash, then every record hash, stream and lease hash that the transaction names.
+-- Arguments: the notification channel, the caller's own channel, the server's history (data_loss.rs), the number of checks, the
+-- checks, the writes; transaction.rs lists each.
+-- Returns {1, version, now, removed, 1 if the namespace now has that version, 1 if notifications were published, then the sequence
+-- of each append, or 0}, or {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
 local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
 
--- Calls a command with a list of any length, of which Lua cannot pass much more than a thousand at once.
+-- Calls a command with a list of any length. Lua can pass only a little more than a thousand arguments at once.
 local function call_with(command, key, list)
   if #list <= 1000 then return redis.call(command, key, unpack(list)) end
   local answers = {}
@@ -20,11 +21,11 @@ local function call_with(command, key, list)
   return answers
 end
 
--- Whether anyone but the caller listens for notifications. It listens on its own channel as often as on theirs; it names none where this
--- server cannot tell for all, as in a cluster.
-local function others_listen(theirs, own)
+-- Returns whether any other store subscribes to notifications. The caller subscribes to its own channel as often as to the shared
+-- one. It passes no channel of its own if one server cannot see all subscribers, as in a cluster.
+local function others_listen(shared, own)
   if own == '' then return true end
-  local listeners = redis.call('PUBSUB', 'NUMSUB', theirs, own)
+  local listeners = redis.call('PUBSUB', 'NUMSUB', shared, own)
   return listeners[2] > listeners[4]
 end
 
@@ -38,37 +39,37 @@ local function commit(keys, args)
       local state, entries = known[i + 2], call('XLEN', keys[i])
       local next, weight = match(state or '1 0', '^(%d+) (%d+)$')
       if not next or entries == 0 and weight ~= '0' or entries > 0 and not state then
-        return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not as the coordinator left it')
+        return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not as a coordinator left it')
       end
       next = next + 0
       streams[i] = {first = next, next = next, entries = entries, weight = weight + 0, changed = false}
     elseif not known[i + 2] then
-      call('HLEN', keys[i]) -- fails where it is no hash
+      call('HLEN', keys[i]) -- fails if it is not a hash
     end
   end
   local now_us = time[1] * 1000000 + time[2]
-  -- Later than any that was ever given, even where a server lost the last of them.
+  -- Later than any version ever given, even if the server lost the last of them.
   local later = max((known[1] or 0) + 1, now_us)
   local version, now = format('%d', later), floor(later / 1000)
   local past, history = known[3] or '', args[3] .. ' '
   if #history > 1 and sub(past, 1, #history) ~= history then past = sub(history .. (known[1] or 0) .. ';' .. past, 1, 300) end
   local day = floor(now / DAY_MS)
-  -- The days of the ledger that has its expiry, and of the one before it where there is one.
+  -- The day whose idempotency keys already have their expiry, and the day before it if it has keys.
   local today, yesterday = match(known[2] or '', '^(%d+) ?(%d*)$')
   if (today or 0) + 0 ~= day then
     yesterday = (today or 0) + 1 == day and today or ''
     today = format('%d', day)
   end
-  local ledger, at, count = base .. 'd:' .. today, 5, #args
+  local replies, at, count = base .. 'd:' .. today, 5, #args
 
   for check = 0, args[4] - 1 do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'v' then
       local found = call('HGET', keys[a + 0], 'v' .. b) or ''
       if found ~= c then return {0, op, check, found, call('HGET', keys[a + 0], 'd' .. b)} end
-    elseif op == 'u' then -- the clock never goes back, so nothing lies under tomorrow
-      local seen = call('HGET', ledger, a) or yesterday ~= '' and call('HGET', base .. 'd:' .. yesterday, a)
-      if seen then return {0, op, seen} end
+    elseif op == 'u' then -- the clock never goes backwards, so there are no keys under tomorrow
+      local used = call('HGET', replies, a) or yesterday ~= '' and call('HGET', base .. 'd:' .. yesterday, a)
+      if used then return {0, op, used} end
     elseif ((call('HGET', keys[a + 0], b) or 0) + 0 > now) ~= (c == '1') then
       return {0, op, check}
     end
@@ -78,7 +79,7 @@ local function commit(keys, args)
   local first, published, answer, removals, doomed = at, nil, {1, version, now, 0, 0, 0}, {}, {}
   while at <= count do
     local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
-    if op == 'A' then -- a stream, b data, c weight, d most entries
+    if op == 'A' then -- a: stream, b: data, c: weight, d: maximum entries
       local s = streams[a + 0]
       if d ~= '' and (s.entries + 1 > d + 0 or s.weight + c > args[at + 5] + 0) then
         if args[at + 6] == '1' then return {0, 'f', a + 0} end
@@ -87,7 +88,7 @@ local function commit(keys, args)
         answer[#answer + 1], s[s.next], s.changed = s.next, c, true
         s.next, s.entries, s.weight = s.next + 1, s.entries + 1, s.weight + c
       end
-    elseif op == 'R' then -- a stream, b first, c last
+    elseif op == 'R' then -- a: stream, b: first, c: last
       local s, found, ids = streams[a + 0], call('XRANGE', keys[a + 0], b, c), {}
       for own = max(b, s.first), math.min(c, s.next - 1) do found[#found + 1] = {own .. '-0', {'d', '', 'w', s[own]}} end
       for _, entry in ipairs(found) do
@@ -125,10 +126,10 @@ local function commit(keys, args)
       removed = removed + 1
       if removals[removed][1] then call('XDEL', keys[a + 0], unpack(removals[removed])) end
     elseif op == 'M' then
-      call('HSET', ledger, a, b)
+      call('HSET', replies, a, b)
       if expires ~= today .. ' ' .. yesterday then
         expires = today .. ' ' .. yesterday
-        call('PEXPIREAT', ledger, (day + 2) * DAY_MS + 60 * 60 * 1000)
+        call('PEXPIREAT', replies, (day + 2) * DAY_MS + 60 * 60 * 1000)
       end
     else
       for _, key in ipairs(doomed) do call('UNLINK', key) end
@@ -164,11 +165,11 @@ local function commit(keys, args)
 end
 
 redis.register_function{function_name = NAME .. '_commit', callback = commit}
--- For what only frees, which may run while memory is full.
+-- For transactions that only free memory, which may run while memory is full.
 redis.register_function{function_name = NAME .. '_free', callback = commit, flags = {'allow-oom'}}
 
--- Counts a loss, once under each history. Answers how many there were; 0 where there is no namespace to count in.
-redis.register_function(NAME .. '_lost', function(keys, args)
+-- Counts a loss, once under each history. Returns the count so far, or 0 if the namespace does not exist.
+redis.register_function(NAME .. '_count_loss', function(keys, args)
   if redis.call('EXISTS', keys[1]) == 0 then return 0 end
   if redis.call('HGET', keys[1], 'gh') ~= args[1] then
     redis.call('HINCRBY', keys[1], 'g', 1)
@@ -177,7 +178,7 @@ redis.register_function(NAME .. '_lost', function(keys, args)
   return redis.call('HGET', keys[1], 'g') + 0
 end)
 
--- Changes something and leaves nothing: a place in the log of changes, for replicas.rs.
+-- Writes a mark to the replication log and leaves nothing behind, for replicas.rs.
 redis.register_function{function_name = NAME .. '_mark', callback = function(keys)
   redis.call('SET', keys[1], '')
   return redis.call('DEL', keys[1])

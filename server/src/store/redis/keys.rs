@@ -1,20 +1,25 @@
-//! The names of keys, fields and messages.
+//! The names of keys, fields and messages in Redis.
 //!
-//! Every key of a namespace begins with `<prefix>:{<namespace>}:`, so that a cluster keeps a namespace in one slot. Then comes:
-//! - `m`: the meta hash: the last version `v`, in microseconds since 1970, which is the namespace's clock, too; the day of the
-//!   ledger that has its expiry, and the day before where it has one, too `e` (`<day> <day before>`); the server's histories `h` (`<id> <floor>;`, newest first; see `losses.rs`), how often something was lost `g` and under
-//!   which history that was counted `gh`, for each stream `s:<stream>` its next sequence and its weight, and for each other hash its name, by which the function finds
-//!   what to drop;
+//! Every key of a namespace starts with `<prefix>:{<namespace>}:`, so that a cluster keeps a namespace in one slot. The rest of
+//! the key is one of:
+//! - `m`: the meta hash, with the fields
+//!   - `v`: the last version, in microseconds since 1970, which is also the namespace's clock;
+//!   - `e`: `<day> <day before>`, the days whose idempotency keys exist and expire; the second may be missing;
+//!   - `h`: the server's histories, `<id> <floor>;` each, newest first; see `data_loss.rs`;
+//!   - `g`: how many losses were counted, and `gh`: under which history the last one was counted;
+//!   - `s:<stream>`: a stream's next sequence and its weight;
+//!   - the name of every other hash, so that the function finds everything it must drop;
 //! - `k:<kind>`: the records of a kind: `v<id>` the version, `d<id>` the data;
-//! - `s:<stream>`: a Redis stream whose ids are `<sequence>-0`, with the fields `d` data and `w` weight;
+//! - `s:<stream>`: a Redis stream with ids `<sequence>-0` and the fields `d` (data) and `w` (weight);
 //! - `l`: the leases: name -> milliseconds since 1970;
-//! - `d:<day>`: the ledger of a day since 1970, which expires by itself.
+//! - `d:<day>`: the idempotency keys used on a day since 1970, with their replies; expires by itself;
+//! - `w`: the mark that `replicas.rs` sets and deletes.
 
 use std::{fmt, iter};
 
 use crate::store::{Namespace, Notification};
 
-/// Names whatever a store keeps in Redis.
+/// Names everything that a store keeps in Redis.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -22,19 +27,20 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Returns the names that begin with `prefix`. `None` where it could not be told from the rest of a key.
-    /// `one_knows_all`: one server knows who listens to a channel.
-    pub(super) fn new(prefix: &str, one_knows_all: bool) -> Option<Self> {
+    /// Makes the names that start with `prefix`. Returns `None` if the prefix is not 1 to 100 visible ASCII characters without
+    /// braces. `is_single`: a single server knows all subscribers of a channel.
+    pub(super) fn new(prefix: &str, is_single: bool) -> Option<Self> {
         let fits = !prefix.is_empty()
             && prefix.len() <= 100
             && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}'));
         let notifications = format!("{prefix}:notifications");
-        let own = one_knows_all.then(|| format!("{notifications}:{:016x}", rand::random::<u64>()));
+        let own = is_single.then(|| format!("{notifications}:{:016x}", rand::random::<u64>()));
         fits.then(|| Self { prefix: prefix.to_owned(), channels: iter::once(notifications).chain(own).collect() })
     }
 
-    /// Returns the channels to listen on: the one on which notifications are published; and where one server knows all who listen,
-    /// one that only this store listens on and nothing is published on, by which the server sees whether anyone else does.
+    /// Returns the channels to subscribe to. The first carries the notifications. On a single server there is a second, which only
+    /// this store subscribes to and which carries nothing: by comparing subscriber counts, the function sees whether any other
+    /// store listens.
     pub(super) fn channels(&self) -> &[String] {
         &self.channels
     }
@@ -55,7 +61,7 @@ impl Keys {
         self.key(namespace, "l", "")
     }
 
-    /// Returns a key of the namespace that nothing is kept under.
+    /// Returns a key of the namespace that never holds anything for long.
     pub(super) fn mark(&self, namespace: &Namespace) -> String {
         self.key(namespace, "w", "")
     }
@@ -77,12 +83,12 @@ impl Keys {
         fmt::from_fn(move |f| write!(f, "d{id}"))
     }
 
-    /// Returns what is published for a notification.
+    /// Returns the message that publishes a notification.
     pub(super) fn message(namespace: &Namespace, topic: &str, by: u64) -> impl fmt::Display {
         fmt::from_fn(move |f| write!(f, "{}/{by:x}/{topic}", namespace.as_str()))
     }
 
-    /// Reads what was published. `None` where no coordinator published it.
+    /// Parses a message. `None` if it is not a coordinator's.
     pub(super) fn published(message: &[u8]) -> Option<Published> {
         let (namespace, rest) = std::str::from_utf8(message).ok()?.split_once('/')?;
         Some(match namespace.strip_prefix('!') {
@@ -96,11 +102,11 @@ impl Keys {
     }
 }
 
-/// What coordinators publish.
+/// A message from a coordinator.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Published {
-    /// A wake-up: `<namespace>/<who says so, hexadecimal>/<topic>`.
+    /// A notification: `<namespace>/<by, hexadecimal>/<topic>`.
     Notification(Notification),
-    /// A namespace was dropped, by a commit of this version: `!<namespace>/<version>`. No namespace has a name like that.
+    /// A commit with this version dropped the namespace: `!<namespace>/<version>`. No namespace's name starts with `!`.
     Dropped(Namespace, u64),
 }

@@ -1,4 +1,4 @@
-//! The subscription to the notifications of all coordinators.
+//! The subscription to all coordinators' notifications.
 
 use std::time::Duration;
 
@@ -10,51 +10,51 @@ use tokio::{
 };
 
 use super::{
+    data_loss::LossDetector,
     keys::{Keys, Published},
-    losses::Losses,
-    servers::Servers,
+    topology::Topology,
 };
 use crate::store::Notification;
 
-/// How often a quiet subscription is asked whether it is alive.
+/// The interval at which the subscription is pinged.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// How long it may take to answer.
+/// How long a ping may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait after a subscription failed.
+/// The pause after a failed attempt to subscribe.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// Passes notifications on for as long as it runs. When the subscription is lost it is made again, and since notifications were lost
-/// with it, everyone is told to look.
+/// Forwards notifications, forever. Renews a lost subscription, and then sends [`Notification::All`], because notifications were
+/// lost with it.
 pub(super) async fn listen(
-    servers: &Servers,
+    topology: &Topology,
     channels: &[String],
-    losses: &Losses,
+    loss_detector: &LossDetector,
     notifications: broadcast::Sender<Notification>,
     first: PubSub,
 ) {
     let mut subscription = first;
     loop {
-        pass_on(subscription, losses, &notifications).await;
-        tracing::warn!(?servers, "notifications from the store stopped; subscribing again");
+        forward(subscription, loss_detector, &notifications).await;
+        tracing::warn!(?topology, "notifications from the store stopped; subscribing again");
         subscription = loop {
-            // Finds out early that the connection for calls is lost as well, so that no caller has to.
-            servers.check().await;
-            match servers.subscribe(channels).await {
+            // The connection for calls is probably lost too. Find out now, so that no caller has to.
+            topology.check().await;
+            match topology.subscribe(channels).await {
                 Ok(subscription) => break subscription,
                 Err(_) => sleep(RETRY_AFTER).await,
             }
         };
-        tracing::info!(?servers, "notifications from the store come again");
-        // It may not have been heard that a namespace was dropped.
-        losses.doubt();
-        // Nobody listens.
+        tracing::info!(?topology, "notifications from the store resumed");
+        // The message that a namespace was dropped may be among the lost ones.
+        loss_detector.recheck();
+        // There may be no receivers.
         let _ = notifications.send(Notification::All);
     }
 }
 
-async fn pass_on(subscription: PubSub, losses: &Losses, notifications: &broadcast::Sender<Notification>) {
+async fn forward(subscription: PubSub, loss_detector: &LossDetector, notifications: &broadcast::Sender<Notification>) {
     let (mut sink, mut messages) = subscription.split();
     let mut ticks = interval(PING_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -63,16 +63,16 @@ async fn pass_on(subscription: PubSub, losses: &Losses, notifications: &broadcas
             message = messages.next() => match message {
                 Some(message) => match Keys::published(message.get_payload_bytes()) {
                     Some(Published::Notification(notification)) => {
-                        // Nobody listens.
+                        // There may be no receivers.
                         let _ = notifications.send(notification);
                     }
-                    Some(Published::Dropped(namespace, version)) => losses.dropped(&namespace, version),
+                    Some(Published::Dropped(namespace, version)) => loss_detector.record_drop(&namespace, version),
                     None => (),
                 },
                 None => return,
             },
             _ = ticks.tick() => {
-                // Messages wait for the answer, which comes after them on the same connection.
+                // Forwarding pauses until the answer, which follows any pending messages on this connection.
                 let alive = timeout(PING_TIMEOUT, sink.ping::<redis::Value>()).await;
                 if !matches!(alive, Ok(Ok(_))) {
                     return;

@@ -1,4 +1,4 @@
-//! Which server is the primary of a service, as Sentinels know it.
+//! Asks Sentinels for the primary of a service.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisError};
 use tokio::time::timeout;
 
-use super::target;
+use super::url;
 use crate::store::StoreError;
 
-/// How long Sentinels may take to answer. They are asked all at once, and the first that knows is believed: a server
-/// that is no primary any more says so itself.
+/// How long Sentinels may take to answer. All are asked at once, and the first answer wins: a server that is no longer a
+/// primary says so itself.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Sentinels, and whom to ask them for.
+/// Sentinels, and the service to ask for.
 pub(super) struct Sentinels {
     sentinels: Vec<ConnectionInfo>,
     service: String,
@@ -25,18 +25,18 @@ impl Sentinels {
         Self { sentinels, service, primary }
     }
 
-    /// Returns what to call the server before it is known.
+    /// Returns a name for the primary while its address is unknown.
     pub(super) fn name(&self) -> String {
         format!("primary of {}", self.service)
     }
 
-    /// Asks for the primary.
+    /// Returns the primary's address.
     pub(super) async fn primary(&self) -> Result<ConnectionInfo, StoreError> {
         let mut answers: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.ask(sentinel)).collect();
         let mut reason = "no Sentinel answered".to_owned();
         while let Some(answer) = answers.next().await {
             match answer {
-                Ok((host, port)) => return Ok(target::at(&self.primary, &host, port)),
+                Ok((host, port)) => return Ok(url::with_address(&self.primary, &host, port)),
                 Err(why) => reason = why,
             }
         }
@@ -48,9 +48,9 @@ impl Sentinels {
             let config = AsyncConnectionConfig::new().set_response_timeout(Some(ANSWER_TIMEOUT));
             let client = Client::open(sentinel.clone())?;
             let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-            let mut ask = redis::cmd("SENTINEL");
-            ask.arg("get-master-addr-by-name").arg(&self.service);
-            ask.query_async::<Option<(String, u16)>>(&mut connection).await
+            let mut query = redis::cmd("SENTINEL");
+            query.arg("get-master-addr-by-name").arg(&self.service);
+            query.query_async::<Option<(String, u16)>>(&mut connection).await
         };
         let address = sentinel.addr();
         match timeout(ANSWER_TIMEOUT, asking).await {

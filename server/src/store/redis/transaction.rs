@@ -1,21 +1,21 @@
-//! A transaction as the arguments of the function in `commit.lua`, and its answer.
+//! Encodes a transaction as arguments of the function in `commit.lua`, and decodes the reply.
 //!
-//! Arguments are one after the other, without lengths: each operation knows how many it takes. A place of a key counts
-//! from 1, the meta hash.
+//! Arguments follow each other without lengths: each operation takes a fixed number. `key` is the position of a key among the
+//! function's keys; 1 is the meta hash.
 //!
 //! | operation | arguments |
 //! |---|---|
-//! | `v` check a record | key, id, version or nothing |
-//! | `u` check the ledger | ledger key |
-//! | `l` check a lease | key, name, `1` alive or `0` not |
+//! | `v` check a version | key, id, version or nothing |
+//! | `u` check that an idempotency key is unused | idempotency key |
+//! | `l` check a lease | key, name, `1` (alive) or `0` (not) |
 //! | `P` put | key, version field, data field, data |
 //! | `D` delete | key, version field, data field |
-//! | `A` append | key, data, weight, most entries or nothing, most weight or nothing, `1` refuse or `0` skip |
+//! | `A` append | key, data, weight, maximum entries or nothing, maximum weight or nothing, `1` (refuse) or `0` (skip) |
 //! | `R` remove | key, first sequence, last sequence |
-//! | `M` remember | ledger key, data |
-//! | `L` lease | key, name, milliseconds |
+//! | `M` remember a reply | idempotency key, data |
+//! | `L` set a lease | key, name, milliseconds |
 //! | `E` end a lease | key, name |
-//! | `H` notification | message |
+//! | `H` notify | message |
 //! | `X` drop the namespace | |
 
 use std::collections::HashMap;
@@ -25,18 +25,18 @@ use redis::{Arg, Cmd, RedisWrite as _, Value};
 use super::keys::Keys;
 use crate::store::{Check, Commit, Durability, Failed, Namespace, Outcome, Record, StoreError, Txn, WhenFull, Write};
 
-/// Lua counts in floating point, which is exact up to here. Nothing that is counted gets there.
+/// The limit of exact integers in Lua's floating point. No count ever reaches it.
 const EXACT_MAX: u64 = 1 << 53;
 
-/// What one entry may weigh, so that thousands of the heaviest are still counted exactly.
+/// The maximum weight of an entry, so that thousands of the heaviest still sum up exactly.
 const WEIGHT_MAX: u64 = 1 << 40;
 
-/// How many entries one removal may name, since the function reads what it removes.
+/// The maximum number of entries per removal, because the function reads what it removes.
 const RUN_MAX: u64 = 64;
 
-/// Returns whether a transaction makes room: it removes or ends something, or only prolongs leases, and it neither
-/// appends nor remembers. Such a transaction is carried out while memory is full.
-pub(super) fn only_frees(txn: &Txn) -> bool {
+/// Returns whether a transaction only frees memory: it neither appends nor remembers a reply, and it either removes or ends
+/// something or puts nothing. Such a transaction runs even while memory is full.
+pub(super) fn only_frees_memory(txn: &Txn) -> bool {
     let grows = |write: &Write| matches!(write, Write::Append { .. } | Write::RememberReply { .. });
     let puts = |write: &Write| matches!(write, Write::Put { .. });
     let frees = |write: &Write| {
@@ -45,32 +45,32 @@ pub(super) fn only_frees(txn: &Txn) -> bool {
     !txn.writes.iter().any(grows) && (txn.writes.iter().any(frees) || !txn.writes.iter().any(puts))
 }
 
-/// A transaction made ready to be sent.
-pub(super) struct Call<'t> {
+/// A transaction, encoded.
+pub(super) struct FunctionCall<'t> {
     channels: &'t [String],
     keys: Vec<String>,
-    places: HashMap<Named<'t>, usize>,
+    places: HashMap<KeyName<'t>, usize>,
     args: Cmd,
 }
 
-/// What an answer says besides the outcome.
+/// What a reply says besides the outcome.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Besides {
-    /// The namespace has the commit's version now.
+pub(super) struct ReplyFlags {
+    /// The namespace now has the commit's version.
     pub(super) is_kept: bool,
-    /// The notifications were published. `false`: there were none, or nobody else listens.
+    /// The notifications were published. `false`: there were none, or no other store listens.
     pub(super) is_published: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Named<'t> {
+enum KeyName<'t> {
     Records(&'static str),
     Stream(&'t str),
     Leases,
 }
 
-impl<'t> Call<'t> {
-    /// Writes out a transaction.
+impl<'t> FunctionCall<'t> {
+    /// Encodes a transaction.
     pub(super) fn new(names: &'t Keys, namespace: &Namespace, txn: &'t Txn) -> Self {
         let keys = vec![names.meta(namespace)];
         let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Cmd::new() };
@@ -84,9 +84,9 @@ impl<'t> Call<'t> {
         call
     }
 
-    /// Returns the command that calls `function` on a server with that history.
+    /// Returns the command that calls `function` on a server with this history.
     pub(super) fn command(&self, function: &str, history: &str) -> Cmd {
-        // There are no others without a cursor.
+        // Only cursors make other kinds of arguments.
         let simple = |arg| if let Arg::Simple(arg) = arg { Some(arg) } else { None };
         let args = self.args.args_iter().filter_map(simple);
         let bytes: usize = self.keys.iter().map(String::len).chain(args.clone().map(<[u8]>::len)).sum();
@@ -100,22 +100,22 @@ impl<'t> Call<'t> {
         command
     }
 
-    /// Reads the answer to a transaction.
+    /// Decodes the reply to a transaction.
     pub(super) fn outcome(
         &self,
         txn: &Txn,
         answer: &Value,
         durability: Durability,
-    ) -> Result<(Outcome, Besides), StoreError> {
-        let unreadable = || StoreError::Corrupt("the function answered what it never answers".to_owned());
+    ) -> Result<(Outcome, ReplyFlags), StoreError> {
+        let unreadable = || StoreError::Corrupt("the function's reply cannot be parsed".to_owned());
         let Value::Array(answer) = answer else { return Err(unreadable()) };
         let mut answer = answer.iter().cloned();
         let outcome = match answer.next() {
             Some(Value::Int(1)) => {
-                committed(txn, &mut answer, durability).map(|(commit, besides)| (Outcome::Committed(commit), besides))
+                committed(txn, &mut answer, durability).map(|(commit, flags)| (Outcome::Committed(commit), flags))
             }
             Some(Value::Int(0)) => {
-                self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), Besides::default()))
+                self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), ReplyFlags::default()))
             }
             _ => None,
         };
@@ -143,7 +143,7 @@ impl<'t> Call<'t> {
             (b"l", Some(Check::Lease { name, .. })) => Some(Failed::Lease { name: name.clone() }),
             (b"f", _) => {
                 let full = self.places.iter().find_map(|(named, at)| match named {
-                    Named::Stream(stream) if *at == place => Some((*stream).to_owned()),
+                    KeyName::Stream(stream) if *at == place => Some((*stream).to_owned()),
                     _ => None,
                 });
                 Some(Failed::Full { stream: full? })
@@ -156,7 +156,7 @@ impl<'t> Call<'t> {
         match check {
             Check::Version { key, version } => {
                 self.op("v");
-                self.key(names, namespace, Named::Records(key.kind));
+                self.key(names, namespace, KeyName::Records(key.kind));
                 self.args.arg(&key.id);
                 match version {
                     Some(version) => self.args.arg(*version),
@@ -169,7 +169,7 @@ impl<'t> Call<'t> {
             }
             Check::Lease { name, alive } => {
                 self.op("l");
-                self.key(names, namespace, Named::Leases);
+                self.key(names, namespace, KeyName::Leases);
                 self.args.arg(name);
                 self.op(if *alive { "1" } else { "0" });
             }
@@ -180,20 +180,20 @@ impl<'t> Call<'t> {
         match write {
             Write::Put { key, data } => {
                 self.op("P");
-                self.key(names, namespace, Named::Records(key.kind));
+                self.key(names, namespace, KeyName::Records(key.kind));
                 self.args.write_arg_fmt(Keys::version_field(&key.id));
                 self.args.write_arg_fmt(Keys::data_field(&key.id));
                 self.args.write_arg(data);
             }
             Write::Delete { key } => {
                 self.op("D");
-                self.key(names, namespace, Named::Records(key.kind));
+                self.key(names, namespace, KeyName::Records(key.kind));
                 self.args.write_arg_fmt(Keys::version_field(&key.id));
                 self.args.write_arg_fmt(Keys::data_field(&key.id));
             }
             Write::Append { stream, data, weight, bound } => {
                 self.op("A");
-                self.key(names, namespace, Named::Stream(stream));
+                self.key(names, namespace, KeyName::Stream(stream));
                 self.args.write_arg(data);
                 self.number((*weight).min(WEIGHT_MAX));
                 match bound {
@@ -208,7 +208,7 @@ impl<'t> Call<'t> {
             Write::Remove { stream, sequences } => {
                 for (first, last) in runs(sequences) {
                     self.op("R");
-                    self.key(names, namespace, Named::Stream(stream));
+                    self.key(names, namespace, KeyName::Stream(stream));
                     self.number(first);
                     self.number(last);
                 }
@@ -220,14 +220,14 @@ impl<'t> Call<'t> {
             }
             Write::Lease { name, ttl } => {
                 self.op("L");
-                self.key(names, namespace, Named::Leases);
+                self.key(names, namespace, KeyName::Leases);
                 self.args.arg(name);
-                // Sums of two such are still exact.
+                // The sum of two of these is still exact.
                 self.number(u64::try_from(ttl.as_millis()).unwrap_or(EXACT_MAX).min(EXACT_MAX / 2));
             }
             Write::EndLease { name } => {
                 self.op("E");
-                self.key(names, namespace, Named::Leases);
+                self.key(names, namespace, KeyName::Leases);
                 self.args.arg(name);
             }
             Write::Notify { topic, by } => {
@@ -238,13 +238,13 @@ impl<'t> Call<'t> {
         }
     }
 
-    fn key(&mut self, names: &Keys, namespace: &Namespace, named: Named<'t>) {
+    fn key(&mut self, names: &Keys, namespace: &Namespace, named: KeyName<'t>) {
         let keys = &mut self.keys;
         let place = *self.places.entry(named).or_insert_with(|| {
             keys.push(match named {
-                Named::Records(kind) => names.records(namespace, kind),
-                Named::Stream(stream) => names.stream(namespace, stream),
-                Named::Leases => names.leases(namespace),
+                KeyName::Records(kind) => names.records(namespace, kind),
+                KeyName::Stream(stream) => names.stream(namespace, stream),
+                KeyName::Leases => names.leases(namespace),
             });
             keys.len()
         });
@@ -260,7 +260,11 @@ impl<'t> Call<'t> {
     }
 }
 
-fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Durability) -> Option<(Commit, Besides)> {
+fn committed(
+    txn: &Txn,
+    answer: &mut impl Iterator<Item = Value>,
+    durability: Durability,
+) -> Option<(Commit, ReplyFlags)> {
     let version = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
     let at_ms = int(answer.next()?)?;
     let removed = int(answer.next()?)?;
@@ -270,10 +274,10 @@ fn committed(txn: &Txn, answer: &mut impl Iterator<Item = Value>, durability: Du
     let appended: Option<Vec<_>> =
         answer.map(|sequence| int(sequence).map(|number| (number > 0).then_some(number))).collect();
     let appended = appended.filter(|appended| appended.len() == appends)?;
-    Some((Commit { version, at_ms, durability, appended, removed }, Besides { is_kept, is_published }))
+    Some((Commit { version, at_ms, durability, appended, removed }, ReplyFlags { is_kept, is_published }))
 }
 
-/// Splits sequences into runs without gaps, from first to last.
+/// Splits sequences into contiguous runs, each as its first and last sequence.
 fn runs(sequences: &[u64]) -> Vec<(u64, u64)> {
     let mut sorted: Vec<u64> = sequences.iter().copied().filter(|sequence| (1..EXACT_MAX).contains(sequence)).collect();
     sorted.sort_unstable();
@@ -311,7 +315,7 @@ mod tests {
     use crate::store::conformance::{append, delete, put, remember, remove};
 
     #[test]
-    fn sequences_become_runs() {
+    fn sequences_are_grouped_into_contiguous_runs() {
         assert_eq!(runs(&[]), []);
         assert_eq!(runs(&[0, u64::MAX]), []);
         assert_eq!(runs(&[3, 1, 2, 2, 9]), [(1, 3), (9, 9)]);
@@ -319,9 +323,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_makes_room_may_run_without_room() {
+    fn only_transactions_that_free_memory_may_run_when_memory_is_full() {
         let key = Key::new("member", "x");
-        let frees = |writes| only_frees(&Txn { checks: vec![], writes });
+        let frees = |writes| only_frees_memory(&Txn { checks: vec![], writes });
         assert!(frees(vec![remove("s", &[1])]));
         assert!(frees(vec![remove("s", &[1]), put(&key, "cursor")]));
         assert!(frees(vec![delete(&key)]));

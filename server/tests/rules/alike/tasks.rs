@@ -4,7 +4,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use teamwire_proto::{Refusal, v1};
 use teamwire_server::{
     coordinator::Coordinator,
-    domain::{identity::Presented, task::board::Status},
+    domain::{identity::CallerCredentials, task::board::Status},
 };
 
 use super::{By, Call, Side, keys, names};
@@ -36,7 +36,7 @@ impl Side {
     pub(super) async fn task_call(
         &mut self,
         coordinator: &Coordinator,
-        who: &Presented,
+        who: &CallerCredentials,
         by_name: &'static str,
         team: String,
         call: &Call,
@@ -97,7 +97,7 @@ impl Side {
     pub(super) async fn finish(
         &mut self,
         coordinator: &Coordinator,
-        who: &Presented,
+        who: &CallerCredentials,
         id: u64,
         token: &str,
         how: Finish,

@@ -19,7 +19,7 @@ async fn a_cluster_keeps_every_promise() {
                 connections.iter().map(|connection| raw_keys(connection.clone(), prefix, namespace.clone())).collect();
             async move { futures::future::join_all(asked).await.concat() }.boxed()
         };
-        Bench {
+        Harness {
             store: RedisStore::connect(&url, prefix).await.unwrap(),
             second: RedisStore::connect(&url, prefix).await.unwrap(),
             raw_keys: Box::new(raw_keys),
@@ -30,7 +30,7 @@ async fn a_cluster_keeps_every_promise() {
 }
 
 #[tokio::test]
-async fn namespaces_are_spread_over_the_nodes_and_all_of_them_have_the_function() {
+async fn namespaces_spread_over_the_nodes_and_every_node_has_the_function() {
     let Some(cluster) = TestCluster::start().await else { return };
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
     let mut notifications = store.notifications();
@@ -38,7 +38,7 @@ async fn namespaces_are_spread_over_the_nodes_and_all_of_them_have_the_function(
     let txn = Txn { checks: vec![], writes: vec![append("s", "x"), notification()] };
     for namespace in &namespaces {
         assert!(matches!(store.commit(namespace, &txn).await, Ok(Outcome::Committed(_))));
-        // Whichever node it was published at.
+        // Regardless of the node that published it.
         assert_eq!(
             notifications.recv().await.unwrap(),
             Notification::Topic { namespace: namespace.clone(), topic: "t".to_owned(), by: 7 }
@@ -55,11 +55,11 @@ async fn namespaces_are_spread_over_the_nodes_and_all_of_them_have_the_function(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_a_node_dies_its_namespaces_go_on_at_its_replica() {
+async fn namespaces_of_a_dead_node_continue_on_its_replica() {
     let Some(mut cluster) = TestCluster::start().await else { return };
     let node = cluster.owner(Cluster::slot("a")).await.unwrap();
     cluster.start_replica_of(node).await;
-    // The map of slots comes from a node that dies, or from another one.
+    // The slot map may come from the node that dies or from another one.
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
     let mut losses = store.losses();
     for _ in 0..20 {
@@ -77,12 +77,12 @@ async fn when_a_node_dies_its_namespaces_go_on_at_its_replica() {
         call.await.unwrap();
     }
     assert!(sequences(&store).await.len() >= 28);
-    store.losses.look(&store.servers, &store.keys).await;
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert!(losses.try_recv().is_err(), "the replica had it all");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_moves_to_another_node_under_steady_commits() {
+async fn slot_migrates_under_a_steady_stream_of_commits() {
     let Some(cluster) = TestCluster::start().await else { return };
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
     let mut losses = store.losses();
@@ -96,7 +96,7 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
                     if end.load(Ordering::Relaxed) {
                         break;
                     }
-                    // As a send does, with a stream that is new now and then.
+                    // Like a send, with a new stream now and then.
                     let key = format!("{writer}-{number}");
                     let stream = format!("new{}", number / 50);
                     let checks = vec![Check::KeyUnused { key: key.clone() }];
@@ -128,7 +128,7 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
         }
     };
     enough(100).await;
-    // Twice, so that it also comes back to where it was.
+    // Twice, so that the slot keeps moving.
     for _ in 0..2 {
         let from = cluster.owner(slot).await.unwrap();
         let to = (from + 1) % cluster.nodes.len();
@@ -141,13 +141,13 @@ async fn a_slot_moves_to_another_node_under_steady_commits() {
     let (kept, mut answered) = (sequences(&store).await, answered.collect::<Vec<_>>());
     answered.sort_unstable();
     assert_eq!(kept, answered, "every commit that was answered is there, and no other");
-    store.losses.look(&store.servers, &store.keys).await;
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert!(losses.try_recv().is_err(), "nothing was lost");
 }
 
-/// Half-way through a move every use of a key that is not here fails, which must not tear a transaction apart.
+/// During a migration, every access to a key that is missing on the node fails. That must not tear a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_slot_on_its_way_a_transaction_happens_wholly_or_not_at_all() {
+async fn transaction_in_a_migrating_slot_applies_completely_or_not_at_all() {
     let Some(cluster) = TestCluster::start().await else { return };
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
     let (x, y, lease) = (Key::new("member", "x"), Key::new("member", "y"), |name: &str| name.to_owned());
@@ -157,7 +157,7 @@ async fn in_a_slot_on_its_way_a_transaction_happens_wholly_or_not_at_all() {
     let from = cluster.owner(slot).await.unwrap();
     let to = (from + 1) % cluster.nodes.len();
     cluster.begin_move(slot, from, to).await;
-    // The only record and the only lease go, and with them their keys, if others did not come first.
+    // This removes the only record and the only lease. Their hashes would vanish if the removals came before the additions.
     let end = Write::EndLease { name: lease("x") };
     let renewed = vec![append("s", "2"), delete(&x), put(&y, "2"), end, live("y"), delete(&y), put(&y, "3")];
     assert_eq!(commit(&store, renewed).await.unwrap().appended, [Some(2)]);
@@ -167,13 +167,13 @@ async fn in_a_slot_on_its_way_a_transaction_happens_wholly_or_not_at_all() {
         members.into_iter().map(|(id, record)| (id, record.data)).collect::<Vec<_>>(),
         [("y".into(), "3".into())]
     );
-    // What is not here may be there: it waits.
+    // A missing key may be on the other node, so these wait.
     let waiting =
         [vec![append("s", "3"), append("new", "1")], vec![append("s", "4"), Write::DropNamespace]].map(|writes| {
             let store = store.clone();
             tokio::spawn(async move { commit(&store, writes).await })
         });
-    // Long enough for a few tries.
+    // Long enough for a few retries.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
     assert_eq!(sequences(&store).await, [1, 2]);

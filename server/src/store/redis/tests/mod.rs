@@ -1,15 +1,16 @@
-//! The Redis store: every promise of a store, and what only a server and a network can get wrong.
+//! Tests of the Redis store: the store contract, and failures specific to servers and networks.
 
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
-mod losses;
+mod data_loss;
 mod replicas;
 mod sentinel;
 mod tls;
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures::FutureExt;
 use nix::sys::signal::Signal;
 use redis::aio::MultiplexedConnection;
@@ -17,19 +18,19 @@ use redis::aio::MultiplexedConnection;
 use super::*;
 use crate::store::{
     Check, Commit, Durability, Write,
-    conformance::{Bench, append, delete, for_each_promise, namespace, put, remember, remove},
+    conformance::{Harness, append, delete, for_each_promise, namespace, put, remember, remove},
     test_redis::{Flavour, TestRedis, eventually},
 };
 
 const PREFIX: &str = "test";
 
-async fn bench() -> Option<Bench> {
-    bench_on(TestRedis::start()?).await
+async fn harness() -> Option<Harness> {
+    harness_on(TestRedis::start()?).await
 }
 
-async fn bench_on(server: TestRedis) -> Option<Bench> {
+async fn harness_on(server: TestRedis) -> Option<Harness> {
     let raw = server.connection().await;
-    Some(Bench {
+    Some(Harness {
         store: connect(&server).await,
         second: connect(&server).await,
         raw_keys: Box::new(move |namespace| raw_keys(raw.clone(), PREFIX, namespace).boxed()),
@@ -37,16 +38,16 @@ async fn bench_on(server: TestRedis) -> Option<Bench> {
     })
 }
 
-for_each_promise!(bench);
+for_each_promise!(harness);
 
 mod on_valkey {
     use super::*;
 
-    async fn bench() -> Option<Bench> {
-        bench_on(TestRedis::start_of(Flavour::Valkey)?).await
+    async fn harness() -> Option<Harness> {
+        harness_on(TestRedis::start_of(Flavour::Valkey)?).await
     }
 
-    for_each_promise!(bench);
+    for_each_promise!(harness);
 }
 
 async fn connect(server: &TestRedis) -> Arc<RedisStore> {
@@ -65,7 +66,7 @@ async fn commit(store: &RedisStore, writes: Vec<Write>) -> Result<Commit, StoreE
     }
 }
 
-/// Commits again and again until the store is back, which must not take long.
+/// Retries a commit until the store is back, which must not take long.
 async fn commit_when_back(store: &RedisStore, writes: Vec<Write>) -> Commit {
     let gone = Instant::now();
     loop {
@@ -90,7 +91,7 @@ fn notification() -> Write {
 }
 
 #[tokio::test]
-async fn a_killed_server_that_flushes_keeps_every_answered_commit() {
+async fn killed_server_with_fsync_keeps_every_acknowledged_commit() {
     let Some(mut server) = TestRedis::start_durable() else { return };
     let store = connect(&server).await;
     let writers: Vec<_> = (0..8)
@@ -125,18 +126,18 @@ async fn a_killed_server_that_flushes_keeps_every_answered_commit() {
 }
 
 #[tokio::test]
-async fn durability_is_what_the_server_is_set_to() {
+async fn durability_follows_the_servers_settings() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     assert_eq!(commit(&store, vec![notification()]).await.unwrap().durability, Durability::Applied);
     server.tell(&["CONFIG", "SET", "appendonly", "yes"]).await;
     server.tell(&["CONFIG", "SET", "appendfsync", "always"]).await;
-    store.servers.check().await;
+    store.topology.check().await;
     assert_eq!(commit(&store, vec![notification()]).await.unwrap().durability, Durability::Fsynced);
 }
 
 #[tokio::test]
-async fn a_lost_function_is_loaded_again() {
+async fn missing_function_is_loaded_again() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     commit(&store, vec![append("s", "1")]).await.unwrap();
@@ -176,14 +177,14 @@ async fn notifications_are_published_only_while_another_coordinator_listens() {
 }
 
 #[tokio::test]
-async fn cut_connections_are_made_again_and_notifications_come_again() {
+async fn killed_connections_and_subscriptions_are_restored() {
     let Some(server) = TestRedis::start() else { return };
     let (store, other) = (connect(&server).await, connect(&server).await);
     let mut notifications = store.notifications();
     for kind in ["normal", "pubsub"] {
         server.tell(&["CLIENT", "KILL", "TYPE", kind]).await;
         if kind == "pubsub" {
-            // All, since some may have been lost.
+            // `All`, because some may have been lost.
             while notifications.recv().await.unwrap() != Notification::All {}
         }
         commit_when_back(&other, vec![notification()]).await;
@@ -194,7 +195,7 @@ async fn cut_connections_are_made_again_and_notifications_come_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_is_waited_for() {
+async fn calls_wait_for_a_paused_server() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     commit(&store, vec![append("s", "1")]).await.unwrap();
@@ -203,7 +204,7 @@ async fn a_server_that_stands_still_is_waited_for() {
         let store = store.clone();
         async move { commit(&store, vec![append("s", "2")]).await }
     });
-    // The time is what is tested: longer than the connection takes to be made, shorter than it is waited for.
+    // The duration matters: longer than the connect timeout, shorter than the response timeout.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(!waiting.is_finished());
     server.signal(Signal::SIGCONT);
@@ -211,7 +212,7 @@ async fn a_server_that_stands_still_is_waited_for() {
 }
 
 #[tokio::test]
-async fn while_the_server_is_away_calls_fail_at_once() {
+async fn calls_fail_at_once_while_the_server_is_down() {
     let Some(mut server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     server.kill();
@@ -229,7 +230,7 @@ async fn while_the_server_is_away_calls_fail_at_once() {
 }
 
 #[tokio::test]
-async fn a_full_server_refuses_what_grows_and_does_what_frees() {
+async fn full_server_refuses_growth_and_still_frees_memory() {
     let Some(server) = TestRedis::with(&["--save", "", "--maxmemory-policy", "noeviction"]) else { return };
     let store = connect(&server).await;
     let (key, lease) = (Key::new("member", "x"), || Write::Lease { name: "l".to_owned(), ttl: Duration::from_secs(9) });
@@ -243,7 +244,7 @@ async fn a_full_server_refuses_what_grows_and_does_what_frees() {
     commit(&store, vec![lease()]).await.unwrap();
     commit(&store, vec![delete(&key)]).await.unwrap();
     assert_eq!(sequences(&store).await, [2]);
-    // A new connection cannot load the function, and must free all the same.
+    // A new connection cannot load the function, but must still free memory.
     let late = connect(&server).await;
     assert_eq!(commit(&late, vec![remove("s", &[2])]).await.unwrap().removed, 1);
     commit(&store, vec![Write::DropNamespace]).await.unwrap();
@@ -252,7 +253,7 @@ async fn a_full_server_refuses_what_grows_and_does_what_frees() {
 }
 
 #[tokio::test]
-async fn a_read_only_replica_refuses() {
+async fn read_only_replica_refuses_commits() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     commit(&store, vec![append("s", "1")]).await.unwrap();
@@ -266,7 +267,7 @@ async fn a_read_only_replica_refuses() {
 }
 
 #[tokio::test]
-async fn foreign_content_is_reported_and_nothing_is_written_beside_it() {
+async fn foreign_content_is_reported_and_nothing_is_written() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     let (a, key) = (namespace("a"), Key::new("member", "x"));
@@ -290,14 +291,14 @@ async fn foreign_content_is_reported_and_nothing_is_written_beside_it() {
     assert!(matches!(store.range(&a, "foreign", Range::after(0, 9)).await, Err(StoreError::Corrupt(_))));
     assert_eq!(store.read(&a, &[key]).await.unwrap(), [None]);
     assert_eq!(sequences(&store).await, [1]);
-    // What cannot be read in the first half is no reason to write in the second.
+    // Unreadable contents fail the first half of the function, so the second half writes nothing.
     server.tell(&["HSET", "test:{a}:m", "v", "not a number"]).await;
     let error = commit(&store, vec![append("s", "2")]).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
 }
 
 #[tokio::test]
-async fn of_a_dropped_namespace_no_key_is_left() {
+async fn dropped_namespace_leaves_no_keys() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     let lease = Write::Lease { name: "l".to_owned(), ttl: Duration::ZERO };
@@ -312,7 +313,7 @@ async fn of_a_dropped_namespace_no_key_is_left() {
     commit(&store, writes).await.unwrap();
     commit(&store, vec![put(&Key::new("task", "new"), ""), Write::DropNamespace]).await.unwrap();
     assert_eq!(server.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
-    // Nor do the late ones bring anything back.
+    // Late commits do not bring anything back.
     let late = vec![
         remove("s", &[1]),
         delete(&Key::new("member", "x")),
@@ -324,7 +325,7 @@ async fn of_a_dropped_namespace_no_key_is_left() {
 }
 
 #[tokio::test]
-async fn the_ledger_expires_and_is_found_across_midnight() {
+async fn idempotency_keys_expire_and_are_found_across_midnight() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     commit(&store, vec![remember("k", "today")]).await.unwrap();
@@ -335,7 +336,7 @@ async fn the_ledger_expires_and_is_found_across_midnight() {
     for day in [today - 2, today - 1, today, today + 1] {
         server.tell(&["HSET", &format!("test:{{a}}:d:{day}"), &format!("from day {day}"), "x"]).await;
     }
-    // When something was remembered last before today, as the namespace says; and whether that has a part in it.
+    // The last day with keys before today according to the namespace, and whether yesterday's keys still count.
     for (last, yesterday) in [(today - 2, false), (today - 1, true)] {
         server.tell(&["HSET", "test:{a}:m", "e", &last.to_string()]).await;
         for _ in 0..2 {
@@ -344,7 +345,7 @@ async fn the_ledger_expires_and_is_found_across_midnight() {
                 let outcome = store.commit(&namespace("a"), &txn).await.unwrap();
                 assert_eq!(matches!(outcome, Outcome::Refused(_)), seen, "day {day}, last used on day {last}");
             }
-            // From now on today is the last.
+            // From here on, today is the last day with keys.
             commit(&store, vec![remember(&format!("after {last}"), "")]).await.unwrap();
             server.tell(&["HDEL", &ledger, &format!("after {last}")]).await;
         }
@@ -352,7 +353,7 @@ async fn the_ledger_expires_and_is_found_across_midnight() {
 }
 
 #[tokio::test]
-async fn versions_do_not_come_back_when_a_server_lost_what_it_answered() {
+async fn versions_are_not_reused_after_a_server_lost_commits() {
     let Some(mut server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     let mut last = 0;
@@ -368,7 +369,7 @@ async fn versions_do_not_come_back_when_a_server_lost_what_it_answered() {
 }
 
 #[tokio::test]
-async fn passwords_work_and_are_never_told() {
+async fn passwords_work_and_never_appear_in_output() {
     let Some(server) = TestRedis::with(&["--save", "", "--requirepass", "hunter2"]) else { return };
     let address = server.url().replace("redis://", "");
     let url = format!("redis://:hunter2@{address}/3?protocol=resp3");
@@ -386,9 +387,9 @@ async fn passwords_work_and_are_never_told() {
     }
 }
 
-/// What a careful administrator grants: no other keys, no other channels, nothing that tells of the server.
+/// The rights that a careful administrator grants: no other keys or channels, and no commands that reveal server settings.
 #[tokio::test]
-async fn a_user_with_few_rights_will_do() {
+async fn user_with_minimal_rights_is_sufficient() {
     let Some(server) = TestRedis::start() else { return };
     let rights = ["~test:*", "&test:*", "+@all", "-@admin", "-@dangerous"];
     server.tell(&[&["ACL", "SETUSER", "teamwire", "on", ">p@ss"][..], &rights].concat()).await;
@@ -404,7 +405,7 @@ async fn a_user_with_few_rights_will_do() {
 }
 
 #[tokio::test]
-async fn prefixes_keep_stores_apart() {
+async fn prefixes_separate_stores() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     let other = RedisStore::connect(&server.url(), "other").await.unwrap();
@@ -422,9 +423,9 @@ async fn prefixes_keep_stores_apart() {
     }
 }
 
-/// A session may have a call under way that it does not poll, because it awaits another call first.
+/// A session may stop polling one call while it awaits another.
 #[tokio::test]
-async fn a_call_that_is_not_polled_holds_up_no_other() {
+async fn unpolled_call_does_not_block_others() {
     let Some(mut server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     server.kill();

@@ -1,4 +1,4 @@
-//! Commits that are answered once replicas have them.
+//! Commits that wait for replicas.
 
 use super::*;
 use crate::store::test_redis::{Flavour, TestCluster};
@@ -7,7 +7,7 @@ async fn connect_for(server: &TestRedis, wanted: &str) -> Arc<RedisStore> {
     RedisStore::connect(&format!("{}?{wanted}", server.url()), PREFIX).await.unwrap()
 }
 
-/// As a send does.
+/// Like a send.
 fn send(key: &str) -> Txn {
     Txn { checks: vec![Check::KeyUnused { key: key.to_owned() }], writes: vec![append("s", "x"), remember_as(key)] }
 }
@@ -17,15 +17,15 @@ fn remember_as(key: &str) -> Write {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_is_answered_once_the_replica_has_it_and_refused_until_then() {
+async fn commit_is_acknowledged_only_once_the_replica_has_it() {
     let Some(primary) = TestRedis::start() else { return };
     let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
-    // One that waits for what must come, and one that waits for what cannot.
+    // One store waits long, for acknowledgements that must come; the other briefly, for ones that cannot.
     let patient = connect_for(&primary, "replicas=1&wait=30s").await;
     let store = connect_for(&primary, "replicas=1&wait=300ms").await;
     let a = namespace("a");
     assert_eq!(commit(&patient, vec![append("s", "x")]).await.unwrap().durability, Durability::Replicated);
-    // As it is at this instant.
+    // Read at once, without waiting.
     assert_eq!(replica.tell(&["XLEN", "test:{a}:s:s"]).await, Value::Int(1));
     assert_eq!(primary.tell(&["EXISTS", "test:{a}:w"]).await, Value::Int(0), "the mark leaves nothing");
 
@@ -39,7 +39,7 @@ async fn a_commit_is_answered_once_the_replica_has_it_and_refused_until_then() {
         );
         assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
     }
-    // It was carried out once, and what frees waits for nobody.
+    // The commit was applied once, and commits that only free memory do not wait.
     assert_eq!(sequences(&store).await, [1, 2]);
     let freed = commit(&store, vec![remove("s", &[1])]).await.unwrap();
     assert_eq!((freed.removed, freed.durability), (1, Durability::Applied));
@@ -51,7 +51,7 @@ async fn a_commit_is_answered_once_the_replica_has_it_and_refused_until_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_waits_together_and_holds_up_nobody_else() {
+async fn many_commits_share_one_wait_and_block_no_one() {
     let Some(primary) = TestRedis::start() else { return };
     let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
     let store = connect_for(&primary, "replicas=1&wait=5s").await;
@@ -65,29 +65,32 @@ async fn a_crowd_waits_together_and_holds_up_nobody_else() {
         })
         .collect();
     while sequences(&store).await.len() <= 200 {}
-    // All were carried out while all wait.
+    // All commits were applied while all of them wait.
     assert!(calls.iter().all(|call| !call.is_finished()), "calls waited for those who wait: {:?}", begun.elapsed());
     for call in calls {
         assert!(matches!(call.await.unwrap(), Err(StoreError::DurabilityNotReached(_))));
     }
-    // The round that was under way, and the next one: not one round for each.
+    // The current round and the next one, not one round per commit.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     replica.signal(Signal::SIGCONT);
 }
 
-/// What a server answers that has begun anew says nothing of what it was told before.
+/// A server with a new history confirms nothing about commits before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_began_anew_does_not_vouch_for_what_came_before() {
+async fn server_with_a_new_history_does_not_confirm_earlier_commits() {
     let Some(primary) = TestRedis::start() else { return };
     let Some(_replica) = TestRedis::start_replica_of(&primary).await else { return };
     let store = connect_for(&primary, "replicas=1&wait=10s").await;
     commit(&store, vec![append("s", "x")]).await.unwrap();
-    // A replica for an instant, then a primary again, with another history on the same connections.
+    // Briefly a replica, then a primary again: a new history on the same connections.
     primary.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
     primary.tell(&["REPLICAOF", "NO", "ONE"]).await;
     let error = commit(&store, vec![append("s", "x")]).await.unwrap_err();
-    assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("began anew")), "{error}");
-    store.servers.check().await;
+    assert!(
+        matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("replication history has changed")),
+        "{error}"
+    );
+    store.topology.check().await;
     let begun = Instant::now();
     while commit(&store, vec![append("s", "x")]).await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the replica follows again");
@@ -95,7 +98,7 @@ async fn a_server_that_began_anew_does_not_vouch_for_what_came_before() {
 }
 
 #[tokio::test]
-async fn in_a_cluster_every_node_waits_for_replicas_of_its_own() {
+async fn every_cluster_node_waits_for_its_own_replicas() {
     let Some(cluster) = TestCluster::start().await else { return };
     let url = format!("{}?replicas=1&wait=50ms", cluster.url());
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
@@ -107,7 +110,7 @@ async fn in_a_cluster_every_node_waits_for_replicas_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_is_on_the_disks_of_the_replicas_where_that_is_wanted() {
+async fn with_fsync_a_commit_is_on_the_replicas_disks() {
     let durable = |more: Vec<String>| {
         let settings = ["--save", "", "--appendonly", "yes", "--repl-diskless-sync-delay", "0"].map(str::to_owned);
         TestRedis::with_all(Flavour::Valkey, || [settings.to_vec(), more.clone()].concat())
@@ -121,12 +124,12 @@ async fn a_commit_is_on_the_disks_of_the_replicas_where_that_is_wanted() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the replica follows");
     }
     assert_eq!(commit(&store, vec![append("s", "x")]).await.unwrap().durability, Durability::Replicated);
-    // A replica that keeps nothing on disk is none.
+    // A replica without an append-only file does not count.
     replica.tell(&["CONFIG", "SET", "appendonly", "no"]).await;
     let hasty = connect_for(&primary, "replicas=1&wait=300ms&fsync=yes").await;
     let error = hasty.commit(&namespace("a"), &send("k")).await.unwrap_err();
     assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("0 of 1 replicas")), "{error}");
-    // Without WAITAOF it is never said to be reached.
+    // Without WAITAOF, the wait never succeeds.
     let Some(old) = TestRedis::start() else { return };
     let store = connect_for(&old, "replicas=1&wait=300ms&fsync=yes").await;
     let error = store.commit(&namespace("a"), &send("k")).await.unwrap_err();

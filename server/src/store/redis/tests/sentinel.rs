@@ -4,11 +4,11 @@ use super::*;
 use crate::store::test_redis::{TestSentinel, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_primary_dies_the_store_goes_on_at_the_one_that_sentinels_name() {
+async fn store_follows_sentinels_to_the_new_primary() {
     let Some(mut primary) = TestRedis::start() else { return };
     let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
     let Some(sentinel) = TestSentinel::start(&primary, 1).await else { return };
-    // The first of the Sentinels does not answer, which may cost nobody anything.
+    // The first Sentinel does not answer, which must not matter.
     let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{}/{}", sentinel.port(), TestSentinel::SERVICE);
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
     assert!(format!("{store:?}").contains(&primary.port().to_string()));
@@ -17,7 +17,7 @@ async fn when_the_primary_dies_the_store_goes_on_at_the_one_that_sentinels_name(
         assert_eq!(commit(&store, vec![append("s", "x")]).await.unwrap().appended, [Some(at)]);
     }
     eventually("the replica has it all", async || primary.has_replica().await).await;
-    // Many at once, none of which may be stuck.
+    // Many concurrent calls, none of which may hang.
     let calls: Vec<_> = (0..8)
         .map(|_| {
             let store = store.clone();
@@ -33,7 +33,7 @@ async fn when_the_primary_dies_the_store_goes_on_at_the_one_that_sentinels_name(
     assert!(sequences(&store).await.len() > 50);
     assert!(format!("{store:?}").contains(&replica.port().to_string()));
     while notifications.recv().await.unwrap() != Notification::All {}
-    // Now that both run, the old one follows the new one; nobody may write to it.
+    // Both servers run now, and the old primary follows the new one. No commit may go to it.
     primary.restart();
     for _ in 0..50 {
         commit(&store, vec![append("s", "x")]).await.unwrap();
@@ -42,7 +42,7 @@ async fn when_the_primary_dies_the_store_goes_on_at_the_one_that_sentinels_name(
 }
 
 #[tokio::test]
-async fn a_primary_that_was_replaced_without_dying_is_left() {
+async fn store_leaves_a_primary_that_was_replaced_without_dying() {
     let Some(primary) = TestRedis::start() else { return };
     let Some(replica) = TestRedis::start_replica_of(&primary).await else { return };
     let Some(sentinel) = TestSentinel::start(&primary, 1).await else { return };
@@ -51,7 +51,7 @@ async fn a_primary_that_was_replaced_without_dying_is_left() {
     commit(&store, vec![append("s", "x")]).await.unwrap();
     eventually("the Sentinel may change over", async || sentinel.fail_over().await).await;
     eventually("the store has changed over", async || {
-        store.servers.check().await;
+        store.topology.check().await;
         format!("{store:?}").contains(&replica.port().to_string())
     })
     .await;
@@ -59,7 +59,7 @@ async fn a_primary_that_was_replaced_without_dying_is_left() {
 }
 
 #[tokio::test]
-async fn a_service_that_nobody_knows_is_reported() {
+async fn unknown_service_is_reported() {
     let Some(primary) = TestRedis::start() else { return };
     let Some(sentinel) = TestSentinel::start(&primary, 0).await else { return };
     for (url, reason) in [

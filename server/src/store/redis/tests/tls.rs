@@ -1,4 +1,4 @@
-//! The store over TLS, and by a socket.
+//! The store over TLS and over a Unix socket.
 
 use std::{fs, path::Path};
 
@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Writes an authority `NAME-ca.pem` and what it has signed: `NAME.pem` with its key `NAME.key`.
+/// Writes an authority `NAME-ca.pem`, and a certificate that it signed: `NAME.pem` with the key `NAME.key`.
 fn certify(directory: &Path, name: &str) {
     let mut authority = CertificateParams::new(vec![]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // Or what it signs would seem to have signed itself.
+    // Without a name of its own, its certificates would look self-signed.
     authority.distinguished_name.push(DnType::CommonName, format!("authority of {name}"));
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
@@ -23,7 +23,7 @@ fn certify(directory: &Path, name: &str) {
 }
 
 #[tokio::test]
-async fn a_store_speaks_tls_to_whom_it_can_trust() {
+async fn tls_requires_trust_in_both_directions() {
     let directory = TempDir::new().unwrap();
     certify(directory.path(), "own");
     certify(directory.path(), "foreign");
@@ -53,7 +53,7 @@ async fn a_store_speaks_tls_to_whom_it_can_trust() {
         notifications.recv().await.unwrap(),
         Notification::Topic { namespace: namespace("a"), topic: "t".to_owned(), by: 7 }
     );
-    // Without a certificate of its own; of an authority that the server does not know; of a server that is not trusted.
+    // No client certificate; one by an authority the server does not know; a server that the client does not trust.
     let foreigner = format!("{ca}&cert={}&key={}", file("foreign.pem"), file("foreign.key"));
     let distrusts = format!("{foreign_ca}&cert={}&key={}", file("own.pem"), file("own.key"));
     for wrong in [&ca, &foreigner, &distrusts, ""] {
@@ -63,7 +63,7 @@ async fn a_store_speaks_tls_to_whom_it_can_trust() {
 }
 
 #[tokio::test]
-async fn a_socket_will_do() {
+async fn unix_socket_works() {
     let Some(server) = TestRedis::with(&["--save", "", "--unixsocket", "redis.sock"]) else { return };
     let url = format!("redis+unix://{}?db=2", server.directory().join("redis.sock").display());
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();

@@ -1,0 +1,201 @@
+//! Finds what a process has started, also what has left its process group, by reading `/proc`.
+//!
+//! A runner is a child subreaper: a process whose parent ends becomes the runner's child, not that of init, so that it
+//! stays in reach. On systems without `/proc` nothing is found, and the process group is all that is ended.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+use nix::{
+    sys::wait::{WaitPidFlag, waitpid},
+    unistd::Pid,
+};
+
+/// The environment variable by which the descendants of one process are known.
+pub(crate) const MARK_VARIABLE: &str = "TEAMWIRE_RUN";
+
+/// The processes that this process has started on purpose. They are waited for by whoever has started them.
+static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
+
+pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process as `/proc` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    /// When it was started, in ticks since the machine was.
+    pub(crate) started: u64,
+    /// It has ended and was not waited for.
+    pub(crate) is_zombie: bool,
+}
+
+impl Entry {
+    /// Reads the line of `/proc/PID/stat`.
+    fn parse(stat: &str) -> Option<Self> {
+        let (pid, rest) = stat.split_once(' ')?;
+        // The name stands in parentheses and may contain anything, parentheses and spaces included.
+        let (_, rest) = rest.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        Some(Self {
+            pid: pid.parse().ok()?,
+            is_zombie: matches!(*fields.first()?, "Z" | "X"),
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    /// Looks one process up.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+}
+
+/// Which processes belong together.
+#[derive(Clone, Debug)]
+pub(crate) struct Family {
+    /// The process that was started; also its process group.
+    pub(crate) root: i32,
+    /// When it was started.
+    pub(crate) started: u64,
+    /// What [`MARK_VARIABLE`] holds in it and in what it starts.
+    pub(crate) mark: String,
+    /// See [`RunnerConfig::claims_orphans`](crate::RunnerConfig::claims_orphans).
+    pub(crate) claims_orphans: bool,
+    /// Those that were found, with when they were started: a zombie bears no mark any more.
+    pub(crate) seen: HashMap<i32, u64>,
+}
+
+impl Family {
+    /// Returns all that belong and live. Waits for those that have ended and were left to this process.
+    pub(crate) fn live(&mut self) -> Vec<Entry> {
+        let members = self.members();
+        self.seen.extend(members.iter().map(|member| (member.pid, member.started)));
+        let this = i32::try_from(std::process::id()).unwrap_or_default();
+        self.seen.retain(|pid, started| match Entry::of(*pid) {
+            Some(entry) if entry.started == *started && !entry.is_zombie => true,
+            Some(entry) if entry.started == *started => {
+                // What was started on purpose is waited for by whoever has started it.
+                let is_ours = entry.parent == this && !own().contains(pid);
+                if is_ours {
+                    let _ = waitpid(Pid::from_raw(*pid), Some(WaitPidFlag::WNOHANG));
+                }
+                !is_ours
+            }
+            _ => false,
+        });
+        members.into_iter().filter(|member| !member.is_zombie).collect()
+    }
+
+    fn members(&self) -> Vec<Entry> {
+        let this = i32::try_from(std::process::id()).unwrap_or_default();
+        let own = own().clone();
+        let is_marked = |entry: &Entry| entry.started >= self.started && self.is_marked(entry.pid);
+        self.select(all(), this, &own, is_marked)
+    }
+
+    fn select(
+        &self,
+        entries: Vec<Entry>,
+        this: i32,
+        own: &HashSet<i32>,
+        is_marked: impl Fn(&Entry) -> bool,
+    ) -> Vec<Entry> {
+        let is_founder = |entry: &Entry| {
+            (entry.pid == self.root && entry.started == self.started)
+                || entry.group == self.root
+                || (self.claims_orphans && entry.parent == this && !own.contains(&entry.pid))
+                || is_marked(entry)
+        };
+        let (mut members, mut others): (Vec<_>, Vec<_>) =
+            entries.into_iter().filter(|entry| entry.pid != this).partition(is_founder);
+        let mut reached = 0;
+        while reached < members.len() {
+            let parents: HashSet<i32> = members[reached..].iter().map(|entry| entry.pid).collect();
+            reached = members.len();
+            others.retain(|entry| {
+                let is_child = parents.contains(&entry.parent);
+                if is_child {
+                    members.push(*entry);
+                }
+                !is_child
+            });
+        }
+        members
+    }
+
+    fn is_marked(&self, pid: i32) -> bool {
+        let mark = format!("{MARK_VARIABLE}={}", self.mark);
+        // Fails for processes of other users, which we could not signal either.
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()))
+    }
+}
+
+fn all() -> Vec<Entry> {
+    let Ok(directory) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = directory.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Entry::of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(pid: i32, parent: i32, group: i32) -> Entry {
+        Entry { pid, parent, group, started: 100, is_zombie: false }
+    }
+
+    fn family(claims_orphans: bool) -> Family {
+        Family { root: 10, started: 100, mark: "m".into(), claims_orphans, seen: HashMap::new() }
+    }
+
+    fn pids(mut members: Vec<Entry>) -> Vec<i32> {
+        members.sort_by_key(|entry| entry.pid);
+        members.iter().map(|entry| entry.pid).collect()
+    }
+
+    #[test]
+    fn a_name_may_contain_anything() {
+        let stat = "42 (a) b (c) Z 7 8 9 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 555 0 0";
+        let parsed = Entry { pid: 42, parent: 7, group: 8, started: 555, is_zombie: true };
+        assert_eq!(Entry::parse(stat), Some(parsed));
+        assert_eq!(Entry::parse(""), None);
+        assert_eq!(Entry::parse("42 (a"), None);
+    }
+
+    #[test]
+    fn a_family_is_the_group_the_tree_and_the_marked() {
+        let entries = vec![
+            entry(1, 0, 1),
+            entry(5, 1, 5),
+            entry(10, 5, 10),
+            entry(11, 10, 10),
+            entry(12, 11, 12), // left the group
+            entry(13, 12, 13),
+            entry(14, 5, 14), // was adopted, and is marked
+            entry(15, 14, 15),
+            entry(20, 5, 20), // another child of the runner
+            entry(21, 5, 21), // was adopted, and is not marked
+        ];
+        let own = HashSet::from([10, 20]);
+        let is_marked = |entry: &Entry| entry.pid == 14;
+        let members = family(false).select(entries.clone(), 5, &own, is_marked);
+        assert_eq!(pids(members), [10, 11, 12, 13, 14, 15]);
+        let members = family(true).select(entries, 5, &own, is_marked);
+        assert_eq!(pids(members), [10, 11, 12, 13, 14, 15, 21]);
+    }
+
+    #[test]
+    fn another_process_with_the_same_number_does_not_belong() {
+        let again = Entry { started: 200, ..entry(10, 1, 7) };
+        assert!(family(false).select(vec![again], 5, &HashSet::new(), |_| false).is_empty());
+    }
+}

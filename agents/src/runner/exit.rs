@@ -1,0 +1,222 @@
+//! How a process ended, and the exit code that a runner makes of it.
+
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+
+use teamwire_proto::{Reason, v1};
+
+use teamwire_client::{Closed, Error};
+
+/// The shutdown was approved, or the program has ended well.
+pub const OK: u8 = 0;
+/// The runner was called wrongly.
+pub const USAGE: u8 = 64;
+/// The coordinator could not be reached at the start.
+pub const UNREACHABLE: u8 = 69;
+/// The coordinator may not know how this ended; or not now: the name is another's, which may be called lost soon.
+pub const OUTCOME_UNKNOWN: u8 = 75;
+/// The coordinator does not permit this, or not any more.
+pub const NOT_PERMITTED: u8 = 77;
+
+/// How a runner ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunnerExit {
+    /// The exit code for the runner's process.
+    ///
+    /// 0: the shutdown was approved, the team is no more, or the program has ended well. The program's own code if it
+    /// ended by itself or by a signal to the runner; 128 and the signal's number if a signal ended it; 127 and 126 if
+    /// it could not be started. 64: the configuration cannot be used. 69: the coordinator could not be reached at the
+    /// start. 75: the outcome of the last act is unknown, or another
+    /// life of the name is not over yet. 77: not permitted: to join, or to go on, because the member
+    /// was stopped by force or another process has taken over.
+    pub code: u8,
+    /// Why, for a reader.
+    pub detail: String,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Exit {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: i32,
+    pub(crate) duration: Duration,
+    pub(crate) detail: String,
+}
+
+impl Exit {
+    pub(crate) fn of(status: ExitStatus, duration: Duration) -> Self {
+        let (code, signal) = (status.code(), status.signal().unwrap_or_default());
+        Self { code, signal, duration, detail: String::new() }
+    }
+
+    /// A program that could not be started, with the codes that shells use.
+    pub(crate) fn not_started(error: &std::io::Error) -> Self {
+        let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+        let detail = format!("The program could not be started: {error}.");
+        Self { code: Some(code), detail, ..Self::default() }
+    }
+
+    pub(crate) fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// Says how it ended, in a few words.
+    pub(crate) fn text(&self) -> String {
+        match (self.code, self.signal) {
+            (Some(code), _) => format!("the program ended with code {code}"),
+            (None, signal) => format!("the program was ended by signal {signal}"),
+        }
+    }
+
+    /// Returns the exit as a shell would.
+    pub(crate) fn shell_code(&self) -> u8 {
+        let code = self.code.unwrap_or(128 + self.signal);
+        u8::try_from(code).unwrap_or(u8::MAX)
+    }
+
+    pub(crate) fn report(&self) -> v1::ExitReport {
+        v1::ExitReport {
+            code: self.code,
+            signal: self.signal,
+            duration_ms: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
+            // The protocol wants one line of up to 200 characters.
+            detail: self.detail.chars().filter(|c| !c.is_control()).take(200).collect(),
+        }
+    }
+}
+
+/// Why a life came to its end.
+#[derive(Debug)]
+pub(crate) enum Why {
+    /// The program ended by itself.
+    Exited,
+    /// Its shutdown was approved.
+    Approved,
+    /// The runner was told to end.
+    Stopped,
+    /// The subscription was ended for good.
+    Closed(Closed),
+    /// The coordinator refused the subscription.
+    Refused(Error),
+}
+
+/// The end of a life.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) why: Why,
+    /// How the program ended. None: none was running.
+    pub(crate) exit: Option<Exit>,
+    /// True: something that the program has said was not confirmed.
+    pub(crate) is_outcome_unknown: bool,
+}
+
+impl End {
+    /// Returns whether there is a life whose end is ours to report. A process that another one has replaced holds its
+    /// credential perhaps, but not its life.
+    pub(crate) fn is_reported(&self) -> bool {
+        match &self.why {
+            Why::Exited | Why::Approved | Why::Stopped | Why::Closed(Closed::MemberStopped) => true,
+            Why::Closed(_) | Why::Refused(_) => false,
+        }
+    }
+
+    /// Returns how the runner ends, given whether its report arrived.
+    pub(crate) fn runner_exit(&self, is_report_lost: bool) -> RunnerExit {
+        let exit = self.exit.clone().unwrap_or(Exit { code: Some(0), ..Exit::default() });
+        let (code, detail) = match &self.why {
+            Why::Exited | Why::Stopped if self.is_outcome_unknown => {
+                (OUTCOME_UNKNOWN, "It is not known whether what the program said last has arrived.".to_owned())
+            }
+            Why::Approved => (OK, "The shutdown was approved.".to_owned()),
+            Why::Exited if exit.detail.is_empty() => (exit.shell_code(), "The program has ended.".to_owned()),
+            Why::Exited => (exit.shell_code(), exit.detail),
+            Why::Stopped => (exit.shell_code(), "The runner was told to end.".to_owned()),
+            Why::Closed(Closed::TeamDeleted) => (OK, "The team was deleted.".to_owned()),
+            Why::Closed(closed) => (NOT_PERMITTED, format!("The member is no longer this process: {closed}.")),
+            Why::Refused(error) => (if error.is_forbidden() { NOT_PERMITTED } else { UNREACHABLE }, error.to_string()),
+        };
+        if is_report_lost {
+            return RunnerExit {
+                code: OUTCOME_UNKNOWN,
+                detail: format!("{detail} The coordinator could not be told of it."),
+            };
+        }
+        RunnerExit { code, detail }
+    }
+}
+
+/// Returns how a runner ends that could not join.
+pub(crate) fn not_joined(error: &Error) -> RunnerExit {
+    let code = match error {
+        Error::Refused(refusal) if refusal.reason.is_retryable() => OUTCOME_UNKNOWN,
+        Error::Refused(refusal) if refusal.reason == Reason::MemberExists => OUTCOME_UNKNOWN,
+        Error::Refused(refusal) if refusal.field.is_some() => USAGE,
+        Error::Refused(_) => NOT_PERMITTED,
+        Error::OutcomeUnknown { .. } => OUTCOME_UNKNOWN,
+        Error::Address { .. } | Error::Credential | Error::TlsOptions(_) | Error::Context(_) => USAGE,
+        // Unreachable, Insecure, Unexpected, Closed, and kinds of error that a later client adds.
+        _ => UNREACHABLE,
+    };
+    RunnerExit { code, detail: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use teamwire_proto::Refusal;
+
+    use super::*;
+
+    fn code(why: Why, exit: Option<Exit>) -> u8 {
+        End { why, exit, is_outcome_unknown: false }.runner_exit(false).code
+    }
+
+    fn exited(code: i32) -> Option<Exit> {
+        Some(Exit { code: Some(code), ..Exit::default() })
+    }
+
+    fn killed(signal: i32) -> Option<Exit> {
+        Some(Exit { signal, ..Exit::default() })
+    }
+
+    #[test]
+    fn the_code_says_how_it_ended() {
+        assert_eq!(code(Why::Exited, exited(0)), 0);
+        assert_eq!(code(Why::Exited, exited(3)), 3);
+        assert_eq!(code(Why::Exited, killed(9)), 137);
+        assert_eq!(code(Why::Approved, killed(15)), 0);
+        assert_eq!(code(Why::Stopped, killed(15)), 143);
+        assert_eq!(code(Why::Stopped, exited(0)), 0);
+        assert_eq!(code(Why::Stopped, None), 0);
+        assert_eq!(code(Why::Closed(Closed::MemberStopped), killed(9)), 77);
+        assert_eq!(code(Why::Closed(Closed::Superseded), killed(15)), 77);
+        assert_eq!(code(Why::Closed(Closed::TeamDeleted), killed(15)), 0);
+        let refused = Error::Refused(Refusal::new(Reason::CredentialInvalid, "no"));
+        assert_eq!(code(Why::Refused(refused), killed(15)), 77);
+    }
+
+    #[test]
+    fn what_could_not_be_confirmed_is_unknown() {
+        for why in [Why::Exited, Why::Approved] {
+            let end = End { why, exit: exited(0), is_outcome_unknown: false };
+            assert_eq!(end.runner_exit(true).code, 75);
+        }
+        assert_eq!(End { why: Why::Exited, exit: exited(0), is_outcome_unknown: true }.runner_exit(false).code, 75);
+    }
+
+    #[test]
+    fn who_cannot_join_says_why() {
+        let refused = |reason| not_joined(&Error::Refused(Refusal::new(reason, "no"))).code;
+        assert_eq!(refused(Reason::JoinTokenUsed), 77);
+        assert_eq!(refused(Reason::MemberExists), 75);
+        assert_eq!(refused(Reason::StoreUnavailable), 75);
+        let named = Error::Refused(Refusal::new(Reason::InvalidName, "no").field("name"));
+        assert_eq!(not_joined(&named).code, 64);
+        assert_eq!(not_joined(&Error::Unreachable { address: String::new(), detail: String::new() }).code, 69);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_ends_like_in_a_shell() {
+        let error = |kind| std::io::Error::from(kind);
+        assert_eq!(Exit::not_started(&error(std::io::ErrorKind::NotFound)).shell_code(), 127);
+        assert_eq!(Exit::not_started(&error(std::io::ErrorKind::PermissionDenied)).shell_code(), 126);
+    }
+}

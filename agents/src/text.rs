@@ -1,0 +1,250 @@
+//! The form in which an agent reads a message: the `<teammate-message>` that agent programs know.
+//!
+//! Whatever a member has written is escaped, in attributes and in the body, so that no name and no content can close
+//! the element, open another one or hide in control characters. Foreign text always comes last in a body, after what the
+//! coordinator says of the message.
+
+use std::fmt::Write;
+
+use teamwire_proto::v1::{self, message::Body};
+
+/// Returns the message as an agent reads it.
+///
+/// The body of a message or broadcast is its content, escaped. That of a protocol message is an explanation with the
+/// request's id and the commands that answer it.
+pub fn teammate_message(message: &v1::Message) -> String {
+    let sender = message.sender.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();
+    let (summary, body) = summary_and_body(message, sender);
+    let mut text = format!("<teammate-message teammate_id=\"{}\"", attribute(sender));
+    if !summary.is_empty() {
+        let _ = write!(text, " summary=\"{}\"", attribute(&summary));
+    }
+    if !message.attachments.is_empty() {
+        let uris: Vec<&str> = message.attachments.iter().map(|attachment| attachment.uri.as_str()).collect();
+        let _ = write!(text, " attachments=\"{}\"", attribute(&uris.join(" ")));
+    }
+    let _ = write!(text, ">{body}</teammate-message>");
+    text
+}
+
+/// Returns a task in the same form, for the agent that has claimed it.
+pub fn task(task: &v1::Task) -> String {
+    let id = task.id;
+    let says = format!(
+        "You have taken task {id}. When it is done: teamwire task complete {id} --result \"what came of it\"\nTo give it back: \
+         teamwire task release {id} --reason \"why\"\nSubject:\n{}",
+        escaped(&task.subject)
+    );
+    let body = with_text(says, "Description", &task.description);
+    let summary = attribute(&format!("Task {id}: {}", task.subject));
+    format!("<teammate-message teammate_id=\"coordinator\" summary=\"{summary}\">{body}</teammate-message>")
+}
+
+/// Returns what an agent reads first when it must have a plan approved before it may work on tasks.
+pub fn plan_required() -> String {
+    "Before you may take or complete tasks, the lead must approve your plan. Submit it: teamwire plan submit \"the plan\". \
+     Its answer comes as a message; when it is rejected, change the plan and submit it again."
+        .to_owned()
+}
+
+/// Returns the summary, not yet escaped, and the body, escaped where it is foreign.
+fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
+    let id = escaped(&message.request_id);
+    let from = escaped(sender);
+    match message.body.as_ref() {
+        None => ("A message of an unknown kind".to_owned(), "Update teamwire to read it.".to_owned()),
+        Some(Body::Message(body)) => (body.summary.clone(), escaped(&body.content)),
+        Some(Body::Broadcast(body)) => (body.summary.clone(), escaped(&body.content)),
+        Some(Body::ShutdownRequest(body)) => {
+            let asks = format!(
+                "{from} asks you to end. request_id: {id}\nBring your work into a state that can be left, then answer. \
+                 You go on running until you approve.\n{}",
+                how_to_answer(&id)
+            );
+            ("Shutdown request".to_owned(), with_text(asks, "Reason", &body.reason))
+        }
+        Some(Body::ShutdownResponse(body)) => {
+            let (summary, says) = match body.approve() {
+                true => ("Shutdown approved", "approved its shutdown and is ending"),
+                false => ("Shutdown refused", "refused to end and goes on working"),
+            };
+            (summary.to_owned(), with_text(format!("{from} {says}. request_id: {id}"), "Reason", &body.reason))
+        }
+        Some(Body::PlanApprovalRequest(body)) => {
+            let summary = if body.summary.is_empty() { "A plan to approve" } else { &body.summary };
+            let asks = format!("{from} asks you to approve a plan. request_id: {id}\n{}", how_to_answer(&id));
+            (summary.to_owned(), with_text(asks, "Plan", &body.plan))
+        }
+        Some(Body::PlanApprovalResponse(body)) => {
+            let (summary, says) = match body.approve() {
+                true => ("Plan approved", "approved your plan. You may begin the work"),
+                false => ("Plan rejected", "rejected your plan. Change it and submit it again before you begin"),
+            };
+            (summary.to_owned(), with_text(format!("{from} {says}. request_id: {id}"), "Feedback", &body.feedback))
+        }
+        Some(Body::Notice(body)) => {
+            let kind = body.kind().as_str_name().trim_start_matches("NOTICE_KIND_").to_ascii_lowercase();
+            let text = escaped(&body.text);
+            let text = match &body.task {
+                Some(task) => with_text(text, "Description", &task.description),
+                None => text,
+            };
+            (format!("Notice: {}", kind.replace('_', " ")), text)
+        }
+    }
+}
+
+/// Returns the two commands that answer a request.
+fn how_to_answer(id: &str) -> String {
+    format!("To approve: teamwire approve {id}\nTo refuse: teamwire reject {id} --reason \"why\"")
+}
+
+/// Puts foreign text after our own, under a label.
+fn with_text(ours: String, label: &str, foreign: &str) -> String {
+    if foreign.is_empty() { ours } else { format!("{ours}\n{label}:\n{}", escaped(foreign)) }
+}
+
+/// Escapes a body: line breaks and tabs stay.
+fn escaped(text: &str) -> String {
+    escape(text, |c| matches!(c, '\n' | '\t'))
+}
+
+/// Escapes the value of an attribute, which stays on one line.
+fn attribute(text: &str) -> String {
+    escape(text, |_| false)
+}
+
+fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            // Shown as numbers rather than dropped, so that nothing that was sent goes unseen.
+            _ if is_deceptive(c) && !stays(c) => {
+                let _ = write!(out, "&#x{:X};", u32::from(c));
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Returns whether a character can move the cursor, break a line, turn the direction of what is shown, or is one of the tags: a
+/// whole ASCII that no person sees and a model reads.
+fn is_deceptive(c: char) -> bool {
+    let turns = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let is_tag = matches!(c, '\u{E0000}'..='\u{E007F}');
+    c.is_control() || turns || is_tag || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn from(sender: &str, body: Body) -> v1::Message {
+        v1::Message {
+            sender: Some(v1::Sender { kind: v1::SenderKind::Member.into(), name: sender.to_owned() }),
+            request_id: "req_7".to_owned(),
+            body: Some(body),
+            ..Default::default()
+        }
+    }
+
+    fn direct(sender: &str, summary: &str, content: &str) -> v1::Message {
+        let (summary, content) = (summary.to_owned(), content.to_owned());
+        from(sender, Body::Message(v1::DirectMessage { recipient: "me".to_owned(), summary, content }))
+    }
+
+    fn unescape(text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('&') {
+            out.push_str(before);
+            let (entity, after) = after.split_once(';').expect("an entity ends");
+            out.push(match entity {
+                "amp" => '&',
+                "lt" => '<',
+                "gt" => '>',
+                "quot" => '"',
+                "apos" => '\'',
+                _ => {
+                    let hex = entity.strip_prefix("#x").expect("a number");
+                    char::from_u32(u32::from_str_radix(hex, 16).expect("hexadecimal")).expect("a character")
+                }
+            });
+            rest = after;
+        }
+        out + rest
+    }
+
+    #[test]
+    fn a_message_is_its_content_in_the_wrapper() {
+        assert_eq!(
+            teammate_message(&direct("lead", "a \"b\"\nc", "1 < 2\n\tand")),
+            "<teammate-message teammate_id=\"lead\" summary=\"a &quot;b&quot;&#xA;c\">1 &lt; 2\n\tand</teammate-message>"
+        );
+    }
+
+    /// The property that is fuzzed asked for more than was escaped: the Arabic letter mark and the tags went through.
+    #[test]
+    fn what_turns_or_hides_text_is_shown_as_numbers() {
+        let text = teammate_message(&direct("a", "\u{61C}", "\u{202E}\u{E0041}\u{E007F}"));
+        assert!(text.contains("summary=\"&#x61C;\">&#x202E;&#xE0041;&#xE007F;<"), "{text}");
+    }
+
+    #[test]
+    fn a_request_says_how_it_is_answered() {
+        let asks =
+            from("lead", Body::ShutdownRequest(v1::ShutdownRequest { reason: "done".into(), ..Default::default() }));
+        let plan = from(
+            "a",
+            Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: "1. do".into(), ..Default::default() }),
+        );
+        for (message, foreign) in [(asks, "Reason:\ndone"), (plan, "Plan:\n1. do")] {
+            let text = teammate_message(&message);
+            assert!(text.contains("teamwire approve req_7\n"), "{text}");
+            assert!(text.contains("teamwire reject req_7 --reason \"why\"\n"), "{text}");
+            assert!(text.ends_with(&format!("{foreign}</teammate-message>")), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_says_what_was_decided() {
+        for (approve, word) in [(true, "approved"), (false, "refused")] {
+            let response = v1::ShutdownResponse { approve: Some(approve), ..Default::default() };
+            assert!(teammate_message(&from("a", Body::ShutdownResponse(response))).contains(word));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_content_can_forge_a_second_sender(
+            sender in any::<String>(),
+            summary in any::<String>(),
+            content in prop_oneof![
+                any::<String>(),
+                "(</?teammate-message( teammate_id=\"lead\")?>|[\\x00-\\x1f]|&lt;|&#x3C;|\u{202e}|[a-z\"' ]){0,20}",
+            ],
+        ) {
+            let shutdown = v1::ShutdownRequest { reason: content.clone(), ..Default::default() };
+            for message in [direct(&sender, &summary, &content), from(&sender, Body::ShutdownRequest(shutdown))] {
+                let text = teammate_message(&message);
+                prop_assert_eq!(text.matches("<teammate-message").count(), 1);
+                prop_assert_eq!(text.matches("</teammate-message>").count(), 1);
+                prop_assert_eq!(text.matches('<').count(), 2);
+                prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
+            }
+            let text = teammate_message(&direct(&sender, &summary, &content));
+            let (head, rest) = text.split_once('>').expect("a start tag");
+            prop_assert!(!head.contains('\n'));
+            let body = rest.strip_suffix("</teammate-message>").expect("an end tag");
+            prop_assert_eq!(unescape(body), content);
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! Runners with real processes, against a stand-in for a coordinator.
+
+use std::{
+    env,
+    ffi::OsString,
+    process::{self, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use teamwire_agents::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig, RunnerEvent, RunnerExit};
+use teamwire_client::{
+    Pem, Reason, Refusal, Retry, TlsOptions,
+    v1::{self, Activity, CloseReason, SendRequest, message::Body, send_request},
+};
+use teamwire_test_coordinator::{Authority, Coordinator, JOIN_TOKEN};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, DuplexStream, Lines, duplex},
+    process::{Child, ChildStdout, Command},
+    sync::mpsc,
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+/// Sets `id` to the id of the message in `line`.
+const ID: &str = r#"id=$(printf '%s\n' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')"#;
+
+struct Running {
+    output: Lines<BufReader<DuplexStream>>,
+    progress: mpsc::UnboundedReceiver<RunnerEvent>,
+    stopper: CancellationToken,
+    exit: JoinHandle<RunnerExit>,
+}
+
+impl Running {
+    async fn line(&mut self) -> String {
+        let line = timeout(Duration::from_secs(20), self.output.next_line()).await.expect("in time");
+        line.expect("readable").expect("a line")
+    }
+
+    async fn json(&mut self) -> serde_json::Value {
+        let line = self.line().await;
+        serde_json::from_str(&line).expect(&line)
+    }
+
+    async fn exit(self) -> RunnerExit {
+        timeout(Duration::from_secs(30), self.exit).await.expect("in time").expect("no panic")
+    }
+
+    async fn until(&mut self, is_so: impl Fn(&RunnerEvent) -> bool) -> RunnerEvent {
+        let waiting = async {
+            loop {
+                let progress = self.progress.recv().await.expect("it still runs");
+                if is_so(&progress) {
+                    return progress;
+                }
+            }
+        };
+        timeout(Duration::from_secs(20), waiting).await.expect("in time")
+    }
+}
+
+fn shell(script: &str) -> Vec<OsString> {
+    vec!["sh".into(), "-c".into(), script.replace("$ID", ID).into()]
+}
+
+fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerConfig)) -> Running {
+    let (ours, theirs) = duplex(1 << 16);
+    let (tell, progress) = mpsc::unbounded_channel();
+    let mut config = RunnerConfig::new(coordinator.url(), JOIN_TOKEN, shell(script));
+    config.output = Box::new(theirs);
+    config.on_event = Arc::new(move |progress| drop(tell.send(progress.clone())));
+    config.handles_signals = false;
+    config.grace = Duration::from_millis(300);
+    config.idle_after = Duration::from_millis(20);
+    config.heartbeat_interval = Duration::from_millis(200);
+    config.report_patience = Duration::from_secs(5);
+    config.retry = Retry { delay_min: Duration::from_millis(10), ..Retry::default() };
+    change(&mut config);
+    let runner = Runner::new(config);
+    let stopper = runner.stopper();
+    Running { output: BufReader::new(ours).lines(), progress, stopper, exit: tokio::spawn(runner.run()) }
+}
+
+fn report(coordinator: &Coordinator) -> v1::ExitReport {
+    let leaves = coordinator.with(|state| state.leaves.clone());
+    assert_eq!(leaves.len(), 1, "one report");
+    leaves[0].exit.clone().expect("how it ended")
+}
+
+async fn sent(coordinator: &Coordinator) -> SendRequest {
+    coordinator.until("a send", |state| state.sends.last().map(|(request, _)| request.clone())).await
+}
+
+#[tokio::test]
+async fn a_program_is_welcomed_handed_messages_and_acknowledges_them() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line; printf '%s\n' "$line"
+        echo "$TEAMWIRE_TEAM $TEAMWIRE_MEMBER $TEAMWIRE_ADDRESS $TEAMWIRE_CREDENTIAL"
+        while read -r line; do $ID; printf '%s\n' "$line"; echo "{\"ack\":\"$id\"}"; done"#;
+    let mut running = run(&coordinator, script, |_| {});
+    let welcome = running.json().await;
+    assert_eq!(welcome, serde_json::json!({"type": "welcome", "team": "blue", "member": "ann", "incarnation": 1}));
+    let environment = format!("blue ann {} twm:blue:ann:0123456789abcde1", coordinator.url());
+    assert_eq!(running.line().await, environment);
+    let id = coordinator.put_text("<one>").await;
+    let line = running.json().await;
+    assert_eq!((line["type"].as_str(), line["id"].as_str()), (Some("message"), Some(id.as_str())));
+    assert_eq!(line["delivery_count"], 1);
+    let text = "<teammate-message teammate_id=\"lead\" summary=\"about &lt;one&gt;\">&lt;one&gt;</teammate-message>";
+    assert_eq!(line["text"], text);
+    coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
+    running.stopper.cancel();
+    let exit = running.exit().await;
+    assert_eq!(exit.code, 143, "{exit:?}");
+    assert_eq!(report(&coordinator).signal, 15);
+}
+
+#[tokio::test]
+async fn what_a_program_does_not_acknowledge_stays_in_the_inbox() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"read -r line; while read -r line; do printf 'got it\n'; done"#;
+    let mut running = run(&coordinator, script, |_| {});
+    coordinator.put_text("one").await;
+    assert_eq!(running.line().await, "got it");
+    running.stopper.cancel();
+    running.exit().await;
+    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.acked.len())), (1, 0));
+}
+
+#[tokio::test]
+async fn written_is_enough_where_that_was_asked_for() {
+    let coordinator = Coordinator::start().await;
+    let running = run(&coordinator, "exec sleep 1000", |config| config.mode = Mode::Stdin { ack: AckPolicy::Written });
+    coordinator.put_text("one").await;
+    coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
+async fn a_reply_is_sent_for_the_program_and_acknowledges_what_it_answers() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line; read -r line; $ID
+        echo "{\"to\":\"lead\",\"message\":\"done\",\"summary\":\"it is done\",\"in_reply_to\":\"$id\"}"
+        read -r line; printf '%s\n' "$line"
+        echo '{"to":"lead","mesage":"done"}'; echo '{"to":"lead","message":5}'
+        read -r line; printf 'is: %s\n' "$line"
+        read -r line"#;
+    let mut running = run(&coordinator, script, |_| {});
+    let id = coordinator.put_text("one").await;
+    let told = running.json().await;
+    assert_eq!((told["type"].as_str(), told["request"]["message"].as_str()), (Some("sent"), Some("done")));
+    let request = sent(&coordinator).await;
+    assert_eq!(request.in_reply_to, id);
+    coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
+    // A line that is nobody's is let through; one that is a message and cannot be read is an error.
+    assert_eq!(running.line().await, r#"{"to":"lead","mesage":"done"}"#);
+    let told = running.line().await;
+    let told: serde_json::Value = serde_json::from_str(told.strip_prefix("is: ").expect(&told)).expect("JSON");
+    assert_eq!((told["type"].as_str(), told["reason"].as_str()), (Some("error"), Some("INVALID_JSON")));
+    assert_eq!((told["field"].as_str(), &told["request"]["message"]), (Some("message"), &serde_json::json!(5)));
+    let idle = coordinator.until("idle", |state| {
+        state.heartbeats.iter().find(|heartbeat| heartbeat.activity() == Activity::Idle).cloned()
+    });
+    assert_eq!(idle.await.summary, "it is done");
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
+async fn a_refused_send_is_told_to_the_program() {
+    let coordinator = Coordinator::start().await;
+    let refusal = Refusal::new(Reason::AgentNotFound, "There is no \"bo\".").field("recipient").with("closest", "bob");
+    coordinator.with(|state| state.fail_sends.push_back(refusal.into()));
+    let script = r#"
+        read -r line; echo '{"type":"message","recipient":"bo","summary":"s","content":"c"}'
+        read -r line; printf 'is: %s\n' "$line"
+        echo '{"ack":"none of mine"}'
+        read -r line; printf 'is: %s\n' "$line""#;
+    let mut running = run(&coordinator, script, |_| {});
+    let told = running.line().await;
+    assert!(
+        told.contains("AGENT_NOT_FOUND") && told.contains("closest") && told.contains("\"field\":\"recipient\""),
+        "{told}"
+    );
+    assert!(running.line().await.contains("MESSAGE_NOT_FOUND"));
+    assert_eq!(running.exit().await.code, 0);
+}
+
+#[tokio::test]
+async fn an_approved_shutdown_ends_the_program_and_what_it_has_started() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        setsid sh -c 'trap "" TERM; echo $$; exec sleep 1000' &
+        read -r line; read -r line; $ID
+        request=$(printf '%s\n' "$line" | sed 's/.*"request_id":"\([^"]*\)".*/\1/')
+        echo "{\"type\":\"shutdown_response\",\"request_id\":\"$request\",\"approve\":true}"
+        exec sleep 1000"#;
+    let mut running = run(&coordinator, script, |_| {});
+    let straggler = running.line().await;
+    coordinator.put_shutdown_request("req_1").await;
+    let exit = running.exit().await;
+    assert_eq!(exit.code, 0, "{exit:?}");
+    assert_eq!(report(&coordinator).signal, 15);
+    assert!(!std::path::Path::new(&format!("/proc/{straggler}")).exists());
+    assert_eq!(coordinator.with(|state| state.inbox.len()), 0, "the answer acknowledges the request");
+}
+
+#[tokio::test]
+async fn a_shutdown_request_alone_ends_nothing_and_a_refusal_neither() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line; read -r line; $ID
+        echo '{"to":"lead","message":{"type":"shutdown_response","request_id":"req_1","approve":false,"reason":"busy"}}'
+        read -r line; read -r line; echo still here; exit 5"#;
+    let mut running = run(&coordinator, script, |_| {});
+    coordinator.put_shutdown_request("req_1").await;
+    let request = sent(&coordinator).await;
+    assert!(
+        matches!(request.body, Some(send_request::Body::ShutdownResponse(ref body)) if body.approve == Some(false))
+    );
+    coordinator.put_text("go on").await;
+    assert_eq!(running.line().await, "still here");
+    let exit = running.exit().await;
+    assert_eq!(exit.code, 5, "{exit:?}");
+    assert_eq!(report(&coordinator).code, Some(5));
+}
+
+#[tokio::test]
+async fn a_program_that_approves_elsewhere_and_ends_first_was_shut_down() {
+    let coordinator = Coordinator::start().await;
+    let running = run(&coordinator, "read -r line; read -r line; exit 9", |_| {});
+    // The approval came through the command line; the last frame does not come any more.
+    coordinator.with(|state| state.approved.push("req_1".to_owned()));
+    coordinator.put_shutdown_request("req_1").await;
+    assert_eq!(running.exit().await.code, 0);
+    assert_eq!(report(&coordinator).code, Some(9));
+}
+
+#[tokio::test]
+async fn the_runner_approves_where_it_was_told_to() {
+    let coordinator = Coordinator::start().await;
+    let mut running = run(&coordinator, "read -r line; read -r line; echo never; exec sleep 1000", |config| {
+        config.on_shutdown = OnShutdown::Approve;
+    });
+    running.until(|progress| matches!(progress, RunnerEvent::Connected { .. })).await;
+    coordinator.put_shutdown_request("req_1").await;
+    assert_eq!(running.exit().await.code, 0);
+}
+
+#[tokio::test]
+async fn a_forced_stop_kills_at_once_and_another_process_takes_over_for_good() {
+    for (reason, code, is_reported) in [
+        (CloseReason::MemberStopped, 77, true),
+        (CloseReason::Superseded, 77, false),
+        (CloseReason::TeamDeleted, 0, false),
+    ] {
+        let coordinator = Coordinator::start().await;
+        let mut running = run(&coordinator, "trap '' TERM; echo up; while :; do sleep 0.01; done", |config| {
+            config.grace = if reason == CloseReason::MemberStopped { Duration::from_secs(1000) } else { config.grace };
+        });
+        running.line().await;
+        coordinator.close(reason, "").await;
+        let exit = running.exit().await;
+        assert_eq!(exit.code, code, "{exit:?}");
+        assert_eq!(coordinator.with(|state| state.leaves.len()), usize::from(is_reported), "{reason:?}");
+        assert_eq!(coordinator.with(|state| state.opened.len()), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_program_is_told_whom_its_runner_trusts_and_what_it_shows() {
+    let ours = Authority::new("ours");
+    let coordinator = Coordinator::start_with(Some(ours.issue("127.0.0.1").serve(&ours))).await;
+    let issued = ours.issue("ann");
+    let directory = tempfile::tempdir().expect("a directory");
+    let (cert, key) = (directory.path().join("ann.crt"), directory.path().join("ann.key"));
+    std::fs::write(&cert, issued.cert).expect("written");
+    std::fs::write(&key, issued.key).expect("written");
+    let script = r#"echo "$TEAMWIRE_ADDRESS $TEAMWIRE_CERT $TEAMWIRE_KEY"; echo "$TEAMWIRE_CA""#;
+    let mut running = run(&coordinator, script, |config| {
+        // It is the authority itself that the program is given: it does not know the join string.
+        let fingerprint = Some(ours.fingerprint());
+        let (cert, key) = (Some(Pem::File(cert.clone())), Some(Pem::File(key.clone())));
+        config.tls = TlsOptions { ca: None, fingerprint, cert, key };
+    });
+    assert_eq!(running.line().await, format!("{} {} {}", coordinator.url(), cert.display(), key.display()));
+    for line in ours.pem().lines() {
+        assert_eq!(running.line().await, line);
+    }
+    assert_eq!(running.exit().await.code, 0);
+}
+
+#[tokio::test]
+async fn a_coordinator_that_restarts_is_not_noticed_by_the_program() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"read -r line; while read -r line; do $ID; echo "{\"ack\":\"$id\"}"; echo "$id"; done"#;
+    let mut running = run(&coordinator, script, |_| {});
+    let one = coordinator.put_text("one").await;
+    assert_eq!(running.line().await, one);
+    coordinator.restart().await;
+    let two = coordinator.put_text("two").await;
+    assert_eq!(running.line().await, two);
+    coordinator.until("the acknowledgements", |state| state.inbox.is_empty().then_some(())).await;
+    assert_eq!(coordinator.with(|state| state.joins.len()), 1);
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
+async fn a_restarted_program_is_a_new_life_with_the_credential_of_the_last() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"read -r line; printf '%s\n' "$line"; case "$line" in *'"incarnation":1'*) exit 3;; esac"#;
+    let mut joined = Vec::new();
+    let mut running = run(&coordinator, script, |config| {
+        config.restart = Restart::OnFailure { failures_max: 3 };
+        config.name = "ann".to_owned();
+        config.on_joined = Arc::new(|reply, _| assert!(reply.credential.starts_with("twm:")));
+    });
+    for _ in 0..2 {
+        joined.push(running.json().await["incarnation"].clone());
+    }
+    assert_eq!(joined, [1, 2]);
+    assert_eq!(running.exit().await.code, 0);
+    assert_eq!(report(&coordinator).code, Some(0), "only the last life is reported");
+}
+
+#[tokio::test]
+async fn who_cannot_join_starts_nothing() {
+    let coordinator = Coordinator::start().await;
+    coordinator
+        .with(|state| state.fail_joins.push_back(Refusal::new(Reason::JoinTokenUsed, "Ask for another.").into()));
+    assert_eq!(run(&coordinator, "echo never", |_| {}).exit().await.code, 77);
+    coordinator.stop().await;
+    let nobody = run(&coordinator, "echo never", |config| {
+        // Nothing listens on the discard port.
+        config.address = "127.0.0.1:9".to_owned();
+        config.start_patience = Duration::from_millis(100);
+    });
+    assert_eq!(nobody.exit().await.code, 69);
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_started_is_reported() {
+    let coordinator = Coordinator::start().await;
+    let running = run(&coordinator, "", |config| config.command = vec!["/no/such/program".into()]);
+    assert_eq!(running.exit().await.code, 127);
+    assert!(report(&coordinator).detail.contains("could not be started"));
+}
+
+#[tokio::test]
+async fn an_answer_under_way_is_waited_for_and_else_unknown() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| state.fail_sends.extend([Status::unavailable("cut"), Status::unavailable("cut")]));
+    let answers = r#"echo '{"to":"lead","message":"bye","summary":"bye"}'"#;
+    assert_eq!(run(&coordinator, answers, |_| {}).exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| state.sends.len()), 3);
+
+    coordinator.with(|state| state.fail_sends.extend((0..1_000).map(|_| Status::unavailable("cut"))));
+    let running = run(&coordinator, answers, |config| config.report_patience = Duration::from_millis(200));
+    assert_eq!(running.exit().await.code, 75);
+}
+
+/// Not a test but, where it is asked for, a process that does nothing but run a runner.
+#[tokio::test]
+async fn a_runner_with_a_process_of_its_own() {
+    let (Ok(address), Ok(script)) = (env::var("TEST_RUNNER_ADDRESS"), env::var("TEST_RUNNER_SCRIPT")) else { return };
+    let mut config = RunnerConfig::new(address, JOIN_TOKEN, shell(&script));
+    config.claims_orphans = true;
+    config.grace = Duration::from_millis(300);
+    process::exit(Runner::new(config).run().await.code.into());
+}
+
+fn start_runner(coordinator: &Coordinator, script: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut command = Command::new(env::current_exe().expect("this program"));
+    command.args(["--exact", "a_runner_with_a_process_of_its_own", "--nocapture", "--quiet"]);
+    command.env("TEST_RUNNER_ADDRESS", coordinator.url()).env("TEST_RUNNER_SCRIPT", script);
+    let mut runner = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("this program");
+    let lines = BufReader::new(runner.stdout.take().expect("a pipe")).lines();
+    (runner, lines)
+}
+
+/// Returns the number in the next line that says `pid NUMBER`.
+async fn pid(lines: &mut Lines<BufReader<ChildStdout>>) -> u32 {
+    let reading = async {
+        loop {
+            let line = lines.next_line().await.expect("readable").expect("a line");
+            if let Some(pid) = line.strip_prefix("pid ") {
+                return pid.parse().expect("a number");
+            }
+        }
+    };
+    timeout(Duration::from_secs(20), reading).await.expect("in time")
+}
+
+fn lives(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn sigterm_to_the_runner_ends_the_program_and_whoever_hides_from_it() {
+    let coordinator = Coordinator::start().await;
+    // Twice detached, in a session of its own, with an empty environment.
+    let script = r#"
+        (env -i setsid sh -c '(echo "pid $$"; trap "" TERM; while :; do sleep 0.05; done) & sleep 0.1' &)
+        echo "pid $$"; trap 'exit 4' TERM; while :; do sleep 0.01; done"#;
+    let (mut runner, mut lines) = start_runner(&coordinator, script);
+    let pids = [pid(&mut lines).await, pid(&mut lines).await];
+    let number = i32::try_from(runner.id().expect("it runs")).expect("a pid");
+    kill(Pid::from_raw(number), Signal::SIGTERM).expect("it runs");
+    let status = timeout(Duration::from_secs(20), runner.wait()).await.expect("in time").expect("it ends");
+    assert_eq!(status.code(), Some(4));
+    assert_eq!(report(&coordinator).code, Some(4));
+    assert!(!pids.iter().any(|pid| lives(*pid)), "{pids:?}");
+}
+
+#[tokio::test]
+async fn a_runner_that_is_killed_takes_its_program_along() {
+    let coordinator = Coordinator::start().await;
+    let (mut runner, mut lines) = start_runner(&coordinator, r#"echo "pid $$"; trap "" TERM HUP; exec sleep 1000"#);
+    let pid = pid(&mut lines).await;
+    runner.kill().await.expect("it runs");
+    // The pipe that the program and the runner share closes when both are gone.
+    while timeout(Duration::from_secs(20), lines.next_line()).await.expect("in time").expect("readable").is_some() {}
+    while lives(pid) {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn exec(config: &mut RunnerConfig) {
+    config.mode = Mode::exec();
+}
+
+#[tokio::test]
+async fn a_batch_is_processed_when_its_program_exits_with_zero_and_its_output_is_a_reply() {
+    let coordinator = Coordinator::start().await;
+    let id = coordinator.put_text("one").await;
+    let script = r#"cat > /dev/null; echo 'All fine'; echo 'in detail'; echo '{"to":"*","message":"m","summary":"s"}'"#;
+    let running = run(&coordinator, script, exec);
+    coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
+    let sends = coordinator.with(|state| state.sends.iter().map(|(request, _)| request.clone()).collect::<Vec<_>>());
+    assert!(matches!(sends[0].body, Some(send_request::Body::Broadcast(_))));
+    let Some(send_request::Body::Message(reply)) = &sends[1].body else { panic!("no reply: {sends:?}") };
+    assert_eq!((reply.recipient.as_str(), reply.summary.as_str()), ("lead", "All fine"));
+    assert_eq!((reply.content.as_str(), sends[1].in_reply_to.as_str()), ("All fine\nin detail", id.as_str()));
+    running.stopper.cancel();
+    assert_eq!(running.exit().await.code, 0);
+    assert_eq!(report(&coordinator).code, Some(0));
+}
+
+#[tokio::test]
+async fn messages_that_wait_go_together_and_a_shutdown_request_alone_and_first() {
+    let coordinator = Coordinator::start().await;
+    for text in ["one", "two"] {
+        coordinator.put_text(text).await;
+    }
+    coordinator.put_shutdown_request("req_1").await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let batches = directory.path().join("batches");
+    let script = r#"
+        input=$(cat); printf '%s\n' "$input" | wc -l >> "$BATCHES"
+        case "$input" in *shutdown_request*) echo '{"type":"shutdown_response","request_id":"req_1","approve":false}';; esac"#;
+    let running = run(&coordinator, script, |config| {
+        exec(config);
+        config.environment.push(("BATCHES".into(), batches.clone().into()));
+    });
+    coordinator.until("the acknowledgements", |state| state.inbox.is_empty().then_some(())).await;
+    running.stopper.cancel();
+    running.exit().await;
+    let sizes: Vec<u32> = std::fs::read_to_string(&batches)
+        .expect("batches")
+        .lines()
+        .map(|line| line.trim().parse().expect("a number"))
+        .collect();
+    assert_eq!(sizes.iter().sum::<u32>(), 3, "{sizes:?}");
+}
+
+#[tokio::test]
+async fn a_message_that_always_fails_is_given_back_with_a_new_session() {
+    let coordinator = Coordinator::start().await;
+    coordinator.put_text("poison").await;
+    let mut running = run(&coordinator, "cat > /dev/null; echo oops; exit 1", exec);
+    running.until(|progress| matches!(progress, RunnerEvent::GivenBack { .. })).await;
+    coordinator.until("another session", |state| (state.opened.len() == 2).then_some(())).await;
+    let again = running.until(|progress| matches!(progress, RunnerEvent::Handed { .. })).await;
+    assert!(matches!(again, RunnerEvent::Handed { delivery_count: 2, .. }), "{again:?}");
+    let (instances, sends) = coordinator.with(|state| {
+        (state.opened.iter().map(|opened| opened.instance_id.clone()).collect::<Vec<_>>(), state.sends.len())
+    });
+    assert_eq!((instances[0] == instances[1], sends), (true, 0));
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
+async fn an_approval_in_exec_mode_ends_the_runner() {
+    let coordinator = Coordinator::start().await;
+    coordinator.put_shutdown_request("req_1").await;
+    let script = r#"cat > /dev/null; echo '{"type":"shutdown_response","request_id":"req_1","approve":true}'"#;
+    assert_eq!(run(&coordinator, script, exec).exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.leaves.len())), (0, 1));
+}
+
+#[tokio::test]
+async fn a_long_line_is_let_through_in_bounded_memory() {
+    let coordinator = Coordinator::start().await;
+    let mut running = run(&coordinator, "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end", |_| {});
+    assert_eq!(running.line().await.len(), 3_000_000);
+    assert_eq!(running.line().await, "end");
+    assert_eq!(running.exit().await.code, 0);
+}
+
+#[tokio::test]
+async fn a_notice_reaches_the_program_as_one() {
+    let coordinator = Coordinator::start().await;
+    let mut running = run(&coordinator, r#"read -r line; read -r line; printf '%s\n' "$line""#, |_| {});
+    coordinator.put(Body::Notice(v1::Notice { text: "a is idle.".into(), ..Default::default() })).await;
+    assert_eq!(running.json().await["type"], "notice");
+    running.exit().await;
+}

@@ -1,0 +1,139 @@
+//! The history: reading it, page by page.
+
+use std::collections::HashMap;
+
+use prost::Message as _;
+use teamwire_proto::{
+    Refusal,
+    v1::{self, history_entry::Event},
+};
+
+use super::{Coordinator, messages::ReceiptLookup};
+use crate::{
+    domain::{identity::CallerCredentials, query, record::HISTORY},
+    store::{Entry, Namespace, Range},
+};
+
+impl Coordinator {
+    /// Returns a page of the history: the entries that pass, how far was looked, and whether there is more.
+    pub async fn history(
+        &self,
+        who: &CallerCredentials,
+        named: &str,
+        query: &HistoryQuery,
+    ) -> Result<HistoryPage, Refusal> {
+        let (namespace, team, caller) = self.caller(who, named).await?;
+        let filter = query.filter.clone().unwrap_or_default();
+        let member = match filter.member.as_str() {
+            "" => None,
+            text => Some(team.resolve(text, "filter.member")?.name.clone()),
+        };
+        let mut page = HistoryPage { entries: Vec::new(), looked_to: query.after, more: false };
+        let (mut first, mut last) = (query.after.saturating_add(1), u64::MAX);
+        let mut lookup = ReceiptLookup::default();
+        loop {
+            let range = Range { first, last, limit: query.limit.max(64), newest_first: query.newest };
+            let raw = self.entries(&namespace, HISTORY, range).await?;
+            let is_last = raw.len() < range.limit;
+            let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
+            for entry in self.join_history(&namespace, raw).await? {
+                if page.entries.len() == query.limit {
+                    page.more = true;
+                    break;
+                }
+                page.looked_to = page.looked_to.max(entry.sequence);
+                if query::may_see_entry(&caller, &entry) && query::passes(&filter, member.as_ref(), &entry) {
+                    page.entries.push(entry);
+                }
+            }
+            if is_last || page.more || (query.newest && edge <= first) {
+                break;
+            }
+            if query.newest {
+                last = edge - 1;
+            } else {
+                first = edge + 1;
+            }
+        }
+        if query.newest {
+            page.entries.reverse();
+        }
+        if filter.include_receipts {
+            for entry in &mut page.entries {
+                if let Some(Event::Message(message)) = &entry.event {
+                    entry.receipts = self.receipts(&namespace, message, &mut lookup).await?;
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    /// Puts messages and requests into the entries that name them.
+    async fn join_history(&self, namespace: &Namespace, raw: Vec<Entry>) -> Result<Vec<v1::HistoryEntry>, Refusal> {
+        let mut entries = Vec::with_capacity(raw.len());
+        for entry in raw {
+            let mut decoded = v1::HistoryEntry::decode(&*entry.data)
+                .map_err(|error| super::corrupt(namespace, &format!("history {}: {error}", entry.sequence)))?;
+            decoded.sequence = entry.sequence;
+            entries.push(decoded);
+        }
+        let mut message_ids = Vec::new();
+        let mut request_ids = Vec::new();
+        for entry in &entries {
+            match &entry.event {
+                Some(Event::Message(message)) => message_ids.push(message.id.clone()),
+                Some(Event::Decision(request)) => request_ids.push(request.id.clone()),
+                _ => {}
+            }
+        }
+        let messages = self.fetch::<v1::Message>(namespace, message_ids).await?;
+        let messages: HashMap<_, _> = messages.iter().flatten().map(|message| (&message.id, message)).collect();
+        let requests = self.fetch::<v1::Request>(namespace, request_ids).await?;
+        let requests: HashMap<_, _> = requests.iter().flatten().map(|request| (&request.id, request)).collect();
+        for entry in &mut entries {
+            match &mut entry.event {
+                Some(Event::Message(stub)) => {
+                    if let Some(message) = messages.get(&stub.id) {
+                        *stub = v1::Message::clone(message);
+                    }
+                }
+                Some(Event::Decision(stub)) => {
+                    if let Some(request) = requests.get(&stub.id) {
+                        *stub = v1::Request::clone(request);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Returns the last entry of the history.
+    pub async fn history_end(&self, namespace: &Namespace) -> Result<u64, Refusal> {
+        Ok(self.extent(namespace, HISTORY).await?.next.saturating_sub(1))
+    }
+}
+
+/// Which part of the history.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryQuery {
+    /// Which entries.
+    pub filter: Option<v1::HistoryFilter>,
+    /// Only entries above this sequence.
+    pub after: u64,
+    /// How many at most.
+    pub limit: usize,
+    /// The newest instead of the oldest.
+    pub newest: bool,
+}
+
+/// A part of the history.
+#[derive(Clone, Debug)]
+pub struct HistoryPage {
+    /// The oldest first.
+    pub entries: Vec<v1::HistoryEntry>,
+    /// The highest sequence that was looked at.
+    pub looked_to: u64,
+    /// There are more.
+    pub more: bool,
+}

@@ -1,0 +1,241 @@
+//! Messages: sending them, acknowledging them, what became of them.
+
+use std::{collections::HashMap, sync::Arc, time::Instant};
+
+use teamwire_proto::{Reason, Refusal, credential::Credential, id, name::Name, v1};
+
+use super::{Coordinator, Done, member_key, sessions::SessionFacts, team_key};
+use crate::{
+    domain::{
+        fields::limit,
+        identity::{CallerCredentials, namespace_of},
+        post::message_id_of,
+        query::{self, ReceiptFacts},
+        record::{ReceiptRecord, SessionRecord, inbox},
+        send,
+        session::{self, Leaving, is_for_another_life, receipt_id},
+    },
+    store::{Key, Namespace, Range},
+};
+
+/// How many ids one Ack may carry.
+const ACK_IDS_MAX: usize = 1_000;
+
+/// Every entry of an inbox. Not every store can count up to `usize::MAX`.
+pub(super) const WHOLE_INBOX: Range = Range { first: 1, last: u64::MAX, limit: u32::MAX as usize, newest_first: false };
+
+impl Coordinator {
+    /// See `MessageService.Send`.
+    pub async fn send(&self, who: &CallerCredentials, request: &v1::SendRequest) -> Result<v1::SendResponse, Refusal> {
+        let began = Instant::now();
+        let sent = self.send_uncounted(who, request).await;
+        self.metrics.sent(request, &sent, began.elapsed());
+        sent
+    }
+
+    async fn send_uncounted(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::SendRequest,
+    ) -> Result<v1::SendResponse, Refusal> {
+        let namespace = namespace_of(who, &request.team)?;
+        let done = self.decide(&namespace, &self.usual(who), |tx| send::send(tx, who, request)).await?;
+        Ok(v1::SendResponse { durability: durability(&done).into(), ..done.value })
+    }
+
+    /// The records that nearly every call of this caller reads.
+    pub(super) fn usual(&self, who: &CallerCredentials) -> Vec<Key> {
+        let mut keys = vec![team_key()];
+        if let (Some(_), Credential::Member { member, .. }) = (&who.session_id, &who.credential) {
+            keys.push(member_key::<SessionRecord>(member));
+        }
+        keys
+    }
+
+    /// See `MessageService.Ack`.
+    pub async fn acknowledge(&self, who: &CallerCredentials, request: &v1::AckRequest) -> Result<u32, Refusal> {
+        if request.message_ids.len() > ACK_IDS_MAX {
+            return Err(
+                Refusal::new(Reason::InvalidField, "message_ids takes up to 1,000 ids a call.").field("message_ids")
+            );
+        }
+        let mut ids = Vec::with_capacity(request.message_ids.len());
+        for text in &request.message_ids {
+            ids.push(id::message_id(text, "message_ids")?.to_string());
+        }
+        let who = &match request.session_id.as_str() {
+            "" => who.clone(),
+            session_id => CallerCredentials { session_id: Some(session_id.to_owned()), ..who.clone() },
+        };
+        let Credential::Member { member, .. } = &who.credential else {
+            return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox to acknowledge from."));
+        };
+        let namespace = namespace_of(who, "")?;
+        let local = self.notifier.session(&namespace, member, who.session_id.as_deref());
+        let mut leaving: Vec<Leaving> = Vec::with_capacity(ids.len());
+        let mut elsewhere: Vec<String> = Vec::new();
+        for id in ids {
+            match local.as_ref().and_then(|session| session.unacked(&id)) {
+                Some(message) => leaving.push(message),
+                None => elsewhere.push(id),
+            }
+        }
+        if !elsewhere.is_empty() {
+            leaving.extend(self.find_in_inbox(&namespace, member, &elsewhere).await?);
+        }
+        leaving.sort_by_key(|message| message.sequence);
+        leaving.dedup_by_key(|message| message.sequence);
+        let leave = local.as_ref().map(|session| session.leaving(&leaving));
+        self.decide(&namespace, &self.usual(who), |tx| session::acknowledge(tx, who, &leaving)).await?;
+        if let Some(leave) = leave {
+            leave.done();
+        }
+        self.metrics.acks.inc_by(leaving.len() as u64);
+        Ok(u32::try_from(leaving.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Finds messages that no session of this coordinator has delivered. What is not there was acknowledged before.
+    async fn find_in_inbox(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        ids: &[String],
+    ) -> Result<Vec<Leaving>, Refusal> {
+        let entries = self.inbox_entries(namespace, member, WHOLE_INBOX).await?;
+        let places: HashMap<&str, u64> = entries.iter().map(|(sequence, id)| (id.as_str(), *sequence)).collect();
+        let facts = self.session_facts(namespace, member).await?;
+        Ok(ids
+            .iter()
+            .filter_map(|id| {
+                let sequence = *places.get(id.as_str())?;
+                Some(facts.leaving(sequence, id))
+            })
+            .collect())
+    }
+
+    /// Returns the places and ids of messages in an inbox.
+    pub async fn inbox_entries(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        range: Range,
+    ) -> Result<Vec<(u64, String)>, Refusal> {
+        let entries = self.entries(namespace, &inbox(member), range).await?;
+        entries
+            .into_iter()
+            .map(|entry| {
+                let id = message_id_of(&entry.data).ok_or_else(|| super::corrupt(namespace, "an inbox entry"))?;
+                Ok((entry.sequence, id))
+            })
+            .collect()
+    }
+
+    /// Returns messages by their ids. `None`: there is none.
+    pub async fn messages(
+        &self,
+        namespace: &Namespace,
+        ids: Vec<String>,
+    ) -> Result<Vec<Option<Arc<v1::Message>>>, Refusal> {
+        self.fetch(namespace, ids).await
+    }
+
+    /// See `MessageService.ListInbox`.
+    pub async fn list_inbox(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::ListInboxRequest,
+    ) -> Result<v1::ListInboxResponse, Refusal> {
+        let limit = limit(request.limit, "limit")?;
+        if request.member.is_empty() && !matches!(who.credential, Credential::Member { .. }) {
+            return Err(query::no_own_inbox());
+        }
+        let (namespace, team, caller) = self.caller(who, &request.team).await?;
+        let member = &query::inbox_owner(&team, &caller, &request.member)?;
+        let incarnation = team.member(member).map_or(0, |member| member.incarnation);
+        let total = self.extent(&namespace, &inbox(member)).await?.entries;
+        let entries = self.inbox_entries(&namespace, member, Range::after(request.after_sequence, limit)).await?;
+        let messages = self.messages(&namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
+        let facts = self.session_facts(&namespace, member).await?;
+        let deliveries = entries.iter().zip(messages).filter_map(|((sequence, _), message)| {
+            // The next session will give it up.
+            let message = message.filter(|message| !is_for_another_life(message, incarnation))?;
+            Some(v1::Delivery {
+                sequence: *sequence,
+                delivery_count: facts.delivery_count(*sequence),
+                message: Some(v1::Message::clone(&message)),
+            })
+        });
+        Ok(v1::ListInboxResponse { deliveries: deliveries.collect(), total })
+    }
+
+    /// See `MessageService.GetMessage`.
+    pub async fn get_message(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::GetMessageRequest,
+    ) -> Result<v1::GetMessageResponse, Refusal> {
+        let id = id::message_id(&request.message_id, "message_id")?.to_string();
+        let (namespace, _, caller) = self.caller(who, &request.team).await?;
+        let found = self.messages(&namespace, vec![id]).await?.pop().flatten();
+        let message = found.filter(|message| query::may_see_message(&caller, message)).ok_or_else(|| {
+            Refusal::new(
+                Reason::MessageNotFound,
+                "There is no such message that this credential can see. Look for its id with `teamwire history`.",
+            )
+            .field("message_id")
+        })?;
+        let mut lookup = ReceiptLookup::default();
+        let receipts = self.receipts(&namespace, &message, &mut lookup).await?;
+        Ok(v1::GetMessageResponse { message: Some(v1::Message::clone(&message)), receipts })
+    }
+
+    /// Finds out what became of a message at each recipient. `lookup` carries inboxes over from message to message.
+    pub(super) async fn receipts(
+        &self,
+        namespace: &Namespace,
+        message: &v1::Message,
+        lookup: &mut ReceiptLookup,
+    ) -> Result<Vec<v1::Receipt>, Refusal> {
+        let names: Vec<Name> = message.recipients.iter().filter_map(|name| Name::parse(name, "member").ok()).collect();
+        let ids = names.iter().map(|name| receipt_id(&message.id, name)).collect();
+        let finished = self.fetch::<ReceiptRecord>(namespace, ids).await?;
+        let mut receipts = Vec::with_capacity(names.len());
+        for (name, finished) in names.iter().zip(finished) {
+            let mut facts = ReceiptFacts { finished, ..ReceiptFacts::default() };
+            if facts.finished.is_none() {
+                if !lookup.inboxes.contains_key(name) {
+                    // Sessions first: what they deliver meanwhile is not taken for undelivered.
+                    let entries = self.inbox_entries(namespace, name, WHOLE_INBOX).await?;
+                    let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
+                    let session = self.session_facts(namespace, name).await?;
+                    lookup.inboxes.insert(name.clone(), (places, session));
+                }
+                let (places, session) = &lookup.inboxes[name];
+                facts.queued_at = places.get(&message.id).copied();
+                facts.session.clone_from(&session.session);
+                facts.cursor.clone_from(&session.cursor);
+                if facts.queued_at.is_none() {
+                    // It may have left the inbox between the two looks.
+                    let id = receipt_id(&message.id, name);
+                    facts.finished = self.fetch::<ReceiptRecord>(namespace, vec![id]).await?.pop().flatten();
+                }
+            }
+            receipts.push(query::show_receipt(message, name.as_str(), &facts));
+        }
+        Ok(receipts)
+    }
+}
+
+/// Inboxes that were read for receipts: where each message is, and how far the session has come.
+#[derive(Debug, Default)]
+pub(super) struct ReceiptLookup {
+    inboxes: HashMap<Name, (HashMap<String, u64>, SessionFacts)>,
+}
+
+fn durability<T>(done: &Done<T>) -> v1::Durability {
+    match done.durability {
+        crate::store::Durability::Applied => v1::Durability::Applied,
+        crate::store::Durability::Fsynced => v1::Durability::Fsynced,
+        crate::store::Durability::Replicated => v1::Durability::Replicated,
+    }
+}

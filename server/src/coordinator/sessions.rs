@@ -1,0 +1,156 @@
+//! Sessions: opening one, recording how far it has come, closing it.
+
+use std::sync::Arc;
+
+use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name, v1};
+
+use super::{Coordinator, member_key, team_key, unavailable};
+use crate::{
+    delivery::session::{Session, SessionOptions},
+    domain::{
+        identity::{CallerCredentials, namespace_of},
+        record::{CursorRecord, SessionRecord, inbox},
+        session::{self, Leaving, Opened, Undeliverable},
+        tx::CachedRecord,
+    },
+    store::Namespace,
+};
+
+/// How far the latest session of a member has come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SessionFacts {
+    pub(super) session: Option<Arc<SessionRecord>>,
+    pub(super) cursor: Option<Arc<CursorRecord>>,
+}
+
+impl SessionFacts {
+    fn current(&self) -> Option<&CursorRecord> {
+        let epoch = self.session.as_deref()?.epoch;
+        self.cursor.as_deref().filter(|cursor| cursor.epoch == epoch)
+    }
+
+    /// Returns how often the message at a place was delivered, or may have been.
+    pub(super) fn delivery_count(&self, sequence: u64) -> u32 {
+        let before = self.session.as_deref().map_or(0, |session| session.maybe_seen(sequence));
+        before + u32::from(self.current().is_some_and(|cursor| cursor.delivered >= sequence))
+    }
+
+    /// Returns what is known of a message that is about to leave the inbox.
+    pub(super) fn leaving(&self, sequence: u64, id: &str) -> Leaving {
+        let delivered =
+            self.current().and_then(|cursor| cursor.unacked.iter().find(|(unacked, _)| *unacked == sequence));
+        Leaving {
+            sequence,
+            message_id: id.to_owned(),
+            delivered_ms: delivered.map_or(0, |(_, at_ms)| *at_ms),
+            delivery_count: self.delivery_count(sequence),
+        }
+    }
+}
+
+impl Coordinator {
+    /// Opens a session on the caller's inbox; see `MessageService.Stream`.
+    pub async fn open_session(
+        self: &Arc<Self>,
+        who: &CallerCredentials,
+        request: &v1::StreamRequest,
+    ) -> Result<Session, Refusal> {
+        let Credential::Member { member, .. } = &who.credential else {
+            return Err(Refusal::new(
+                Reason::NotPermitted,
+                "Only a member has an inbox. Use a member's credential; to read along, follow the history.",
+            ));
+        };
+        let namespace = namespace_of(who, "")?;
+        let preload = [team_key(), member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let extent = self.extent(&namespace, &inbox(member)).await?;
+        let done = self
+            .decide(&namespace, &preload, |tx| session::open(tx, who, request, extent.next.saturating_sub(1)))
+            .await?;
+        let options = SessionOptions::new(request, self.limits());
+        Ok(match done.value {
+            Opened::Session { member, team, record, reserved } => {
+                Session::open(Arc::clone(self), namespace, member, team, record, reserved, extent.entries, options)
+            }
+            Opened::Stopping { member, team, incarnation, request_id } => {
+                Session::stopping(Arc::clone(self), namespace, member, team, incarnation, request_id)
+            }
+        })
+    }
+
+    /// Records how far a session has come.
+    pub async fn advance(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        session_id: &str,
+        cursor: &CursorRecord,
+    ) -> Result<(), Refusal> {
+        let preload = [member_key::<SessionRecord>(member)];
+        self.decide(namespace, &preload, |tx| session::advance(tx, member, session_id, cursor)).await?;
+        Ok(())
+    }
+
+    /// Closes a session whose stream has ended.
+    pub async fn close_session(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        session_id: &str,
+        cursor: &CursorRecord,
+    ) -> Result<(), Refusal> {
+        let preload = [member_key::<SessionRecord>(member)];
+        self.decide(namespace, &preload, |tx| session::close(tx, member, session_id, cursor)).await?;
+        Ok(())
+    }
+
+    /// Gives a message up.
+    pub async fn dead_letter(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        session_id: &str,
+        leaving: &Leaving,
+        message: &v1::Message,
+        why: Undeliverable,
+    ) -> Result<(), Refusal> {
+        let preload = [team_key(), member_key::<SessionRecord>(member)];
+        self.decide(namespace, &preload, |tx| session::dead_letter(tx, member, session_id, leaving, message, why))
+            .await?;
+        self.metrics.gave_up(why.as_str());
+        Ok(())
+    }
+
+    /// Returns the latest session of a member, as the store has it.
+    pub async fn session_record(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+    ) -> Result<Option<Arc<SessionRecord>>, Refusal> {
+        let found = self.fetch(namespace, vec![member.folded().to_owned()]).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// Returns the next sequence of each member's inbox, and its latest session, as the store has them.
+    pub async fn session_places(
+        &self,
+        namespace: &Namespace,
+        members: &[&Name],
+    ) -> Result<Vec<(u64, Option<Arc<SessionRecord>>)>, Refusal> {
+        let inboxes: Vec<String> = members.iter().map(|member| inbox(member)).collect();
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let ids = members.iter().map(|member| member.folded().to_owned()).collect();
+        let records = self.fetch::<SessionRecord>(namespace, ids).await?;
+        Ok(extents.into_iter().map(|extent| extent.next).zip(records).collect())
+    }
+
+    pub(super) async fn session_facts(&self, namespace: &Namespace, member: &Name) -> Result<SessionFacts, Refusal> {
+        let keys = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let records = self.store.read(namespace, &keys).await.map_err(|error| unavailable(&error))?;
+        let mut records = records.into_iter().map(CachedRecord::new);
+        let broken = |_| super::corrupt(namespace, "a session");
+        let session = records.next().map_or(Ok(None), |record| record.get()).map_err(broken)?;
+        let cursor = records.next().map_or(Ok(None), |record| record.get()).map_err(broken)?;
+        Ok(SessionFacts { session, cursor })
+    }
+}

@@ -1,0 +1,178 @@
+//! Teams: creating, listing and deleting them, and the directory that names them.
+
+use teamwire_proto::{Refusal, name::Name, v1};
+
+use super::{Coordinator, team_key, unavailable};
+use crate::{
+    domain::{
+        fields::{LIMIT_MAX, limit},
+        identity::{self, CallerCredentials, namespace_of},
+        query,
+        record::{Life, ListedTeam, RecordType, TeamRecord, inbox},
+        team,
+    },
+    store::{Check, Key, Loss, Namespace, Txn, Write},
+    telemetry::MEMBER_STATES,
+};
+
+/// The numbers of one team.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TeamCount {
+    /// Members, in the order of [`MEMBER_STATES`].
+    pub members: [u32; MEMBER_STATES.len()],
+    /// Messages in all inboxes.
+    pub messages: u64,
+    /// Messages in the fullest inbox.
+    pub messages_max: u64,
+    /// Bytes in all inboxes.
+    pub bytes: u64,
+}
+
+impl Coordinator {
+    /// See `TeamService.CreateTeam`.
+    pub async fn create_team(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::CreateTeamRequest,
+    ) -> Result<v1::CreateTeamResponse, Refusal> {
+        let Ok(name) = Name::parse(&request.name, "name") else {
+            // Who may not create a team learns that, and not that the name is bad.
+            let done = self.decide(&Namespace::directory(), &[], |tx| team::create(tx, who, request)).await?;
+            return Ok(done.value);
+        };
+        let namespace = Namespace::team(&name);
+        // Listed first, so that no team can exist that is not listed.
+        let done = self
+            .decide(&namespace, &[team_key()], |tx| {
+                identity::operator(tx, who)?;
+                tx.peek::<TeamRecord>("")
+            })
+            .await?;
+        if done.value.is_none() {
+            self.list_team(&name).await?;
+        }
+        let reply = self.decide(&namespace, &[team_key()], |tx| team::create(tx, who, request)).await?.value;
+        // And again, in case that somebody has just taken an earlier team of this name off the list.
+        self.list_team(&name).await?;
+        Ok(reply)
+    }
+
+    async fn list_team(&self, name: &Name) -> Result<(), Refusal> {
+        let put = Write::Put {
+            key: Key::new(ListedTeam::KIND, name.folded()),
+            data: ListedTeam { name: name.clone() }.encode(),
+        };
+        let txn = Txn { checks: Vec::new(), writes: vec![put] };
+        self.store.commit(&Namespace::directory(), &txn).await.map_err(|error| unavailable(&error))?;
+        Ok(())
+    }
+
+    /// Takes a team that is gone off the list, unless it has come again in between.
+    pub(super) async fn unlist_team(&self, name: &Name) -> Result<(), Refusal> {
+        let key = Key::new(ListedTeam::KIND, name.folded());
+        let read = self.store.read(&Namespace::directory(), std::slice::from_ref(&key)).await;
+        let listed = read.map_err(|error| unavailable(&error))?;
+        let Some(Some(listed)) = listed.into_iter().next() else { return Ok(()) };
+        let team = self.store.read(&Namespace::team(name), &[team_key()]).await.map_err(|error| unavailable(&error))?;
+        if matches!(team.first(), Some(Some(_))) {
+            return Ok(());
+        }
+        let check = Check::Version { key: key.clone(), version: Some(listed.version) };
+        let txn = Txn { checks: vec![check], writes: vec![Write::Delete { key }] };
+        self.store.commit(&Namespace::directory(), &txn).await.map_err(|error| unavailable(&error))?;
+        Ok(())
+    }
+
+    /// See `TeamService.DeleteTeam`.
+    pub async fn delete_team(&self, who: &CallerCredentials, named: &str) -> Result<(), Refusal> {
+        let namespace = namespace_of(who, named)?;
+        let name = self.decide(&namespace, &[team_key()], |tx| team::delete(tx, who, named)).await?.value;
+        // The team is gone. A list that still names it is put right by whoever reads it next.
+        if let Err(refusal) = self.unlist_team(&name).await {
+            tracing::debug!(%name, %refusal, "the team could not be taken off the list");
+        }
+        Ok(())
+    }
+
+    /// See `TeamService.GetTeam`.
+    pub async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal> {
+        let namespace = namespace_of(who, named)?;
+        Ok(self.decide(&namespace, &[team_key()], |tx| team::get(tx, who, named)).await?.value)
+    }
+
+    /// See `TeamService.ListTeams`.
+    pub async fn list_teams(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::ListTeamsRequest,
+    ) -> Result<v1::ListTeamsResponse, Refusal> {
+        let page = limit(request.page_size, "page_size")?;
+        if who.credential.team().is_some() {
+            let teams = vec![self.get_team(who, "").await?];
+            return Ok(v1::ListTeamsResponse { teams, next_page_token: String::new() });
+        }
+        let directory = Namespace::directory();
+        self.decide(&directory, &[], |tx| identity::operator(tx, who)).await?;
+        let listed = self.store.scan(&directory, ListedTeam::KIND, &request.page_token, page).await;
+        let listed = listed.map_err(|error| unavailable(&error))?;
+        let next = if listed.len() == page { listed.last().map(|(id, _)| id.clone()) } else { None };
+        let mut teams = Vec::with_capacity(listed.len());
+        for (id, _) in listed {
+            let name = Name::parse(&id, "name")?;
+            match self.fetch::<TeamRecord>(&Namespace::team(&name), vec![String::new()]).await?.pop().flatten() {
+                Some(team) => teams.push(query::show_team(&team)),
+                None => self.unlist_team(&name).await?,
+            }
+        }
+        Ok(v1::ListTeamsResponse { teams, next_page_token: next.unwrap_or_default() })
+    }
+
+    /// Returns every team in the directory.
+    pub async fn all_namespaces(&self) -> Result<Vec<Namespace>, Refusal> {
+        let mut namespaces: Vec<Namespace> = Vec::new();
+        loop {
+            let after = namespaces.last().map_or("", Namespace::as_str).to_owned();
+            let listed = self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, LIMIT_MAX as usize).await;
+            let listed = listed.map_err(|error| unavailable(&error))?;
+            let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
+            namespaces.extend(names.map(|name| Namespace::team(&name)));
+            if listed.len() < LIMIT_MAX as usize {
+                return Ok(namespaces);
+            }
+        }
+    }
+
+    /// Returns whether a namespace has a team, as the store has it.
+    pub async fn has_team(&self, namespace: &Namespace) -> Result<bool, Refusal> {
+        Ok(self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.iter().any(Option::is_some))
+    }
+
+    /// Counts a team for those who watch. `None`: it is gone.
+    pub async fn count(&self, namespace: &Namespace) -> Result<Option<TeamCount>, Refusal> {
+        let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
+        let Some(team) = found else { return Ok(None) };
+        let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let mut count = TeamCount::default();
+        for member in &team.members {
+            let state = match member.life {
+                Life::Live => 0,
+                Life::Lost => 1,
+                Life::Stopping { .. } => 2,
+                Life::Exited { .. } => 3,
+            };
+            count.members[state] += 1;
+        }
+        count.messages = extents.iter().map(|extent| extent.entries).sum();
+        count.messages_max = extents.iter().map(|extent| extent.entries).max().unwrap_or(0);
+        count.bytes = extents.iter().map(|extent| extent.weight).sum();
+        Ok(Some(count))
+    }
+
+    /// Tells a team that the store has lost a part of what it had answered. Once, however many coordinators find out.
+    pub async fn report_loss(&self, loss: &Loss) -> Result<(), Refusal> {
+        let generation = loss.generation;
+        self.decide(&loss.namespace, &[team_key()], |tx| team::writes_lost(tx, generation)).await?;
+        Ok(())
+    }
+}

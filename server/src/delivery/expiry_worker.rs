@@ -1,0 +1,145 @@
+//! Looks after what is due when time passes, in every team. Any number of coordinators may do so side by side: each
+//! change is made once, by whoever commits first.
+//!
+//! A coordinator that was away itself (paused, or cut off from the store) must not take others for lost: it first renews
+//! the leases of the sessions that it holds, and waits as long as a lease lasts before it declares anyone lost. So it does when
+//! the store's clock has run ahead of its own: it was set, or the machine of both has slept.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{gauges::Gauges, heartbeats::Heartbeats};
+use crate::{
+    coordinator::Coordinator,
+    store::{Leases, Namespace},
+};
+
+/// How often the sweep wakes.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How soon each team is looked at again at the earliest, and at the latest: another coordinator may have made something
+/// due and be gone.
+const EACH_MIN: Duration = Duration::from_millis(500);
+const EACH_MAX: Duration = Duration::from_secs(30);
+
+/// How often the list of teams is read.
+const LIST: Duration = Duration::from_secs(10);
+
+/// A tick this late means that this coordinator was away. The store's clock this far ahead means that it was set.
+const AWAY: Duration = Duration::from_secs(5);
+
+/// Sweeps until cancelled.
+pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, stop: CancellationToken) {
+    let mut due: HashMap<Namespace, Instant> = HashMap::new();
+    let mut clocks = Clocks::default();
+    let mut gauges = Gauges::default();
+    let mut list_at = Instant::now();
+    let mut ticked = Instant::now();
+    let patience = coordinator.limits().lease_ttl + coordinator.limits().lost_grace;
+    let mut lose_from = Instant::now() + patience;
+    while stop.run_until_cancelled(tokio::time::sleep(TICK)).await.is_some() {
+        if ticked.elapsed() > AWAY {
+            tracing::info!(
+                for_s = ticked.elapsed().as_secs(),
+                "this coordinator was away; renewing the leases it holds"
+            );
+            heartbeats.note_open_sessions(&coordinator);
+            lose_from = Instant::now() + patience;
+        }
+        for namespace in coordinator.notifier().take_changed() {
+            due.insert(namespace, Instant::now());
+        }
+        if list_at <= Instant::now() {
+            match list(&coordinator, &mut due).await {
+                Ok(()) => {
+                    list_at = Instant::now() + LIST;
+                    clocks.0.retain(|namespace, _| due.contains_key(namespace));
+                }
+                Err(()) => lose_from = Instant::now() + patience,
+            }
+        }
+        let now = Instant::now();
+        let ready: Vec<Namespace> =
+            due.iter().filter(|(_, at)| **at <= now).map(|(namespace, _)| namespace.clone()).collect();
+        for namespace in ready {
+            let Ok(leases) = leases(&coordinator, &namespace).await else {
+                lose_from = Instant::now() + patience;
+                break;
+            };
+            if clocks.has_jumped(&namespace, leases.now_ms, Instant::now()) {
+                tracing::info!(?namespace, "the store's clock was set ahead; renewing the leases of the sessions here");
+                heartbeats.note_open_sessions(&coordinator);
+                lose_from = Instant::now() + patience;
+            }
+            let may_lose = Instant::now() >= lose_from;
+            let rest = sweep(&coordinator, &namespace, &leases, may_lose).await;
+            gauges.visit(&coordinator, &namespace).await;
+            let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
+            due.insert(namespace, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
+        }
+        gauges.publish(coordinator.metrics(), |namespace| due.contains_key(namespace));
+        // What took long here was the store, not a pause of this coordinator.
+        ticked = Instant::now();
+    }
+}
+
+async fn list(coordinator: &Coordinator, due: &mut HashMap<Namespace, Instant>) -> Result<(), ()> {
+    let listed = coordinator.all_namespaces().await.map_err(drop)?;
+    let before = std::mem::take(due);
+    let now = Instant::now();
+    due.extend(listed.into_iter().map(|namespace| {
+        let at = before.get(&namespace).copied().unwrap_or(now);
+        (namespace, at)
+    }));
+    Ok(())
+}
+
+async fn leases(coordinator: &Coordinator, namespace: &Namespace) -> Result<Leases, ()> {
+    coordinator
+        .store()
+        .leases(namespace)
+        .await
+        .map_err(|error| tracing::debug!(?namespace, %error, "leases could not be read"))
+}
+
+async fn sweep(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases, may_lose: bool) -> Option<Duration> {
+    coordinator.sweep(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
+        tracing::debug!(?namespace, %refusal, "what is due could not be done");
+        Some(EACH_MIN)
+    })
+}
+
+/// What the store's clock said of each team last, and when that was. A cluster has more clocks than one.
+#[derive(Default)]
+struct Clocks(HashMap<Namespace, (u64, Instant)>);
+
+impl Clocks {
+    /// Notes what it says, and returns whether it has gone much further than this machine's since it was noted last.
+    fn has_jumped(&mut self, namespace: &Namespace, now_ms: u64, at: Instant) -> bool {
+        let Some((before_ms, before)) = self.0.insert(namespace.clone(), (now_ms, at)) else { return false };
+        Duration::from_millis(now_ms.saturating_sub(before_ms)) > at.duration_since(before) + AWAY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by the fault `clock-forward`: everybody was taken for lost whose lease had run out by the new time alone.
+    #[test]
+    fn a_clock_that_is_set_ahead_is_noticed_and_no_other() {
+        let (mut clocks, namespace, began) = (Clocks::default(), Namespace::directory(), Instant::now());
+        let mut jumped = |ms, s| clocks.has_jumped(&namespace, ms, began + Duration::from_secs(s));
+        assert!(!jumped(1_000_000, 0), "the first that is heard of it");
+        assert!(!jumped(1_030_500, 30));
+        assert!(!jumped(1_030_500, 40), "it stands still");
+        assert!(!jumped(1_020_000, 50), "it was set back");
+        assert!(jumped(4_630_000, 60));
+        assert!(!jumped(4_640_000, 70), "once");
+    }
+}

@@ -1,0 +1,58 @@
+//! What no event tells, looked up from time to time: teams, their members by state, and how full inboxes are.
+//!
+//! The sweep visits every team anyway; at some of its visits it takes the team's numbers with it, if anybody watches.
+//! What is shown is the sum over the latest numbers of every team, so it may be as old as [`EVERY`].
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    coordinator::{Coordinator, TeamCount},
+    store::Namespace,
+    telemetry::{MEMBER_STATES, Metrics},
+};
+
+/// How often a team is counted, at the most.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// The latest numbers of every team.
+#[derive(Debug, Default)]
+pub struct Gauges {
+    teams: HashMap<Namespace, (Instant, TeamCount)>,
+}
+
+impl Gauges {
+    /// Counts a team, if anybody watches and it was not counted lately. A store that fails is the sweep's business.
+    pub(crate) async fn visit(&mut self, coordinator: &Coordinator, namespace: &Namespace) {
+        let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < EVERY);
+        if is_recent || !coordinator.metrics().is_watched() {
+            return;
+        }
+        if let Ok(Some(count)) = coordinator.count(namespace).await {
+            self.teams.insert(namespace.clone(), (Instant::now(), count));
+        } else {
+            self.teams.remove(namespace);
+        }
+    }
+
+    /// Shows the sums over the teams that there still are.
+    pub(crate) fn publish(&mut self, metrics: &Metrics, is_there: impl Fn(&Namespace) -> bool) {
+        if !metrics.is_watched() {
+            return;
+        }
+        self.teams.retain(|namespace, _| is_there(namespace));
+        let counts = || self.teams.values().map(|(_, count)| count);
+        metrics.teams.set(i64::try_from(self.teams.len()).unwrap_or(i64::MAX));
+        for (n, state) in MEMBER_STATES.iter().enumerate() {
+            metrics
+                .members
+                .get_or_create(&[("state", state)])
+                .set(counts().map(|count| i64::from(count.members[n])).sum());
+        }
+        metrics.inbox_messages.set(counts().map(|count| count.messages).sum());
+        metrics.inbox_messages_max.set(counts().map(|count| count.messages_max).max().unwrap_or(0));
+        metrics.inbox_bytes.set(counts().map(|count| count.bytes).sum());
+    }
+}

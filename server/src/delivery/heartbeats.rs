@@ -1,0 +1,82 @@
+//! Signs of life: whoever calls, or has a session open, keeps its lease. Gathered for a moment and written in batches,
+//! one transaction for each team.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use teamwire_proto::name::Name;
+use tokio_util::sync::CancellationToken;
+
+use crate::{coordinator::Coordinator, store::Namespace};
+
+/// How often gathered heartbeats are written.
+const WRITE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long a member's sign is good for: another within this time is not written. Well below the lease.
+const GOOD_FOR: Duration = Duration::from_secs(5);
+
+/// How many members are remembered as heard of; beyond it the memory begins anew, at the cost of a few writes.
+const REMEMBERED_MAX: usize = 65_536;
+
+/// Gathers heartbeats of life.
+#[derive(Debug, Default)]
+pub struct Heartbeats {
+    gathered: Mutex<Gathered>,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    pending: HashMap<Namespace, BTreeSet<Name>>,
+    written: HashMap<(Namespace, Name), Instant>,
+}
+
+impl Heartbeats {
+    /// A member has given a sign of life.
+    pub fn note_life(&self, namespace: &Namespace, member: &Name) {
+        let mut gathered = self.gathered.lock();
+        let place = (namespace.clone(), member.clone());
+        if gathered.written.get(&place).is_some_and(|at| at.elapsed() < GOOD_FOR) {
+            return;
+        }
+        if gathered.written.len() >= REMEMBERED_MAX {
+            gathered.written.clear();
+        }
+        gathered.written.insert(place, Instant::now());
+        gathered.pending.entry(namespace.clone()).or_default().insert(member.clone());
+    }
+
+    /// Every session that is open here is a sign of life, whenever the last one was written.
+    pub fn note_open_sessions(&self, coordinator: &Coordinator) {
+        self.gathered.lock().written.clear();
+        for session in coordinator.notifier().sessions() {
+            self.note_life(&session.namespace, &session.member);
+        }
+    }
+
+    /// Writes what was gathered.
+    pub async fn write(&self, coordinator: &Coordinator) {
+        let pending = std::mem::take(&mut self.gathered.lock().pending);
+        for (namespace, members) in pending {
+            let names: Vec<Name> = members.into_iter().collect();
+            if let Err(refusal) = coordinator.renew(&namespace, &names).await {
+                tracing::debug!(?namespace, %refusal, "leases could not be renewed");
+                let mut gathered = self.gathered.lock();
+                for name in &names {
+                    gathered.written.remove(&(namespace.clone(), name.clone()));
+                }
+                gathered.pending.entry(namespace).or_default().extend(names);
+            }
+        }
+    }
+
+    /// Writes again and again until cancelled.
+    pub async fn run(self: Arc<Self>, coordinator: Arc<Coordinator>, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(WRITE_INTERVAL)).await.is_some() {
+            self.write(&coordinator).await;
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The net under the notifications: looks now and then whether a session has missed something. One look at the store serves all
+//! sessions of a team, and only those that have missed something are woken.
+
+use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::{coordinator::Coordinator, notify::Mailbox, store::Namespace};
+
+/// How often each team with sessions is looked at; a quarter more or less.
+const EACH: Duration = Duration::from_millis(1_500);
+
+/// How many teams are looked at in a second at the most. With more of them than fit, each is looked at less often.
+const TEAMS_PER_SECOND: f64 = 500.0;
+
+/// Looks, again and again until cancelled.
+pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
+    let looks = async {
+        loop {
+            let teams = by_team(coordinator.notifier().sessions());
+            let round = EACH.max(Duration::from_secs_f64(teams.len() as f64 / TEAMS_PER_SECOND));
+            let began = Instant::now();
+            let count = u32::try_from(teams.len()).unwrap_or(u32::MAX);
+            // Spread over the round, so that looking is never a burst.
+            for (place, (namespace, sessions)) in (0..).zip(teams) {
+                sleep_until(began + round * place / count.max(1)).await;
+                look(&coordinator, &namespace, &sessions).await;
+            }
+            sleep_until(began + round.mul_f64(rand::random_range(0.75..1.25))).await;
+        }
+    };
+    stop.run_until_cancelled(looks).await;
+}
+
+fn by_team(sessions: Vec<Arc<Mailbox>>) -> HashMap<Namespace, Vec<Arc<Mailbox>>> {
+    let mut teams: HashMap<Namespace, Vec<Arc<Mailbox>>> = HashMap::new();
+    for session in sessions {
+        teams.entry(session.namespace.clone()).or_default().push(session);
+    }
+    teams
+}
+
+async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<Mailbox>]) {
+    let members: Vec<_> = sessions.iter().map(|session| &session.member).collect();
+    // Noted first: what a session handles meanwhile must not make it look ahead of its inbox.
+    let seen: Vec<u64> = sessions.iter().map(|session| session.seen_next()).collect();
+    let places = match coordinator.session_places(namespace, &members).await {
+        Ok(places) => places,
+        // Sessions that want something from the store try by themselves; others have missed nothing that is not there
+        // the next time.
+        Err(refusal) => {
+            tracing::debug!(?namespace, %refusal, "sessions could not be looked after");
+            return;
+        }
+    };
+    for ((session, seen), (inbox_next, record)) in sessions.iter().zip(seen).zip(places) {
+        match inbox_next.cmp(&seen) {
+            Ordering::Greater => session.look(),
+            Ordering::Equal => {}
+            // The store has lost what it had answered.
+            Ordering::Less => session.begin_again(),
+        }
+        let holds = record.is_some_and(|record| record.session_id == session.session_id && record.ended.is_none());
+        if !holds {
+            session.check();
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Whether whoever opened a connection has shown a credential that holds.
+//!
+//! A [`AuthGate`] is made for each connection and travels in tonic's connection info. [`AuthGateLayer`], a layer around all
+//! services, makes a [`GatedCall`] of it for each call; the services note there that a whole request with a credential has
+//! come, and that the credential holds. While such a call is decided the connection is left alone, however long that
+//! takes; once a credential was found to hold the gate is open for good. How a call is answered says nothing of that:
+//! much is refused without a look at who asks.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use http::{Request, Response};
+use tower::{Layer, Service};
+
+/// Whoever opened a connection.
+#[derive(Debug, Default)]
+pub struct AuthGate {
+    open: AtomicBool,
+    /// How many calls with a credential are being decided.
+    deciding: AtomicUsize,
+}
+
+impl AuthGate {
+    /// Returns whether a credential of the gate's was found to hold.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a call with a credential is being decided.
+    pub fn is_deciding(&self) -> bool {
+        self.deciding.load(Ordering::Acquire) > 0
+    }
+}
+
+/// One call of a gate.
+#[derive(Debug)]
+pub struct GatedCall {
+    gate: Arc<AuthGate>,
+    has_presented: AtomicBool,
+}
+
+impl GatedCall {
+    /// The whole request is there, with a credential that can be looked up.
+    pub fn has_credential(&self) {
+        if !self.has_presented.swap(true, Ordering::AcqRel) {
+            self.gate.deciding.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The credential was looked up, and holds.
+    pub fn opens(&self) {
+        self.gate.open.store(true, Ordering::Release);
+    }
+
+    /// Returns whether a credential of the gate's was found to hold, with this call or before.
+    pub fn is_open(&self) -> bool {
+        self.gate.is_open()
+    }
+}
+
+impl Drop for GatedCall {
+    fn drop(&mut self) {
+        if self.has_presented.load(Ordering::Acquire) {
+            self.gate.deciding.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// The layer that watches how the calls of visitors are answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AuthGateLayer;
+
+impl<S> Layer<S> for AuthGateLayer {
+    type Service = AuthGateService<S>;
+
+    fn layer(&self, inner: S) -> AuthGateService<S> {
+        AuthGateService { inner }
+    }
+}
+
+/// A service whose answers are watched.
+#[derive(Clone, Debug)]
+pub struct AuthGateService<S> {
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for AuthGateService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let Some(gate) = request.extensions().get::<Arc<AuthGate>>().cloned() else {
+            return self.inner.call(request).boxed();
+        };
+        let call = Arc::new(GatedCall { gate, has_presented: AtomicBool::new(false) });
+        request.extensions_mut().insert(Arc::clone(&call));
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await;
+            drop(call);
+            answer
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call_of(gate: &Arc<AuthGate>) -> GatedCall {
+        GatedCall { gate: Arc::clone(gate), has_presented: AtomicBool::new(false) }
+    }
+
+    #[test]
+    fn only_a_credential_that_holds_makes_a_visitor_known() {
+        let gate = Arc::new(AuthGate::default());
+        drop(call_of(&gate));
+        assert!(!gate.is_open(), "nothing was shown");
+        let call = call_of(&gate);
+        call.has_credential();
+        drop(call);
+        assert!(!gate.is_open(), "what was shown does not hold");
+        let call = call_of(&gate);
+        call.has_credential();
+        call.opens();
+        drop(call);
+        assert!(gate.is_open());
+        assert!(call_of(&gate).is_open(), "for good");
+    }
+
+    #[test]
+    fn a_visitor_calls_until_each_call_is_over() {
+        let gate = Arc::new(AuthGate::default());
+        let (one, other) = (call_of(&gate), call_of(&gate));
+        one.has_credential();
+        one.has_credential();
+        other.has_credential();
+        drop(one);
+        assert!(gate.is_deciding());
+        drop(other);
+        assert!(!gate.is_deciding());
+    }
+}

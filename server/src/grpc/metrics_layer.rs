@@ -1,0 +1,227 @@
+//! Counts, logs and traces every call, from its head to the end of its reply.
+//!
+//! A layer around all services. The log line of a call is at level DEBUG and never holds what was sent or a credential:
+//! method, code, reason, how long it took, and the names of the caller and the team.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, LazyLock},
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use prost::Message as _;
+use teamwire_proto::{Refusal, credential::Credential, trace_parent};
+use tonic::{Code, Status};
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::{Instrument as _, Span};
+
+use crate::telemetry::Metrics;
+
+/// The methods that are told apart, by path; there are no others in a label, whatever a caller asks for.
+static METHODS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
+    let sets = [
+        teamwire_proto::DESCRIPTORS,
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+    ];
+    let mut methods = HashMap::new();
+    for set in sets.into_iter().flat_map(prost_types::FileDescriptorSet::decode) {
+        for file in set.file {
+            for service in &file.service {
+                for method in &service.method {
+                    let label = format!("{}.{}/{}", file.package(), service.name(), method.name());
+                    methods.insert(format!("/{label}"), &*Box::leak(label.into_boxed_str()));
+                }
+            }
+        }
+    }
+    methods
+});
+
+/// Wraps services; see the [module](self).
+#[derive(Clone, Debug)]
+pub struct MetricsLayer {
+    metrics: Arc<Metrics>,
+}
+
+impl MetricsLayer {
+    /// Makes a layer that counts into `metrics`.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics }
+    }
+}
+
+impl<S> Layer<S> for MetricsLayer {
+    type Service = MetricsService<S>;
+
+    fn layer(&self, service: S) -> MetricsService<S> {
+        MetricsService { service, metrics: Arc::clone(&self.metrics) }
+    }
+}
+
+/// A service under watch.
+#[derive(Clone, Debug)]
+pub struct MetricsService<S> {
+    service: S,
+    metrics: Arc<Metrics>,
+}
+
+impl<S, Q, A> Service<Request<Q>> for MetricsService<S>
+where
+    S: Service<Request<Q>, Response = Response<A>>,
+    S::Future: Send + 'static,
+    S::Error: Send,
+    A: Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    type Response = Response<MeteredBody<A>>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let mut call = Call::begin(&request, Arc::clone(&self.metrics));
+        let replied = self.service.call(request).instrument(call.span.clone());
+        Box::pin(async move {
+            let reply = replied.await?;
+            if let Some(status) = Status::from_header_map(reply.headers()) {
+                call.end(&status);
+            }
+            Ok(reply.map(|body| MeteredBody { body, call }))
+        })
+    }
+}
+
+/// One call. Ended by its status, or cancelled when it is dropped before.
+struct Call {
+    metrics: Arc<Metrics>,
+    method: &'static str,
+    who: Option<String>,
+    began: Instant,
+    span: Span,
+    has_ended: bool,
+}
+
+impl Call {
+    fn begin<Q>(request: &Request<Q>, metrics: Arc<Metrics>) -> Self {
+        let method = METHODS.get(request.uri().path()).copied().unwrap_or("other");
+        let span = tracing::debug_span!(
+            "rpc",
+            otel.name = method,
+            otel.kind = "server",
+            rpc.system = "grpc",
+            rpc.method = method,
+            rpc.code = tracing::field::Empty
+        );
+        trace_parent::adopt(&span, header(request.headers(), trace_parent::METADATA_KEY));
+        let who = tracing::enabled!(tracing::Level::DEBUG).then(|| caller(request.headers()));
+        Self { metrics, method, who, began: Instant::now(), span, has_ended: false }
+    }
+
+    fn end(&mut self, status: &Status) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        let (took, code) = (self.began.elapsed(), name_of(status.code()));
+        self.metrics.rpc_seconds.get_or_create(&[("method", self.method), ("code", code)]).observe(took.as_secs_f64());
+        let refusal = if status.code() == Code::Ok { None } else { Refusal::from_status(status) };
+        let reason = refusal.map(|refusal| refusal.reason.as_str());
+        if let Some(reason) = reason {
+            self.metrics.refusals.get_or_create(&[("reason", reason)]).inc();
+        }
+        self.span.record("rpc.code", code);
+        let (method, who) = (self.method, self.who.as_deref());
+        tracing::debug!(method, code, reason, duration_us = u64::try_from(took.as_micros()).ok(), who, "call");
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.end(&Status::cancelled(""));
+    }
+}
+
+/// A reply on its way; the call ends with it.
+pub struct MeteredBody<A> {
+    body: A,
+    call: Call,
+}
+
+impl<A> std::fmt::Debug for MeteredBody<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MeteredBody").finish_non_exhaustive()
+    }
+}
+
+impl<A: Body + Unpin> Body for MeteredBody<A> {
+    type Data = A::Data;
+    type Error = A::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<A::Data>, A::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let status = match &frame {
+            Some(Ok(frame)) => frame.trailers_ref().and_then(Status::from_header_map),
+            Some(Err(_)) => Some(Status::unknown("")),
+            None => None,
+        };
+        if let Some(status) = status {
+            self.call.end(&status);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
+/// Names whoever presents a credential, without looking whether it is good.
+fn caller(headers: &HeaderMap) -> String {
+    let token = header(headers, "authorization").split_once(' ').map_or("", |(_, token)| token.trim());
+    match Credential::parse(token) {
+        Ok(Credential::Member { team, member, .. }) => format!("{member}@{team}"),
+        Ok(Credential::Operator { .. }) => "operator".to_owned(),
+        Ok(other) => other.team().map_or_else(|| "somebody".to_owned(), |team| format!("somebody@{team}")),
+        Err(_) => "nobody".to_owned(),
+    }
+}
+
+fn name_of(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

@@ -1,0 +1,273 @@
+//! The part of a session that other tasks touch: what has arrived for it, and what it has delivered.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use teamwire_proto::{name::Name, v1};
+use tokio::sync::Notify;
+
+use crate::{domain::session::Leaving, store::Namespace};
+
+/// How many arrivals wait at most; later ones are read from the store.
+const ARRIVALS_MAX: usize = 128;
+
+/// What a session shares with the rest of the coordinator. The session's own loop sleeps on it.
+#[derive(Debug)]
+pub struct Mailbox {
+    /// The team's namespace.
+    pub namespace: Namespace,
+    /// The member whose inbox this is.
+    pub member: Name,
+    /// The id that the client presents.
+    pub session_id: String,
+    wake: Notify,
+    /// The lowest sequence that the session has not handled yet.
+    seen_next: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The store may hold entries that the session has not seen.
+    look: bool,
+    /// The session may have ended.
+    check: bool,
+    /// The inbox has gone back to an earlier state: only another session can tell which of its entries are new.
+    begin_again: bool,
+    /// Entries that were just committed here, by sequence.
+    arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
+    /// Delivered messages that are still in the inbox, by id.
+    unacked: HashMap<String, Unacked>,
+    /// How much of `unacked` uses up credit: messages whose acknowledgement is not under way.
+    outstanding: Outstanding,
+    /// A message that this session had not delivered yet has left the inbox.
+    has_holes: bool,
+}
+
+/// How much credit a session has used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outstanding {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A delivered message.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivered {
+    pub(crate) sequence: u64,
+    pub(crate) bytes: u64,
+    pub(crate) delivered_ms: u64,
+    pub(crate) delivery_count: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Unacked {
+    delivered: Delivered,
+    /// An acknowledgement is on its way into the store, so the message uses up no credit.
+    is_leaving: bool,
+}
+
+/// What has arrived for a session that waits for a certain sequence.
+pub(crate) enum Arrival {
+    /// The entry with that sequence.
+    Next(Arc<v1::Message>),
+    /// The store may have it.
+    InStore,
+    /// Only entries with higher sequences.
+    Later,
+    /// Nothing.
+    None,
+}
+
+impl State {
+    /// Changes whether a message uses up credit.
+    fn set_leaving(&mut self, id: &str, is_leaving: bool) {
+        let Some(message) = self.unacked.get_mut(id).filter(|message| message.is_leaving != is_leaving) else { return };
+        message.is_leaving = is_leaving;
+        if is_leaving {
+            self.outstanding.messages -= 1;
+            self.outstanding.bytes -= message.delivered.bytes;
+        } else {
+            self.outstanding.messages += 1;
+            self.outstanding.bytes += message.delivered.bytes;
+        }
+    }
+}
+
+/// For the tasks that wake the session.
+impl Mailbox {
+    /// Makes the mailbox of a session that has looked at nothing yet.
+    pub(crate) fn new(namespace: Namespace, member: Name, session_id: String) -> Arc<Self> {
+        let state = Mutex::new(State { look: true, ..State::default() });
+        Arc::new(Self { namespace, member, session_id, wake: Notify::new(), seen_next: AtomicU64::new(1), state })
+    }
+
+    /// Takes an entry that was just committed to the inbox. `message`: the message it names, if at hand.
+    pub(super) fn arrived(&self, sequence: u64, message: Option<&Arc<v1::Message>>) {
+        let mut state = self.state.lock();
+        if state.arrivals.len() < ARRIVALS_MAX {
+            state.arrivals.insert(sequence, message.cloned());
+        } else {
+            state.look = true;
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Has the session read its inbox: it may have grown.
+    pub(crate) fn look(&self) {
+        self.state.lock().look = true;
+        self.wake.notify_one();
+    }
+
+    /// Has the session check whether it still holds its inbox.
+    pub(crate) fn check(&self) {
+        self.state.lock().check = true;
+        self.wake.notify_one();
+    }
+
+    /// Ends the session: its inbox has gone back to an earlier state.
+    pub(crate) fn begin_again(&self) {
+        self.state.lock().begin_again = true;
+        self.wake.notify_one();
+    }
+
+    /// Returns the lowest sequence that the session has not handled yet. May lag.
+    pub(crate) fn seen_next(&self) -> u64 {
+        self.seen_next.load(Ordering::Relaxed)
+    }
+
+    /// Returns a message that this session has delivered and that is not acknowledged.
+    pub fn unacked(&self, id: &str) -> Option<Leaving> {
+        self.state.lock().unacked.get(id).map(|Unacked { delivered, .. }| Leaving {
+            sequence: delivered.sequence,
+            message_id: id.to_owned(),
+            delivered_ms: delivered.delivered_ms,
+            delivery_count: delivered.delivery_count,
+        })
+    }
+
+    /// Frees the credit of messages that are about to be acknowledged. The guard removes them when it is
+    /// [done](LeavingGuard::done), and takes the credit back when it is dropped before.
+    pub(crate) fn leaving<'m>(self: &Arc<Self>, messages: &'m [Leaving]) -> LeavingGuard<'m> {
+        let mut state = self.state.lock();
+        for message in messages {
+            state.set_leaving(&message.message_id, true);
+        }
+        drop(state);
+        self.wake.notify_one();
+        LeavingGuard { mailbox: Arc::clone(self), messages }
+    }
+}
+
+/// For the session's own loop. Nothing here wakes it.
+impl Mailbox {
+    /// Waits until another task wakes the session.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Publishes how far the session has come.
+    pub(crate) fn set_seen_next(&self, next: u64) {
+        self.seen_next.store(next, Ordering::Relaxed);
+    }
+
+    /// Notes whether the store may hold entries that the session has not seen.
+    pub(crate) fn set_look(&self, look: bool) {
+        self.state.lock().look = look;
+    }
+
+    /// Notes that the session may have ended.
+    pub(crate) fn set_check(&self) {
+        self.state.lock().check = true;
+    }
+
+    /// Returns whether the session may have ended, once.
+    pub(crate) fn take_check(&self) -> bool {
+        std::mem::take(&mut self.state.lock().check)
+    }
+
+    /// Returns whether the inbox has gone back to an earlier state.
+    pub(crate) fn must_begin_again(&self) -> bool {
+        self.state.lock().begin_again
+    }
+
+    /// Returns whether a message that this session had not delivered has left the inbox, once.
+    pub(crate) fn take_holes(&self) -> bool {
+        std::mem::take(&mut self.state.lock().has_holes)
+    }
+
+    /// Takes the arrival with the sequence `next`, and drops those below it.
+    pub(crate) fn take_arrival(&self, next: u64) -> Arrival {
+        let mut state = self.state.lock();
+        while let Some(first) = state.arrivals.first_entry()
+            && *first.key() < next
+        {
+            first.remove();
+        }
+        match state.arrivals.remove(&next) {
+            Some(Some(message)) => Arrival::Next(message),
+            Some(None) => Arrival::InStore,
+            None if state.look => Arrival::InStore,
+            None if state.arrivals.is_empty() => Arrival::None,
+            None => Arrival::Later,
+        }
+    }
+
+    /// Returns how much credit is used up.
+    pub(crate) fn outstanding(&self) -> Outstanding {
+        self.state.lock().outstanding
+    }
+
+    /// Notes that a message is about to be delivered; it uses up credit from now on.
+    pub(crate) fn deliver(&self, id: &str, delivered: Delivered) {
+        let mut state = self.state.lock();
+        // If a message is in the inbox twice, because a store has lost that it was sent, the later entry counts.
+        state.set_leaving(id, true);
+        state.outstanding.messages += 1;
+        state.outstanding.bytes += delivered.bytes;
+        state.unacked.insert(id.to_owned(), Unacked { delivered, is_leaving: false });
+    }
+
+    /// Returns the sequence and the delivery time of every delivered message that is still in the inbox, in order.
+    pub(crate) fn unacked_places(&self) -> Vec<(u64, u64)> {
+        let state = self.state.lock();
+        let places = state.unacked.values().map(|unacked| (unacked.delivered.sequence, unacked.delivered.delivered_ms));
+        let mut places: Vec<_> = places.collect();
+        places.sort_unstable();
+        places
+    }
+}
+
+/// Messages that are about to leave an inbox.
+pub(crate) struct LeavingGuard<'m> {
+    mailbox: Arc<Mailbox>,
+    messages: &'m [Leaving],
+}
+
+impl LeavingGuard<'_> {
+    /// Removes the messages: they have left the inbox.
+    pub(crate) fn done(self) {
+        let mut state = self.mailbox.state.lock();
+        for message in self.messages {
+            state.set_leaving(&message.message_id, true);
+            let was_delivered = state.unacked.remove(&message.message_id).is_some();
+            state.has_holes |= !was_delivered;
+        }
+    }
+}
+
+impl Drop for LeavingGuard<'_> {
+    fn drop(&mut self) {
+        let mut state = self.mailbox.state.lock();
+        for message in self.messages {
+            state.set_leaving(&message.message_id, false);
+        }
+    }
+}

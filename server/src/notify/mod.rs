@@ -1,0 +1,21 @@
+//! Who is to be woken when something was committed, here or by another coordinator.
+//!
+//! - [`Notifier`]: knows the open sessions of this coordinator, and who else waits in a team ([`NamespaceWaiters`]).
+//! - [`Mailbox`]: the part of a session that others touch. [`PendingCommit`]: a commit whose outcome is not known yet.
+//!
+//! A wake-up says where to look, never what is there; it may be lost. The one exception is an arrival: an entry of an
+//! inbox that this very coordinator has just committed. A session takes it without reading the store if its sequence is
+//! the very next one, which no lost wake-up can forge.
+//!
+//! Architecture invariant: nothing here knows the coordinator or delivery.
+
+mod mailbox;
+mod notifier;
+mod pending_commit;
+mod waiters;
+
+pub use mailbox::Mailbox;
+pub(crate) use mailbox::{Arrival, Delivered, Outstanding};
+pub use notifier::Notifier;
+pub(crate) use pending_commit::PendingCommit;
+use waiters::NamespaceWaiters;

@@ -1,0 +1,195 @@
+//! The notifier: what was committed here or elsewhere, passed on to those who wait for it.
+
+use std::{cell::LazyCell, collections::HashMap, fmt, sync::Arc};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use teamwire_proto::{name::Name, v1};
+use tokio::sync::watch;
+
+use super::{Mailbox, NamespaceWaiters, PendingCommit};
+use crate::{
+    domain::record::{RecordType, TOPIC_INBOXES, TOPIC_TASKS, TOPIC_TEAM, TeamRecord},
+    store::{Commit, Namespace, Notification, Txn, Write},
+};
+
+/// Knows the open sessions of this coordinator and whoever else waits for something in a team.
+pub struct Notifier {
+    /// What the notifications of this coordinator say who says so.
+    by: u64,
+    namespaces: Mutex<HashMap<Namespace, NamespaceWaiters>>,
+    /// Teams whose roster this coordinator has just changed; the sweep looks at them soon.
+    changed: Mutex<Vec<Namespace>>,
+}
+
+impl Default for Notifier {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notifier").field("namespaces", &self.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Notifier {
+    /// Makes a hub that nobody waits at.
+    pub fn new() -> Self {
+        Self { by: rand::random(), namespaces: Mutex::default(), changed: Mutex::default() }
+    }
+
+    /// Returns who says so in the notifications that this hub does not need.
+    pub fn by(&self) -> u64 {
+        self.by
+    }
+
+    /// Notes that a transaction is about to be committed. If it is not known what came of it, because the caller went
+    /// away or the store did not answer, those whom it may concern are told to look.
+    pub(crate) fn pending<'t>(self: &'t Arc<Self>, namespace: &'t Namespace, txn: &'t Txn) -> PendingCommit<'t> {
+        PendingCommit::new(self, namespace, txn)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Namespace, NamespaceWaiters>> {
+        self.namespaces.lock()
+    }
+
+    /// Adds a session. It is removed when the guard is dropped.
+    pub(crate) fn open(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> OpenGuard {
+        let mut namespaces = self.lock();
+        let waiters = namespaces.entry(mailbox.namespace.clone()).or_default();
+        waiters.sessions.entry(mailbox.member.folded().to_owned()).or_default().push(Arc::clone(&mailbox));
+        OpenGuard { notifier: Arc::clone(self), mailbox }
+    }
+
+    /// Returns the member's session with this id, or its newest one.
+    pub fn session(&self, namespace: &Namespace, member: &Name, session_id: Option<&str>) -> Option<Arc<Mailbox>> {
+        let namespaces = self.lock();
+        let sessions = namespaces.get(namespace)?.sessions.get(member.folded())?;
+        let found = match session_id {
+            Some(id) => sessions.iter().find(|session| session.session_id == id),
+            None => sessions.last(),
+        };
+        found.cloned()
+    }
+
+    /// Returns what changes whenever something happens in the namespace.
+    pub fn watch(&self, namespace: &Namespace) -> watch::Receiver<u64> {
+        self.watch_in(namespace, |waiters| &waiters.news)
+    }
+
+    /// Returns what changes whenever a task of the namespace has changed.
+    pub fn watch_tasks(&self, namespace: &Namespace) -> watch::Receiver<u64> {
+        self.watch_in(namespace, |waiters| &waiters.tasks)
+    }
+
+    fn watch_in(
+        &self,
+        namespace: &Namespace,
+        which: fn(&NamespaceWaiters) -> &watch::Sender<u64>,
+    ) -> watch::Receiver<u64> {
+        let mut namespaces = self.lock();
+        // Whoever watched a namespace that is now quiet has left its place; take the chance to clear it away.
+        if namespaces.len() > 1_024 {
+            namespaces.retain(|_, waiters| !waiters.is_idle());
+        }
+        which(namespaces.entry(namespace.clone()).or_default()).subscribe()
+    }
+
+    /// Returns every open session.
+    pub fn sessions(&self) -> Vec<Arc<Mailbox>> {
+        self.lock().values().flat_map(|waiters| waiters.sessions.values()).flatten().cloned().collect()
+    }
+
+    /// Returns the teams whose roster was changed here since the last call.
+    pub(crate) fn take_changed(&self) -> Vec<Namespace> {
+        std::mem::take(&mut *self.changed.lock())
+    }
+
+    /// Passes on what this coordinator has committed: arrivals to the sessions that are here, and the notifications.
+    pub(crate) fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
+        let roster_changed =
+            txn.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == TeamRecord::KIND));
+        if roster_changed {
+            self.changed.lock().push(namespace.clone());
+        }
+        let mut namespaces = self.lock();
+        let Some(waiters) = namespaces.get_mut(namespace) else { return };
+        let message: Option<&Bytes> = txn.writes.iter().find_map(|write| match write {
+            Write::Put { key, data } if key.kind == v1::Message::KIND => Some(data),
+            _ => None,
+        });
+        let single = txn.writes.iter().filter(|w| matches!(w, Write::Put { key, .. } if key.kind == v1::Message::KIND));
+        // With several messages in one transaction it is not said which went where: those sessions look in the store.
+        let message = message.filter(|_| single.count() == 1);
+        // Once for all who get it.
+        let message: LazyCell<Option<Arc<v1::Message>>, _> =
+            LazyCell::new(|| message.and_then(|data| <v1::Message as RecordType>::decode(data).ok()).map(Arc::new));
+        let appends = txn.writes.iter().filter_map(|write| match write {
+            Write::Append { stream, .. } => Some(stream),
+            _ => None,
+        });
+        for (stream, sequence) in appends.zip(&commit.appended) {
+            let (Some(member), Some(sequence)) = (stream.strip_prefix("inbox/"), sequence) else { continue };
+            for session in waiters.sessions.get(member).into_iter().flatten() {
+                session.arrived(*sequence, message.as_ref());
+            }
+        }
+        for write in &txn.writes {
+            match write {
+                // Arrivals have done what this notification would do.
+                Write::Notify { topic, .. } if topic.starts_with("inbox") => {}
+                Write::Notify { topic, .. } => waiters.wake(topic),
+                _ => {}
+            }
+        }
+        waiters.news.send_modify(|count| *count += 1);
+    }
+
+    /// Passes on a notification of the store.
+    pub fn notification(&self, notification: &Notification) {
+        match notification {
+            // `committed` has done it, or `PendingCommit` will.
+            Notification::Topic { by, .. } if *by == self.by => {}
+            Notification::Topic { namespace, topic, .. } => self.wake(namespace, [topic.as_str()]),
+            Notification::All => {
+                for waiters in self.lock().values_mut() {
+                    waiters.wake(TOPIC_TEAM);
+                    waiters.wake(TOPIC_INBOXES);
+                    waiters.wake(TOPIC_TASKS);
+                    waiters.news.send_modify(|count| *count += 1);
+                }
+            }
+        }
+    }
+
+    pub(super) fn wake<'t>(&self, namespace: &Namespace, topics: impl IntoIterator<Item = &'t str>) {
+        if let Some(waiters) = self.lock().get_mut(namespace) {
+            topics.into_iter().for_each(|topic| waiters.wake(topic));
+            waiters.news.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+/// A session's place at the hub.
+pub(crate) struct OpenGuard {
+    notifier: Arc<Notifier>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        let mut namespaces = self.notifier.lock();
+        let Some(waiters) = namespaces.get_mut(&self.mailbox.namespace) else { return };
+        if let Some(sessions) = waiters.sessions.get_mut(self.mailbox.member.folded()) {
+            sessions.retain(|session| !Arc::ptr_eq(session, &self.mailbox));
+            if sessions.is_empty() {
+                waiters.sessions.remove(self.mailbox.member.folded());
+            }
+        }
+        if waiters.is_idle() {
+            namespaces.remove(&self.mailbox.namespace);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Who waits in one namespace.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tokio::sync::watch;
+
+use super::Mailbox;
+use crate::domain::record::{TOPIC_INBOXES, TOPIC_TASKS, TOPIC_TEAM};
+
+/// Who waits in one namespace.
+pub(crate) struct NamespaceWaiters {
+    /// By the member's folded name. Two of one member for a moment, while one supersedes the other.
+    pub(super) sessions: HashMap<String, Vec<Arc<Mailbox>>>,
+    /// Counts up with everything that happens.
+    pub(super) news: watch::Sender<u64>,
+    /// Counts up when a task has changed.
+    pub(super) tasks: watch::Sender<u64>,
+}
+
+impl Default for NamespaceWaiters {
+    fn default() -> Self {
+        Self { sessions: HashMap::new(), news: watch::Sender::new(0), tasks: watch::Sender::new(0) }
+    }
+}
+
+impl NamespaceWaiters {
+    pub(super) fn is_idle(&self) -> bool {
+        self.sessions.is_empty() && self.news.receiver_count() == 0 && self.tasks.receiver_count() == 0
+    }
+
+    pub(super) fn wake(&self, topic: &str) {
+        match topic.split_once('/') {
+            Some(("inbox", member)) => self.each(member, Mailbox::look),
+            Some(("session", member)) => self.each(member, Mailbox::check),
+            _ if topic == TOPIC_INBOXES => self.all(Mailbox::look),
+            _ if topic == TOPIC_TEAM => {
+                self.all(Mailbox::check);
+                self.tasks.send_modify(|count| *count += 1);
+            }
+            _ if topic == TOPIC_TASKS => self.tasks.send_modify(|count| *count += 1),
+            _ => {}
+        }
+    }
+
+    fn each(&self, member: &str, wake: fn(&Mailbox)) {
+        for session in self.sessions.get(member).into_iter().flatten() {
+            wake(session);
+        }
+    }
+
+    fn all(&self, wake: fn(&Mailbox)) {
+        for session in self.sessions.values().flatten() {
+            wake(session);
+        }
+    }
+}

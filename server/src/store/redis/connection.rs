@@ -1,0 +1,109 @@
+//! One established connection to a server, and what the server said about itself.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::RwLock;
+use redis::{Cmd, FromRedisValue, RedisError, Value, aio::MultiplexedConnection};
+
+use super::replicas::ReplicaWaits;
+use crate::store::{Durability, StoreError};
+
+/// How many characters of a replication ID identify it.
+const HISTORY_LENGTH: usize = 16;
+
+/// An established connection.
+pub(super) struct Connection {
+    pub(super) address: String,
+    multiplexed: MultiplexedConnection,
+    fsynced: AtomicBool,
+    history: RwLock<Arc<str>>,
+    /// `None` if commits do not wait for replicas.
+    waits: Option<ReplicaWaits>,
+}
+
+/// A function's reply.
+pub(super) struct Reply {
+    pub(super) value: Value,
+    pub(super) durability: Durability,
+    /// The history under which the server replied; see `data_loss.rs`. Empty if the server does not reveal it.
+    pub(super) history: Arc<str>,
+    by: Arc<Connection>,
+}
+
+impl Reply {
+    /// Waits until enough replicas have the commit, and returns its durability. `mark` names a key in the same slot that may
+    /// be set and deleted.
+    pub(super) async fn replicated(&self, mark: impl FnOnce() -> String) -> Result<Durability, StoreError> {
+        match &self.by.waits {
+            Some(waits) => waits.wait(mark(), self.history.clone()).await.map(|()| Durability::Replicated),
+            None => Ok(self.durability),
+        }
+    }
+}
+
+impl Connection {
+    /// Wraps a connection to the server at `address`. Call [`Connection::refresh`] before use.
+    pub(super) fn new(address: String, multiplexed: MultiplexedConnection, waits: Option<ReplicaWaits>) -> Self {
+        Self { address, multiplexed, fsynced: AtomicBool::new(false), history: RwLock::new(Arc::from("")), waits }
+    }
+
+    /// Returns a handle for pipelines. All handles share the connection.
+    pub(super) fn handle(&self) -> MultiplexedConnection {
+        self.multiplexed.clone()
+    }
+
+    /// Sends a command.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
+        command.query_async(&mut self.handle()).await
+    }
+
+    /// Wraps the value that a function returned. `history`: the server's history before the call.
+    pub(super) fn reply(self: Arc<Self>, value: Value, history: Arc<str>) -> Reply {
+        let fsynced = self.fsynced.load(Ordering::Relaxed);
+        Reply { value, durability: if fsynced { Durability::Fsynced } else { Durability::Applied }, history, by: self }
+    }
+
+    /// Returns the server's history as of the last refresh.
+    pub(super) fn history(&self) -> Arc<str> {
+        self.history.read().clone()
+    }
+
+    /// Asks whether the server is a primary.
+    pub(super) async fn is_primary(&self) -> Result<bool, RedisError> {
+        match self.send(&redis::cmd("ROLE")).await? {
+            Value::Array(role) => Ok(role.first() == Some(&Value::BulkString(b"master".to_vec()))),
+            _ => Ok(false),
+        }
+    }
+
+    /// Reads the server's durability settings and its history. If the server refuses to reveal its settings, commits count as
+    /// not fsynced; if it refuses to reveal its history, losses go undetected.
+    pub(super) async fn refresh(&self) -> Result<(), RedisError> {
+        let mut query = redis::cmd("CONFIG");
+        query.arg("GET").arg("appendonly").arg("appendfsync");
+        let settings: Vec<String> = self.query_or_default(&query).await?;
+        let is = |name, value| settings.chunks(2).any(|setting| setting == [name, value]);
+        self.fsynced.store(is("appendonly", "yes") && is("appendfsync", "always"), Ordering::Relaxed);
+        let mut query = redis::cmd("INFO");
+        let info: String = self.query_or_default(query.arg("replication")).await?;
+        *self.history.write() = history_in(&info).into();
+        Ok(())
+    }
+
+    /// Sends a query. Returns the default if the server refuses to answer it.
+    async fn query_or_default<T: FromRedisValue + Default>(&self, query: &Cmd) -> Result<T, RedisError> {
+        match query.query_async(&mut self.handle()).await {
+            Err(error) if error.is_io_error() || error.is_timeout() => Err(error),
+            answer => Ok(answer.unwrap_or_default()),
+        }
+    }
+}
+
+/// Returns the history in the output of `INFO replication`: the start of the replication ID. Empty if there is none.
+pub(super) fn history_in(info: &str) -> &str {
+    let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    id.and_then(|id| id.get(..HISTORY_LENGTH)).unwrap_or_default()
+}

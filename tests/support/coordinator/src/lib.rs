@@ -1,0 +1,428 @@
+//! A stand-in for a coordinator: it keeps one inbox, records what it is asked, and fails when it is told to.
+#![allow(clippy::unwrap_used, missing_debug_implementations)]
+
+mod authority;
+
+pub use authority::{Authority, Issued};
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::Stream;
+use teamwire_client::{
+    Client, Reason, Refusal, Retry,
+    v1::{
+        self, CloseReason, Message,
+        history_service_server::{HistoryService, HistoryServiceServer},
+        message::Body,
+        message_service_server::{MessageService, MessageServiceServer},
+        request_service_server::{RequestService, RequestServiceServer},
+        stream_response::Frame,
+        team_service_server::{TeamService, TeamServiceServer},
+    },
+};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{
+    Request, Response, Status,
+    transport::{Server, ServerTlsConfig},
+};
+use uuid::Uuid;
+
+/// What every credential of the stand-in looks like.
+pub const JOIN_TOKEN: &str = "twj:blue:x1:0123456789abcdef";
+pub const MEMBER: &str = "twm:blue:ann:0123456789abcdef";
+
+type Sent = mpsc::Sender<Result<v1::StreamResponse, Status>>;
+
+/// What the stand-in was asked, and what it will answer.
+#[derive(Default)]
+pub struct State {
+    pub sends: Vec<(v1::SendRequest, String)>,
+    pub acked: Vec<(String, String)>,
+    pub joins: Vec<v1::JoinRequest>,
+    pub leaves: Vec<v1::LeaveRequest>,
+    pub heartbeats: Vec<v1::HeartbeatRequest>,
+    pub opened: Vec<v1::StreamRequest>,
+    pub waits: u32,
+    /// Answers for the next calls, before the ordinary ones.
+    pub fail_sends: VecDeque<Status>,
+    pub fail_acks: VecDeque<Status>,
+    pub fail_streams: VecDeque<Status>,
+    pub fail_joins: VecDeque<Status>,
+    /// Requests that GetRequest reports as approved.
+    pub approved: Vec<String>,
+    /// What is unacknowledged, with how many sessions have delivered it.
+    pub inbox: Vec<(Message, u32)>,
+    session: Option<Sent>,
+}
+
+#[derive(Clone)]
+pub struct Coordinator {
+    state: Arc<Mutex<State>>,
+    changed: watch::Sender<u64>,
+    pub address: SocketAddr,
+    tls: Option<ServerTlsConfig>,
+    serving: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl Coordinator {
+    pub async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    pub async fn start_with(tls: Option<ServerTlsConfig>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (state, changed, serving) = (Arc::default(), watch::Sender::default(), Arc::default());
+        let coordinator = Self { state, changed, address, tls, serving };
+        coordinator.serve(listener);
+        coordinator
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let mut server = Server::builder();
+        if let Some(tls) = &self.tls {
+            server = server.tls_config(tls.clone()).unwrap();
+        }
+        let server = server
+            .add_service(MessageServiceServer::new(self.clone()))
+            .add_service(TeamServiceServer::new(self.clone()))
+            .add_service(RequestServiceServer::new(self.clone()))
+            .add_service(HistoryServiceServer::new(self.clone()))
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        let serving = tokio::spawn(async move { server.await.unwrap() });
+        *self.serving.lock().unwrap() = Some(serving);
+    }
+
+    /// Dies with all of its connections, and comes back on the same port.
+    pub async fn restart(&self) {
+        self.stop().await;
+        self.serve(TcpListener::bind(self.address).await.unwrap());
+    }
+
+    pub async fn stop(&self) {
+        let serving = self.serving.lock().unwrap().take();
+        if let Some(serving) = serving {
+            serving.abort();
+            let _ = serving.await;
+        }
+        // Connections live in tasks of their own; ending the stream is what their client notices.
+        self.with(|state| state.session = None);
+    }
+
+    pub fn client(&self) -> Client {
+        let retry = Retry { total: Duration::from_secs(20), delay_min: Duration::from_millis(10), ..Retry::default() };
+        Client::connect(&self.url()).unwrap().with_credential(MEMBER).unwrap().with_retry(retry)
+    }
+
+    pub fn url(&self) -> String {
+        format!("http{}://{}", if self.tls.is_some() { "s" } else { "" }, self.address)
+    }
+
+    pub fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state.lock().unwrap());
+        self.changed.send_modify(|n| *n += 1);
+        result
+    }
+
+    /// Waits until something is so.
+    pub async fn until<T>(&self, what: &str, mut is_so: impl FnMut(&State) -> Option<T>) -> T {
+        let mut changed = self.changed.subscribe();
+        let waited = timeout(Duration::from_secs(20), async {
+            loop {
+                changed.borrow_and_update();
+                if let Some(result) = is_so(&self.state.lock().unwrap()) {
+                    return result;
+                }
+                changed.changed().await.unwrap();
+            }
+        });
+        waited.await.unwrap_or_else(|_| panic!("in vain: {what}"))
+    }
+
+    /// Puts a message into the inbox and returns its id.
+    pub async fn put(&self, body: Body) -> String {
+        self.put_with(body, "").await
+    }
+
+    pub async fn put_with(&self, body: Body, request_id: &str) -> String {
+        let message = Message {
+            id: Uuid::now_v7().to_string(),
+            team: "blue".into(),
+            sender: Some(v1::Sender { kind: v1::SenderKind::Member.into(), name: "lead".into() }),
+            request_id: request_id.into(),
+            body: Some(body),
+            ..Default::default()
+        };
+        let id = message.id.clone();
+        let session = self.with(|state| {
+            let count = u32::from(state.session.is_some());
+            state.inbox.push((message.clone(), count));
+            state.session.clone()
+        });
+        if let Some(session) = session {
+            let _ = session.send(Ok(delivery(message, 1))).await;
+        }
+        id
+    }
+
+    pub async fn put_text(&self, content: &str) -> String {
+        self.put(Body::Message(v1::DirectMessage {
+            recipient: "ann".into(),
+            summary: format!("about {content}"),
+            content: content.into(),
+        }))
+        .await
+    }
+
+    pub async fn put_shutdown_request(&self, request_id: &str) -> String {
+        self.put_with(Body::ShutdownRequest(v1::ShutdownRequest::default()), request_id).await
+    }
+
+    /// Ends the open session with a last frame.
+    pub async fn close(&self, reason: CloseReason, request_id: &str) {
+        let session = self.until("a session to close", |state| state.session.clone()).await;
+        let closing = v1::SessionClosing { reason: reason.into(), request_id: request_id.into(), ..Default::default() };
+        let _ = session.send(Ok(v1::StreamResponse { frame: Some(Frame::Closing(closing)) })).await;
+        self.with(|state| state.session = None);
+    }
+
+    /// Ends the open session with a status, or with nothing.
+    pub async fn cut(&self, status: Option<Status>) {
+        let session = self.until("a session to cut", |state| state.session.clone()).await;
+        if let Some(status) = status {
+            let _ = session.send(Err(status)).await;
+        }
+        self.with(|state| state.session = None);
+    }
+}
+
+fn delivery(message: Message, delivery_count: u32) -> v1::StreamResponse {
+    let delivery = v1::Delivery { sequence: 1, delivery_count, message: Some(message) };
+    v1::StreamResponse { frame: Some(Frame::Delivery(delivery)) }
+}
+
+fn session_of<T>(request: &Request<T>) -> String {
+    request.metadata().get("teamwire-session").map(|id| id.to_str().unwrap().to_owned()).unwrap_or_default()
+}
+
+fn unasked<T>() -> Result<Response<T>, Status> {
+    Err(Refusal::new(Reason::Internal, "The stand-in does not do that.").into())
+}
+
+#[tonic::async_trait]
+impl MessageService for Coordinator {
+    async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
+        let session = session_of(&request);
+        let request = request.into_inner();
+        let (refused, approves) = self.with(|state| {
+            state.sends.push((request.clone(), session));
+            let approves = match &request.body {
+                Some(v1::send_request::Body::ShutdownResponse(r)) if r.approve() => Some(r.request_id.clone()),
+                _ => None,
+            };
+            (state.fail_sends.pop_front(), approves)
+        });
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        if let Some(request_id) = approves {
+            self.with(|state| state.approved.push(request_id.clone()));
+            self.close(CloseReason::ShutdownApproved, &request_id).await;
+        }
+        Ok(Response::new(v1::SendResponse { message_id: Uuid::now_v7().to_string(), ..Default::default() }))
+    }
+
+    type StreamStream = Pin<Box<dyn Stream<Item = Result<v1::StreamResponse, Status>> + Send>>;
+
+    async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Self::StreamStream>, Status> {
+        let (frames, received) = mpsc::channel(1_000);
+        self.with(|state| {
+            if let Some(refused) = state.fail_streams.pop_front() {
+                return Err(refused);
+            }
+            state.opened.push(request.into_inner());
+            let opened = v1::SessionOpened {
+                session_id: format!("session-{}", state.opened.len()),
+                heartbeat_interval_ms: 10_000,
+                ..Default::default()
+            };
+            frames.try_send(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })).unwrap();
+            for (message, count) in &mut state.inbox {
+                *count += 1;
+                frames.try_send(Ok(delivery(message.clone(), *count))).unwrap();
+            }
+            state.session = Some(frames);
+            Ok(())
+        })?;
+        Ok(Response::new(Box::pin(ReceiverStream::new(received))))
+    }
+
+    async fn ack(&self, request: Request<v1::AckRequest>) -> Result<Response<v1::AckResponse>, Status> {
+        let request = request.into_inner();
+        self.with(|state| {
+            let failed = state.fail_acks.pop_front();
+            for id in &request.message_ids {
+                state.acked.push((id.clone(), request.session_id.clone()));
+            }
+            if let Some(failed) = failed {
+                return Err(failed);
+            }
+            state.inbox.retain(|(message, _)| !request.message_ids.contains(&message.id));
+            Ok(Response::new(v1::AckResponse { acked: request.message_ids.len() as u32 }))
+        })
+    }
+
+    async fn get_message(&self, _: Request<v1::GetMessageRequest>) -> Result<Response<v1::GetMessageResponse>, Status> {
+        unasked()
+    }
+
+    async fn list_inbox(&self, _: Request<v1::ListInboxRequest>) -> Result<Response<v1::ListInboxResponse>, Status> {
+        unasked()
+    }
+}
+
+#[tonic::async_trait]
+impl TeamService for Coordinator {
+    async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
+        self.with(|state| {
+            state.joins.push(request.into_inner());
+            if let Some(refused) = state.fail_joins.pop_front() {
+                return Err(refused);
+            }
+            let incarnation = state.joins.len() as u64;
+            Ok(Response::new(v1::JoinResponse {
+                team: Some(v1::Team { name: "blue".into(), ..Default::default() }),
+                member: Some(v1::Member { name: "ann".into(), incarnation, ..Default::default() }),
+                credential: format!("twm:blue:ann:0123456789abcde{incarnation}"),
+            }))
+        })
+    }
+
+    async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
+        self.with(|state| state.leaves.push(request.into_inner()));
+        Ok(Response::new(v1::LeaveResponse {}))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<v1::HeartbeatRequest>,
+    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
+        self.with(|state| state.heartbeats.push(request.into_inner()));
+        Ok(Response::new(v1::HeartbeatResponse::default()))
+    }
+
+    async fn create_team(&self, _: Request<v1::CreateTeamRequest>) -> Result<Response<v1::CreateTeamResponse>, Status> {
+        unasked()
+    }
+
+    async fn get_team(&self, _: Request<v1::GetTeamRequest>) -> Result<Response<v1::GetTeamResponse>, Status> {
+        unasked()
+    }
+
+    async fn list_teams(&self, _: Request<v1::ListTeamsRequest>) -> Result<Response<v1::ListTeamsResponse>, Status> {
+        unasked()
+    }
+
+    async fn delete_team(&self, _: Request<v1::DeleteTeamRequest>) -> Result<Response<v1::DeleteTeamResponse>, Status> {
+        Err(Status::unavailable("cut in mid-call"))
+    }
+
+    async fn invite(&self, _: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
+        unasked()
+    }
+
+    async fn create_observer(
+        &self,
+        _: Request<v1::CreateObserverRequest>,
+    ) -> Result<Response<v1::CreateObserverResponse>, Status> {
+        unasked()
+    }
+
+    async fn list_members(
+        &self,
+        _: Request<v1::ListMembersRequest>,
+    ) -> Result<Response<v1::ListMembersResponse>, Status> {
+        unasked()
+    }
+
+    async fn force_stop(&self, _: Request<v1::ForceStopRequest>) -> Result<Response<v1::ForceStopResponse>, Status> {
+        unasked()
+    }
+
+    async fn set_lead(&self, _: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
+        unasked()
+    }
+}
+
+#[tonic::async_trait]
+impl RequestService for Coordinator {
+    async fn get_request(
+        &self,
+        request: Request<v1::GetRequestRequest>,
+    ) -> Result<Response<v1::GetRequestResponse>, Status> {
+        let id = request.into_inner().request_id;
+        let approved = self.with(|state| state.approved.contains(&id));
+        let state = if approved { v1::RequestState::Approved } else { v1::RequestState::Pending };
+        let request = v1::Request { id, state: state.into(), ..Default::default() };
+        Ok(Response::new(v1::GetRequestResponse { request: Some(request) }))
+    }
+
+    async fn list_requests(
+        &self,
+        _: Request<v1::ListRequestsRequest>,
+    ) -> Result<Response<v1::ListRequestsResponse>, Status> {
+        unasked()
+    }
+
+    async fn wait_for_decision(
+        &self,
+        request: Request<v1::WaitForDecisionRequest>,
+    ) -> Result<Response<v1::WaitForDecisionResponse>, Status> {
+        let id = request.into_inner().request_id;
+        self.with(|state| state.waits += 1);
+        let request = v1::GetRequestRequest { request_id: id, ..Default::default() };
+        let request = self.get_request(Request::new(request)).await?.into_inner().request;
+        Ok(Response::new(v1::WaitForDecisionResponse { request }))
+    }
+}
+
+/// A history without an end, whose streams break after two entries.
+#[tonic::async_trait]
+impl HistoryService for Coordinator {
+    async fn list_history(
+        &self,
+        _: Request<v1::ListHistoryRequest>,
+    ) -> Result<Response<v1::ListHistoryResponse>, Status> {
+        unasked()
+    }
+
+    type FollowHistoryStream = Pin<Box<dyn Stream<Item = Result<v1::FollowHistoryResponse, Status>> + Send>>;
+
+    async fn follow_history(
+        &self,
+        request: Request<v1::FollowHistoryRequest>,
+    ) -> Result<Response<Self::FollowHistoryStream>, Status> {
+        let after = request.into_inner().after_sequence;
+        if after >= 6 {
+            return Err(Refusal::new(Reason::TeamNotFound, "There is no such team.").into());
+        }
+        let entry = |sequence| {
+            let entry = v1::HistoryEntry { sequence, ..Default::default() };
+            Ok(v1::FollowHistoryResponse { entry: Some(entry) })
+        };
+        let frames = [entry(after + 1), entry(after + 2), Err(Status::unknown("cut"))];
+        Ok(Response::new(Box::pin(futures::stream::iter(frames))))
+    }
+}
