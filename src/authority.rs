@@ -1,4 +1,4 @@
-//! A certificate authority in a directory, for development and for networks of one's own.
+//! A certificate authority (CA) in a directory, for development and for private networks.
 
 use std::{
     fs,
@@ -18,21 +18,20 @@ use crate::{
     failure::Failure,
 };
 
-/// How long before now a certificate begins to be good, for machines whose clocks go behind.
+/// How far back certificates are dated, so that machines whose clocks are slow accept them.
 const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
-/// One day.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 pub enum Purpose<'a> {
-    /// A coordinator that is reached under these names and IP addresses.
+    /// A coordinator with these host names and IP addresses.
     Server(&'a [String]),
-    /// A client of this name.
+    /// A client with this name.
     Client(&'a str),
 }
 
-/// A certificate and its key, as files.
+/// The paths of a certificate and its private key, both in PEM.
 #[derive(Clone, Debug)]
 pub struct Files {
     pub cert: PathBuf,
@@ -44,7 +43,7 @@ impl Files {
         Self { cert: directory.join(format!("{name}.crt")), key: directory.join(format!("{name}.key")) }
     }
 
-    /// Writes both, the key for its owner only.
+    /// Writes both files; only the owner can read the key.
     fn write(&self, cert: &str, key: &KeyPair) -> Result<(), Failure> {
         write_private(&self.key, key.serialize_pem().as_bytes())?;
         write_private(&self.cert, cert.as_bytes())?;
@@ -53,8 +52,8 @@ impl Files {
     }
 }
 
-/// An authority that can issue certificates.
-pub struct Authority {
+/// A certificate authority that can issue certificates.
+pub struct CertificateAuthority {
     directory: PathBuf,
     files: Files,
     cert: String,
@@ -63,8 +62,10 @@ pub struct Authority {
     is_new: bool,
 }
 
-impl Authority {
-    /// Opens the authority of a directory; makes it, good for this many days, where there is none.
+impl CertificateAuthority {
+    /// Opens the CA in a directory, or creates one that is valid for `days` days if the directory has none.
+    ///
+    /// Fails if only one of `ca.crt` and `ca.key` exists, or if either cannot be used.
     pub fn open(directory: &Path, days: u32) -> Result<Self, Failure> {
         make_private_directory(directory)?;
         let files = Files::named(directory, "ca");
@@ -73,18 +74,17 @@ impl Authority {
             (true, true) => false,
             _ => {
                 return Err(Failure::usage(format!(
-                    "{} has one of ca.crt and ca.key, and not the other. Put it back, or choose another --dir.",
+                    "{} has only one of ca.crt and ca.key. Restore the other, or choose another --dir.",
                     directory.display()
                 )));
             }
         };
         if is_new {
             let key = KeyPair::generate().map_err(failed)?;
-            let cert = params_of_authority(days).self_signed(&key).map_err(failed)?;
+            let cert = ca_params(days).self_signed(&key).map_err(failed)?;
             files.write(&cert.pem(), &key)?;
         }
-        let unusable =
-            |what: &Path, error: String| Failure::usage(format!("{} cannot be used: {error}.", what.display()));
+        let unusable = |file: &Path, error: String| Failure::usage(format!("Cannot use {}: {error}.", file.display()));
         let cert = fs::read_to_string(&files.cert).map_err(|error| unusable(&files.cert, error.to_string()))?;
         let key = fs::read_to_string(&files.key).map_err(|error| unusable(&files.key, error.to_string()))?;
         let key = KeyPair::from_pem(&key).map_err(|error| unusable(&files.key, error.to_string()))?;
@@ -95,14 +95,14 @@ impl Authority {
         Ok(Self { directory, files, cert, issuer, fingerprint: Fingerprint(fingerprint), is_new })
     }
 
-    /// Issues a certificate, good for this many days, into `NAME.crt` and `NAME.key`. What was there is replaced.
+    /// Issues a certificate that is valid for `days` days and writes it to `NAME.crt` and `NAME.key`, replacing both.
     pub fn issue(&self, name: &str, purpose: &Purpose<'_>, days: u32) -> Result<Files, Failure> {
         let (hosts, usage, common_name) = match purpose {
             Purpose::Server(hosts) => (hosts.to_vec(), ExtendedKeyUsagePurpose::ServerAuth, "teamwire coordinator"),
             Purpose::Client(client) => (Vec::new(), ExtendedKeyUsagePurpose::ClientAuth, *client),
         };
         let mut params = CertificateParams::new(hosts)
-            .map_err(|error| Failure::usage(format!("A certificate cannot be for one of these hosts: {error}.")))?;
+            .map_err(|error| Failure::usage(format!("Cannot issue a certificate for these hosts: {error}.")))?;
         params.distinguished_name.push(DnType::CommonName, common_name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![usage];
@@ -111,30 +111,30 @@ impl Authority {
         let key = KeyPair::generate().map_err(failed)?;
         let cert = params.signed_by(&key, &self.issuer).map_err(failed)?.pem();
         let files = Files::named(&self.directory, name);
-        // With the authority's own, by whose fingerprint clients know it.
+        // The chain includes the CA's own certificate because clients pin its fingerprint.
         files.write(&format!("{cert}{}", self.cert), &key)?;
         Ok(files)
     }
 
-    /// Returns the authority's own certificate and key.
+    /// Returns the paths of the CA's own certificate and key.
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// Returns what the authority is known by.
+    /// Returns the SHA-256 fingerprint of the CA's certificate, which clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// Returns whether it was made just now.
+    /// Returns whether [`Self::open`] created the CA.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 }
 
-fn params_of_authority(days: u32) -> CertificateParams {
+fn ca_params(days: u32) -> CertificateParams {
     let mut params = CertificateParams::default();
-    // Of two with the same name, a client could not say which one it misses.
+    // A random suffix lets an error message tell two CAs apart.
     let name = format!("teamwire authority {:08x}", rand::random::<u32>());
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -155,7 +155,7 @@ fn der_of(cert: &str) -> Result<Vec<u8>, String> {
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::local("a certificate cannot be made", error)
+    Failure::local("Cannot create the certificate", error)
 }
 
 #[cfg(test)]
@@ -178,13 +178,13 @@ mod tests {
         CertificateDer::pem_slice_iter(&fs::read(path).unwrap()).map(Result::unwrap).collect()
     }
 
-    fn roots(authority: &Authority) -> Arc<RootCertStore> {
+    fn roots(authority: &CertificateAuthority) -> Arc<RootCertStore> {
         let mut roots = RootCertStore::empty();
         roots.add(certificates(&authority.files().cert).remove(0)).unwrap();
         Arc::new(roots)
     }
 
-    fn verify(authority: &Authority, files: &Files, host: &str) -> Result<(), Error> {
+    fn verify(authority: &CertificateAuthority, files: &Files, host: &str) -> Result<(), Error> {
         let chain = certificates(&files.cert);
         let verifier =
             WebPkiServerVerifier::builder_with_provider(roots(authority), Arc::new(default_provider())).build();
@@ -192,16 +192,16 @@ mod tests {
         verifier.unwrap().verify_server_cert(&chain[0], &chain[1..], &host, &[], UnixTime::now()).map(drop)
     }
 
-    fn verify_client(authority: &Authority, files: &Files) -> Result<(), Error> {
+    fn verify_client(authority: &CertificateAuthority, files: &Files) -> Result<(), Error> {
         let chain = certificates(&files.cert);
         let builder = WebPkiClientVerifier::builder_with_provider(roots(authority), Arc::new(default_provider()));
         builder.build().unwrap().verify_client_cert(&chain[0], &chain[1..], UnixTime::now()).map(drop)
     }
 
     #[test]
-    fn certificates_are_good_for_what_they_were_made_for_and_nothing_else() {
+    fn a_certificate_is_valid_only_for_its_purpose_and_hosts() {
         let directory = tempfile::tempdir().unwrap();
-        let authority = Authority::open(&directory.path().join("new"), 10).unwrap();
+        let authority = CertificateAuthority::open(&directory.path().join("new"), 10).unwrap();
         let hosts = ["coord.example", "127.0.0.1", "::1"].map(ToOwned::to_owned);
         let server = authority.issue("server", &Purpose::Server(&hosts), 1).unwrap();
         for host in &hosts {
@@ -215,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_kept_and_its_fingerprint_is_that_of_the_last_certificate_in_the_chain() {
+    fn reopening_keeps_the_ca_and_its_certificate_ends_every_chain() {
         let directory = tempfile::tempdir().unwrap();
-        let first = Authority::open(directory.path(), 10).unwrap();
+        let first = CertificateAuthority::open(directory.path(), 10).unwrap();
         let hosts = ["localhost".to_owned()];
         let before = first.issue("server", &Purpose::Server(&hosts), 1).unwrap();
         let leaf_before = certificates(&before.cert).remove(0);
-        let second = Authority::open(directory.path(), 10).unwrap();
+        let second = CertificateAuthority::open(directory.path(), 10).unwrap();
         assert_eq!((first.is_new(), second.is_new()), (true, false));
         assert_eq!(first.fingerprint(), second.fingerprint());
         let after = second.issue("server", &Purpose::Server(&hosts), 1).unwrap();
@@ -232,15 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_for_their_owner_only_and_half_an_authority_is_none() {
+    fn only_the_owner_can_read_keys_and_half_a_ca_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let authority = Authority::open(directory.path(), 10).unwrap();
+        let authority = CertificateAuthority::open(directory.path(), 10).unwrap();
         let server = authority.issue("server", &Purpose::Server(&["localhost".to_owned()]), 1).unwrap();
         for key in [&authority.files().key, &server.key] {
             assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
         }
         fs::remove_file(&authority.files().key).unwrap();
-        let failure = Authority::open(directory.path(), 10).map(|_| ()).unwrap_err();
+        let failure = CertificateAuthority::open(directory.path(), 10).map(|_| ()).unwrap_err();
         assert_eq!(failure.code(), crate::failure::USAGE);
         assert!(authority.files().cert.exists());
     }

@@ -1,48 +1,48 @@
-//! What went wrong, for a reader or a program, and the exit code that says so.
+//! Failures of a command: the message for a person, the JSON for a program, and the exit code.
 
 use std::io;
 
 use teamwire_client::{Error, Refusal};
 use teamwire_proto::Reason;
 
-/// The command line was wrong, or its input.
+/// The command line or its input is wrong (`EX_USAGE`).
 pub const USAGE: u8 = 64;
-/// No coordinator answered.
+/// No coordinator answered (`EX_UNAVAILABLE`).
 pub const UNREACHABLE: u8 = 69;
-/// Whether it was done is not known.
+/// The outcome is unknown: the call may or may not have taken effect (`EX_TEMPFAIL`).
 pub const OUTCOME_UNKNOWN: u8 = 75;
-/// The credential does not permit it.
+/// The credential does not permit the call (`EX_NOPERM`).
 pub const NOT_PERMITTED: u8 = 77;
-/// Anything else was refused.
+/// The coordinator refused the call for any other reason, or something on this machine failed.
 pub const REFUSED: u8 = 1;
-/// The member or the lead said no.
+/// The member or the lead rejected the request.
 pub const REJECTED: u8 = 3;
-/// A request ended without an answer: it expired or was cancelled.
+/// The request expired or was cancelled before it was answered.
 pub const UNANSWERED: u8 = 4;
-/// What was waited for has not happened in time.
+/// The awaited event did not happen in time.
 pub const NOT_IN_TIME: u8 = 5;
 
-/// Why a command did not succeed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// A call failed.
     Call(Error),
-    /// Something else, with the exit code that says what.
+    /// Anything else, with its exit code.
     Other { code: u8, message: String },
 }
 
 impl Failure {
-    /// The command line or its input was wrong.
+    /// Creates a failure for a wrong command line, input or configuration; exit code [`USAGE`].
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Other { code: USAGE, message: message.into() }
     }
 
-    /// Something on this machine went wrong.
+    /// Creates a failure of something on this machine, such as a file; exit code [`REFUSED`].
     pub fn local(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Other { code: REFUSED, message: format!("{what}: {error}") }
     }
 
-    /// Ends with an exit code and a text.
+    /// Creates a failure with the given exit code.
     pub fn with_code(code: u8, message: impl Into<String>) -> Self {
         Self::Other { code, message: message.into() }
     }
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// Prints it to standard error: a sentence for a reader, or an object for a program.
+    /// Prints the failure to standard error: a sentence for a person or, with `json`, an object for a program.
     pub fn print(&self, json: bool) {
         let refusal = match self {
             Self::Call(Error::Refused(refusal)) => Some(refusal),
@@ -124,6 +124,6 @@ impl From<Refusal> for Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::local("reading or writing failed", error)
+        Self::local("Cannot read or write a file", error)
     }
 }

@@ -1,8 +1,10 @@
-//! The one binary of teamwire: the coordinator, the runner, and the command line of people and agents.
+//! The `teamwire` binary: the coordinator, the runner, and the command line for people and agents.
 //!
-//! Each subcommand is a file in `command/`. [`context`] finds out where the coordinator is and who calls; [`config`] is the
-//! configuration of `serve`; [`failure`] turns errors into texts and exit codes; [`show`] turns replies into tables, lines
-//! and JSON; [`trace`] sends spans.
+//! Each subcommand has its own file or folder in `command/`. [`context`] resolves the coordinator's address and the caller's
+//! identity; [`config`] is the configuration of `serve`; [`failure`] turns errors into messages and exit codes; [`show`]
+//! prints replies as tables, lines or JSON; [`trace`] exports spans; [`authority`] issues certificates.
+//!
+//! Architecture invariant: the binary parses, calls the client or the server, and prints. It contains no rule.
 
 mod authority;
 mod command;
@@ -17,35 +19,37 @@ use std::{io::Write as _, process::ExitCode};
 use clap::{Parser, error::ErrorKind};
 use mimalloc::MiMalloc;
 
-/// A coordinator allocates some hundred times a call, on one thread what it frees on another.
+/// A coordinator makes a few hundred allocations per call and often frees them on another thread; mimalloc is fast at both.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// The exit code of a program that wrote into a pipe which nobody reads, as a shell shows it.
+/// The exit code for writing to a closed pipe: 128 + SIGPIPE, as a shell reports it.
 const BROKEN_PIPE: i32 = 141;
 
-/// The exit code for output that could not be written.
+/// The exit code when output cannot be written (`EX_IOERR`).
 const IO_ERROR: i32 = 74;
 
-/// Ends the process without a fuss when its output cannot be written: `teamwire history | head` is no fault.
-fn end_when_output_fails() {
-    let usual = std::panic::take_hook();
+/// Exits quietly when standard output is a closed pipe: `teamwire history | head` is not an error.
+///
+/// `println!` reports a failed write only by panicking, so this installs a panic hook.
+fn exit_when_output_fails() {
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let said = panic.payload_as_str().filter(|said| said.starts_with("failed printing to std"));
-        match said {
-            Some(said) if said.contains("Broken pipe") => std::process::exit(BROKEN_PIPE),
-            Some(said) => {
-                let _ = writeln!(std::io::stderr(), "error: the output could not be written: {said}");
+        let message = panic.payload_as_str().filter(|message| message.starts_with("failed printing to std"));
+        match message {
+            Some(message) if message.contains("Broken pipe") => std::process::exit(BROKEN_PIPE),
+            Some(message) => {
+                let _ = writeln!(std::io::stderr(), "error: cannot write the output: {message}");
                 std::process::exit(IO_ERROR);
             }
-            None => usual(panic),
+            None => default_hook(panic),
         }
     }));
 }
 
 fn main() -> ExitCode {
     #[cfg(feature = "failpoints")]
-    let _points = fail::FailScenario::setup();
+    let _failpoints = fail::FailScenario::setup();
     let cli = match command::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -56,8 +60,8 @@ fn main() -> ExitCode {
             };
         }
     };
-    if !cli.goes_on_without_output() {
-        end_when_output_fails();
+    if !cli.outlives_its_output() {
+        exit_when_output_fails();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let code = match runtime {
@@ -74,12 +78,12 @@ fn main() -> ExitCode {
                 traces.flush();
                 code
             });
-            // A thread that still reads a terminal would keep the process from ending.
+            // A blocking read of the terminal would otherwise keep the process alive.
             runtime.shutdown_background();
             code
         }
         Err(error) => {
-            eprintln!("teamwire cannot start: {error}");
+            eprintln!("error: teamwire cannot start: {error}");
             1
         }
     };

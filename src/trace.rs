@@ -1,7 +1,9 @@
-//! Traces, for whoever sets the standard OpenTelemetry variables: spans go by OTLP over gRPC to the collector that
-//! `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) names. Without it nothing of this runs.
+//! Tracing, enabled by the standard OpenTelemetry variables.
 //!
-//! Spans hold names of methods, codes, and ids of messages; never contents.
+//! Spans are exported as OTLP over gRPC to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` (or
+//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) names. Without one of them, tracing is off and costs nothing.
+//!
+//! Spans carry method names, status codes and message ids, never message contents.
 
 use std::{env, time::Duration};
 
@@ -16,20 +18,20 @@ use tracing_subscriber::{
 
 use crate::failure::Failure;
 
-/// The variables of which one turns traces on.
+/// The variables that enable tracing; either one is enough.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// How long the end of the process waits for the collector.
+/// How long the process waits for the collector before it exits.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Where spans go, if they are wanted.
+/// The span exporter, if tracing is enabled.
 #[derive(Debug, Default)]
 pub struct Traces {
     provider: Option<SdkTracerProvider>,
 }
 
 impl Traces {
-    /// Reads the variables. Within a Tokio runtime.
+    /// Configures tracing from the environment. Must be called within a Tokio runtime.
     pub fn from_env() -> Result<Self, Failure> {
         let is = |name: &str, value: &str| env::var(name).is_ok_and(|set| set.eq_ignore_ascii_case(value));
         let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -37,7 +39,7 @@ impl Traces {
             return Ok(Self::default());
         }
         let exporter = SpanExporter::builder().with_tonic().build();
-        let exporter = exporter.map_err(|error| Failure::local("traces cannot be exported", error))?;
+        let exporter = exporter.map_err(|error| Failure::local("Cannot set up the trace exporter", error))?;
         let mut resource = Resource::builder();
         if env::var_os("OTEL_SERVICE_NAME").is_none() {
             resource = resource.with_service_name("teamwire");
@@ -47,23 +49,23 @@ impl Traces {
         Ok(Self { provider: Some(provider) })
     }
 
-    /// Returns what takes the spans of this program out of the others and sends them, if they are wanted.
+    /// Returns the layer that exports teamwire's own spans, or `None` if tracing is off.
     pub fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> Option<impl Layer<S> + use<S>> {
         let ours = filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with("teamwire"));
         let tracer = self.provider.as_ref()?.tracer("teamwire");
         Some(tracing_opentelemetry::layer().with_tracer(tracer).with_filter(ours))
     }
 
-    /// Sends spans, and writes no log.
-    pub fn start_alone(&self) {
+    /// Installs a subscriber that exports spans and writes no log, for commands other than `serve`.
+    pub fn install_subscriber(&self) {
         if let Some(layer) = self.layer() {
-            // There is a subscriber already only where a test has set one.
+            // Fails only if a test has installed a subscriber already.
             let _ = tracing_subscriber::registry().with(layer).try_init();
         }
     }
 
-    /// Makes the span of a whole command: part of the trace that the variable `TRACEPARENT` names, if it is set.
-    pub fn command(&self) -> Span {
+    /// Returns the span of a whole command, as a child of the trace in the variable `TRACEPARENT` if that is set.
+    pub fn command_span(&self) -> Span {
         if self.provider.is_none() {
             return Span::none();
         }
@@ -72,10 +74,10 @@ impl Traces {
         span
     }
 
-    /// Sends what is left. Blocks for as long as [`FLUSH_TIMEOUT`]; what is not sent then is lost.
+    /// Exports the remaining spans. Blocks for up to [`FLUSH_TIMEOUT`]; spans not sent by then are lost.
     pub fn flush(&self) {
         if let Some(provider) = &self.provider {
-            // A collector that is not there must not make a command fail.
+            // An unreachable collector must not make a command fail.
             let _ = provider.shutdown_with_timeout(FLUSH_TIMEOUT);
         }
     }

@@ -1,6 +1,6 @@
 """AutoGen's distributed runtime: its host, an agent that receives, and a program that sends to it.
 
-A send is `send_message`, the call that is confirmed: it returns when the agent's handler has. Nothing is stored.
+A send is `send_message`, which returns when the agent's handler returns. Nothing is stored.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from autogen_ext.runtimes.grpc import GrpcWorkerAgentRuntime, GrpcWorkerAgentRun
 
 @dataclass
 class Text:
-    """A message, or the answer to one."""
+    """A message, or the reply to one."""
 
     content: str
 
 
 class Inbox(RoutedAgent):
-    """Takes messages."""
+    """Receives messages."""
 
     def __init__(self, arrivals: load.Arrivals) -> None:
         super().__init__("an inbox")
@@ -28,13 +28,13 @@ class Inbox(RoutedAgent):
 
     @message_handler
     async def take(self, message: Text, _: MessageContext) -> Text:
-        """Counts it. An answer there must be, and it is as short as can be."""
-        self._arrivals.note(message.content)
+        """Counts a message. The runtime requires a reply, so it is empty."""
+        self._arrivals.record(message.content)
         return Text("")
 
 
 async def main() -> None:
-    """Is what the command line says: serve, receive or send, at an address."""
+    """Plays the role that the command line names (serve, receive or send), at an address."""
     how, address = sys.argv[1:3]
     if how == "serve":
         host = GrpcWorkerAgentRuntimeHost(address)
@@ -46,7 +46,7 @@ async def main() -> None:
     if how == "receive":
         arrivals = load.Arrivals()
         await Inbox.register(runtime, "inbox", lambda: Inbox(arrivals))
-        await arrivals.tell()
+        await arrivals.report()
     inbox = AgentId("inbox", "one")
     await load.send(lambda: runtime.send_message(Text(load.text()), inbox))
     await runtime.stop()

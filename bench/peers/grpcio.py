@@ -1,4 +1,4 @@
-"""grpcio alone, with teamwire's generated code: what any client of a gRPC server costs in Python."""
+"""grpcio with teamwire's generated code: what any client of a gRPC server costs in Python."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from teamwire.v1.message_pb2_grpc import MessageServiceStub
 
 
 async def main() -> None:
-    """Is what the command line says: receive or send, at an address."""
+    """Plays the role that the command line names (receive or send), at an address."""
     how, address = sys.argv[1:3]
     metadata = [("authorization", f"Bearer {os.environ['BENCH_CREDENTIAL']}")]
     async with grpc.aio.insecure_channel(address.removeprefix("http://")) as channel:
@@ -33,12 +33,12 @@ async def main() -> None:
                 ids = taken[:]
                 taken.clear()
                 await messages.Ack(message_pb2.AckRequest(message_ids=ids), metadata=metadata)
-                await asyncio.sleep(load.TELL)
+                await asyncio.sleep(load.REPORT_INTERVAL)
 
-        others = [asyncio.create_task(arrivals.tell()), asyncio.create_task(acknowledge())]
+        others = [asyncio.create_task(arrivals.report()), asyncio.create_task(acknowledge())]
         async for frame in messages.Stream(message_pb2.StreamRequest(), metadata=metadata):
             if frame.HasField("delivery"):
-                arrivals.note(frame.delivery.message.message.content)
+                arrivals.record(frame.delivery.message.message.content)
                 taken.append(frame.delivery.message.id)
         for other in others:
             other.cancel()

@@ -1,8 +1,7 @@
-"""What the drivers have in common: the load, the clock, and how they tell what they saw.
+"""What the drivers share: the load, the clock, and the output that the benchmark reads.
 
-A driver is run once for each process of a measurement: as its server, where that is a program in Python, as the
-receiver, and as the sender. Instants are those of the system's monotonic clock in nanoseconds, so that processes may be
-compared.
+A driver runs once per process of a measurement: as the server if that is a Python program, as the receiver, and as the
+sender. Instants are nanoseconds of the system's monotonic clock, which all processes share.
 """
 
 import asyncio
@@ -11,44 +10,44 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-# As many characters as the messages of all other scenarios have.
+# The length of a content in characters, as in all other scenarios.
 CONTENT = 500
 
-# How often the receiver tells how many have come, in seconds.
-TELL = 0.02
+# How often the receiver prints its count, in seconds.
+REPORT_INTERVAL = 0.02
 
 
 def text() -> str:
-    """Writes a content."""
+    """Returns a content."""
     return f"{time.monotonic_ns():020}".ljust(CONTENT, "x")
 
 
 class Arrivals:
-    """How many have come."""
+    """The count of received messages."""
 
     count = 0
 
-    def note(self, content: str) -> None:
-        """Notes one by its content, which must be whole."""
+    def record(self, content: str) -> None:
+        """Counts a message, whose content must be complete."""
         if len(content) != CONTENT:
             raise ValueError(f"a content of {len(content)} characters")
         self.count += 1
 
-    async def tell(self) -> None:
-        """Prints again and again when there were how many, until the process is ended."""
+    async def report(self) -> None:
+        """Prints the instant and the count periodically, until the process is killed."""
         print("ready", flush=True)
         while True:
             print("at", time.monotonic_ns(), self.count, flush=True)
-            await asyncio.sleep(TELL)
+            await asyncio.sleep(REPORT_INTERVAL)
 
 
 async def forever() -> None:
-    """Serves until the process is ended."""
+    """Waits until the process is killed."""
     await asyncio.Event().wait()
 
 
 async def send(call: Callable[[], Awaitable[object]]) -> None:
-    """Calls as the command line says and prints what came of it: callers, seconds to warm up, seconds to measure."""
+    """Calls in a closed loop and prints the latencies. The command line names callers, warm-up and length in seconds."""
     callers, warm_up, length = int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5])
     begin = time.monotonic_ns() + int(warm_up * 1e9)
     end = begin + int(length * 1e9)

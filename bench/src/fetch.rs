@@ -1,4 +1,4 @@
-//! The programs of others that are measured: where they are, and how they get here.
+//! The peers' programs: where they are, and how to install them.
 
 use std::{
     fmt, fs,
@@ -8,21 +8,20 @@ use std::{
 
 use crate::{Result, process};
 
-/// A program that is not ours.
+/// A program that a scenario needs besides teamwire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Redis,
     Nats,
     Rabbit,
-    /// What runs teamwire's own client for Python.
+    /// The environment of teamwire's Python client.
     TeamwirePython,
     Autogen,
     Slim,
 }
 
-/// What can be fetched into the directory of tools, or installed. Redis is in every distribution, and teamwire's tests
-/// have it as well.
-const FETCHED: [Program; 5] =
+/// The programs that this installs. Redis comes with every distribution, and teamwire's tests need it anyway.
+const INSTALLED: [Program; 5] =
     [Program::Nats, Program::Rabbit, Program::TeamwirePython, Program::Autogen, Program::Slim];
 
 impl fmt::Display for Program {
@@ -39,45 +38,45 @@ impl fmt::Display for Program {
 }
 
 impl Program {
-    /// Returns its path, which is that of the interpreter where it is in Python; or why there is none.
+    /// Returns its path, or that of its Python interpreter. Fails with the reason if it is not installed.
     pub(crate) fn find(self) -> std::result::Result<PathBuf, String> {
         let advice = match self {
             Self::Redis => "install it",
             Self::Rabbit => "install it, or --fetch as root on Debian",
             _ => "--fetch",
         };
-        let missing = || format!("{self} is not here ({advice})");
+        let missing = || format!("{self} is not installed ({advice})");
         match self {
             Self::Redis | Self::Nats => process::find(&self.to_string()).ok_or_else(missing),
-            // What is in PATH becomes another user first.
+            // The wrapper in PATH switches to another user.
             Self::Rabbit => Some(PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server"))
                 .filter(|path| path.is_file())
                 .or_else(|| process::find(&self.to_string()))
                 .ok_or_else(missing),
             Self::TeamwirePython | Self::Autogen | Self::Slim => {
                 let directory = self.environment().ok_or_else(missing)?;
-                // Another version is not what the tables say.
+                // The tables name the version, so another one does not count.
                 let found = fs::read_to_string(directory.join("package")).unwrap_or_default();
                 if found == self.package() { Ok(directory.join("bin/python")) } else { Err(missing()) }
             }
         }
     }
 
-    fn fetch(self) -> Result<()> {
-        let tools = process::tools().ok_or("no directory for tools")?;
+    fn install(self) -> Result<()> {
+        let tools = process::tools().ok_or("this program is not in a target directory")?;
         match self {
-            Self::Redis => Err("it comes with the system".into()),
+            Self::Redis => Err("install it from your distribution".into()),
             Self::Nats => {
                 let module = "github.com/nats-io/nats-server/v2@v2.15.2";
                 run(Command::new("go").args(["install", module]).env("GOBIN", tools))
             }
-            // Without its service: what is measured is started here.
+            // RUNLEVEL=1 keeps apt-get from starting its service: the benchmark starts its own.
             Self::Rabbit => run(Command::new("apt-get")
                 .args(["install", "--yes", "--no-install-recommends", "rabbitmq-server"])
                 .envs([("DEBIAN_FRONTEND", "noninteractive"), ("RUNLEVEL", "1")])),
-            // Each in an environment of its own, since what they need contradicts each other.
+            // Each in its own environment, since their dependencies conflict.
             Self::TeamwirePython | Self::Autogen | Self::Slim => {
-                let directory = self.environment().ok_or("no directory for tools")?;
+                let directory = self.environment().ok_or("this program is not in a target directory")?;
                 run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&directory))?;
                 run(Command::new(directory.join("bin/pip")).args(["install", "--quiet", self.package()]))?;
                 Ok(fs::write(directory.join("package"), self.package())?)
@@ -85,10 +84,10 @@ impl Program {
         }
     }
 
-    /// Returns what is installed, as pip wants it.
+    /// Returns the argument for pip.
     fn package(self) -> &'static str {
         match self {
-            // That of this repository, as it is whenever it is measured.
+            // Editable, so that changes to this repository take effect.
             Self::TeamwirePython => concat!("--editable=", env!("CARGO_MANIFEST_DIR"), "/../client/python"),
             Self::Autogen => "autogen-ext[grpc]==0.7.5",
             Self::Slim => "slim-bindings==3.3.8",
@@ -107,13 +106,13 @@ impl Program {
     }
 }
 
-/// Fetches what is not there. What cannot be had is told, and is shown as not measured in the tables.
+/// Installs missing programs. Reports failures on standard error; the tables then show the peer as not measured.
 pub(crate) fn all() {
-    for program in FETCHED {
+    for program in INSTALLED {
         if program.find().is_err() {
-            eprintln!("fetching {program}");
-            if let Err(error) = program.fetch() {
-                eprintln!("{program} cannot be fetched: {error}");
+            eprintln!("installing {program}");
+            if let Err(error) = program.install() {
+                eprintln!("{program} cannot be installed: {error}");
             }
         }
     }
@@ -121,7 +120,7 @@ pub(crate) fn all() {
 
 fn run(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Tables go to the standard output, nothing else.
+    // Standard output is for tables only.
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
     match status.map_err(|error| format!("{name}: {error}"))? {
         status if status.success() => Ok(()),

@@ -1,4 +1,4 @@
-//! What is measured on, as far as the figures depend on it.
+//! The machine, as far as the figures depend on it.
 
 use std::{
     fs::{self, File},
@@ -14,27 +14,27 @@ use serde::Serialize;
 
 use crate::{Result, fetch::Program};
 
-/// How many flushes are timed.
+/// The number of flushes to time.
 const FLUSHES: usize = 200;
 
-/// The machine, and the programs of others that are measured on it.
+/// The machine, and the servers that are measured on it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     processor: String,
     processors: usize,
     memory_gib: f64,
     kernel: String,
-    /// What runs besides, when it begins: the average of one minute.
+    /// The load average of the last minute, at the start.
     load: String,
-    /// How long it takes to append 4 KiB to a file and flush them, where the stores are: the median.
+    /// The median time to append 4 KiB to a file and flush them, in the directory of the stores.
     flush_us: f64,
-    /// Servers that are compared, with their versions.
+    /// The versions of the servers.
     servers: Vec<String>,
 }
 
 impl Machine {
-    /// Looks at it. `directory`: where the stores are.
-    pub(crate) fn look(directory: &Path) -> Result<Self> {
+    /// Inspects this machine. `directory`: that of the stores.
+    pub(crate) fn inspect(directory: &Path) -> Result<Self> {
         let after = |file: &str, key: &str| {
             let text = fs::read_to_string(file).unwrap_or_default();
             text.lines().find_map(|line| Some(line.strip_prefix(key)?.trim_start_matches([' ', '\t', ':']).to_owned()))
@@ -52,7 +52,7 @@ impl Machine {
         })
     }
 
-    /// Describes it in a line.
+    /// Returns a line that describes it.
     pub(crate) fn describe(&self) -> String {
         let Self { processor, processors, memory_gib, kernel, flush_us, servers, .. } = self;
         let servers = servers.join("; ");
@@ -63,12 +63,12 @@ impl Machine {
     }
 }
 
-/// Returns the date.
+/// Returns the date, followed by a colon.
 pub(crate) fn today() -> String {
     Zoned::now().strftime("%Y-%m-%d:").to_string()
 }
 
-/// Returns the system's load of the last minute.
+/// Returns the load average of the last minute.
 pub(crate) fn load() -> String {
     fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default().to_owned()
 }
@@ -76,7 +76,7 @@ pub(crate) fn load() -> String {
 fn version(program: Program) -> Option<String> {
     let said = Command::new(program.find().ok()?).arg("--version").output().ok()?;
     let said = String::from_utf8(said.stdout).ok()?;
-    // Redis goes on about its build.
+    // Without the details of Redis' build.
     Some(said.split_whitespace().take_while(|word| !word.starts_with("sha=")).collect::<Vec<_>>().join(" "))
 }
 

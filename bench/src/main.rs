@@ -1,15 +1,15 @@
-//! The load generator of teamwire, and its comparisons.
+//! Teamwire's load generator and benchmarks.
 //!
-//! Whatever is measured runs as real processes beside each other on this machine: the release build of the coordinator, Redis
-//! with its log flushed always or every second, and, with the same messages, what they stand on and what is used in their
-//! place. A figure alone says more of the machine than of teamwire, so the runs of all who are compared are interleaved, and
-//! what counts is the ratio of neighbours.
+//! Every candidate runs as real processes on this machine, with the same messages: the release build of the coordinator over
+//! an embedded store or Redis, the baselines that it builds on, and the peers that could replace it. An absolute figure says
+//! more about the machine than about teamwire, so the runs of all candidates are interleaved, and what counts is the ratio of
+//! adjacent runs.
 //!
-//! [`scenario`] has a module for each thing that is measured, [`contender`] one for each that is compared; [`process`] owns the
-//! processes, [`fetch`] gets the programs of others, [`measure`] has the loops and clocks, [`report`] the tables, [`plot`] the
-//! pictures, and [`page`] the file that shows both.
+//! [`scenario`] has a module per measurement, [`candidate`] one per candidate. [`process`] owns the processes, [`fetch`]
+//! installs peers, [`measure`] has the load loops and clocks, [`report`] writes tables, [`plot`] draws them, and [`page`]
+//! updates the file that shows both.
 
-mod contender;
+mod candidate;
 mod fetch;
 mod machine;
 mod measure;
@@ -36,108 +36,106 @@ use tokio::{
 
 use self::{fetch::Program, machine::Machine, measure::Pace, page::Page, report::Report, scenario::Scenario};
 
-/// What went wrong, for a reader.
+/// A result whose error is a message for the user.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const EXAMPLES: &str = "\
 Scenarios:
-  send      how many sends 1, 8, 64 and 512 callers get confirmed, and how long one takes; then at
-            half that load, at a fixed rate and timed from when each was due
-  latency   from the call to the subscriber, 50 times a second
-  fanout    a broadcast, from the call to the first and the last of 10, 100 and 998 subscribers
-  idle      memory and processor time of a coordinator for each subscriber that waits
-  drain     how fast one subscriber takes and acknowledges a backlog
-  claim     100 workers who empty a task board
-  start     how long a coordinator takes to serve, empty and with messages queued
+  send      throughput and latency of sends by 1, 8, 64 and 512 callers; then latency at half that
+            rate, in an open loop
+  latency   from the call to the subscriber, at 50 messages a second
+  fanout    from the call of a broadcast to the first and the last of 10, 100 and 998 subscribers
+  idle      memory and CPU time of a coordinator per waiting subscriber
+  drain     how fast one subscriber receives and acknowledges a backlog
+  claim     100 workers that empty a task board
+  start     how long a coordinator takes to serve, empty and with queued messages
   recovery  from the restart after kill -9 to the first delivery
-  growth    what a send costs with few and with many teams, and messages that wait
-  peers     sending and receiving with 1 and 100 inboxes, beside Redis streams by hand, NATS
-            JetStream, RabbitMQ and files of JSON
-  python    64 sends at once with teamwire's client for Python, beside AutoGen's gRPC runtime and
-            AGNTCY SLIM with theirs
+  growth    what a send costs with few and with many teams, and with few and many queued messages
+  peers     sending and receiving with 1 and 100 inboxes, compared with Redis streams by hand, NATS
+            JetStream, RabbitMQ and JSON files
+  python    64 concurrent sends with the Python client, compared with AutoGen's gRPC runtime and
+            AGNTCY SLIM
 
-Without a scenario all are measured, which takes about 25 minutes. Each run of each contender has \
-new processes and an empty store. Every table shows the median over the runs, with the least and \
-the greatest; ratios are those of runs beside each other. The coordinator's rates and the bounds of \
-inboxes, teams and connections are raised, since they are there to keep agents from just this; \
-everything else is as it comes, so an OK means what it means in production.
+By default all run, which takes about 25 minutes. Each run of each candidate starts new processes \
+with an empty store. Tables show the median of the runs, the minimum and the maximum; a ratio \
+compares adjacent runs. The coordinator's rates and the limits of inboxes, teams and connections \
+are raised, because they exist to prevent such load. Everything else has its default, so an OK \
+means what it means in production.
 
 Examples:
   cargo run --release --package teamwire-bench -- --fetch --quick
   cargo run --release --package teamwire-bench -- send --store embedded
   cargo run --release --package teamwire-bench -- idle --streams 10000
   cargo run --release --package teamwire-bench -- drain --backlog 100000 --json drain.json
-  cargo run --release --package teamwire-bench -- --markdown docs/benchmarks.md --plots docs/benchmarks";
+  cargo run --release --package teamwire-bench -- --markdown docs/benchmarks/results.md --plots docs/benchmarks";
 
-/// Measure teamwire beside what it stands on and what it could be replaced by.
+/// Measure teamwire against its baselines and its peers.
 #[derive(Debug, Parser)]
 #[command(name = "teamwire-bench", after_help = EXAMPLES)]
 struct Cli {
-    /// What to measure. All, if none is named.
+    /// The scenarios to run. [default: all]
     #[arg(value_enum)]
     scenarios: Vec<Scenario>,
-    /// Which stores to measure with; "redis" is both of its settings.
+    /// The stores to measure with; "redis" means both of its fsync settings.
     #[arg(long, value_enum, default_value_t = Stores::All)]
     store: Stores,
-    /// See whether all works, in a few minutes: less of everything, once. What else is said goes before.
+    /// Check in a few minutes that everything works: less of everything, once. Other options take precedence.
     #[arg(long)]
     quick: bool,
-    /// How many seconds each run is measured for, after half a second that is not counted; at least 3 where there are but
-    /// a few messages a second. [default: 1]
+    /// The seconds that each run is measured for, after half a second of warm-up; at least 3 at low rates. [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-    /// How many runs there are of each. [default: 3; quick: 1]
+    /// The number of runs of each candidate. [default: 3; quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     runs: Option<u64>,
-    /// How many idle subscribers there are. [default: 1000; quick: 200]
+    /// The number of idle subscribers. [default: 1000; quick: 200]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(50..=15_000))]
     streams: Option<u64>,
-    /// How many messages are to be drained. [default: 20000; quick: 2000]
+    /// The number of messages to drain. [default: 20000; quick: 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     backlog: Option<u64>,
-    /// How many messages are queued at a start and a recovery. [default: 10000; quick: 1000]
+    /// The number of messages queued in start and recovery. [default: 10000; quick: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     queued: Option<u64>,
-    /// How many teams are many, in growth. [default: 1000; quick: 100]
+    /// The larger number of teams in growth. [default: 1000; quick: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(11..=100_000))]
     teams: Option<u64>,
-    /// How many messages that wait are many, in growth. [default: 100000; quick: 5000]
+    /// The larger number of queued messages in growth. [default: 100000; quick: 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(11..=900_000))]
     waiting: Option<u64>,
-    /// First fetch the programs of others that are not here: into the directory of builds, and RabbitMQ, which needs root,
-    /// with apt-get.
+    /// First install missing peers below the target directory; RabbitMQ by apt-get, which needs root.
     #[arg(long)]
     fetch: bool,
-    /// Draw what was found into SVG files there.
+    /// Write plots as SVG files to this directory.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Show what was found in a file of Markdown, in the places that it has for it, after each scenario.
+    /// After each scenario, replace its section of this Markdown file.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write all figures of all runs there, as JSON, after each scenario.
+    /// After each scenario, write the figures of all runs to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The binary to measure. Otherwise the release build of this repository, which cargo is asked for.
+    /// The binary to measure. [default: the release build, which cargo brings up to date]
     #[arg(long, value_name = "PATH")]
     teamwire: Option<PathBuf>,
-    /// Where the stores are, best on the disk that is of interest. Otherwise beside the release build.
+    /// The directory for the stores, on the disk of interest. [default: beside this program]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
-/// What messages are kept in.
+/// A store of teamwire, with its setting of fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// A file of redb.
+    /// A redb file.
     Embedded,
-    /// Redis that flushes its log before it answers.
+    /// Redis, which flushes its log before it answers.
     RedisAlways,
-    /// Redis that flushes its log every second.
+    /// Redis, which flushes its log every second.
     RedisEverysec,
 }
 
 impl Store {
-    /// Returns Redis' setting of that name. `None`: it is not Redis.
+    /// Returns Redis' `appendfsync`. `None`: it is not Redis.
     pub(crate) fn append_fsync(self) -> Option<&'static str> {
         match self {
             Self::Embedded => None,
@@ -163,7 +161,7 @@ enum Stores {
     All,
 }
 
-/// What is measured with, and how.
+/// The settings of all scenarios.
 #[derive(Debug)]
 pub(crate) struct Bench {
     teamwire: PathBuf,
@@ -182,9 +180,9 @@ pub(crate) struct Bench {
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let done = match &arguments[..] {
-        // What is measured as a process of its own.
-        [mode, store] if mode == "bare" => {
-            runtime().and_then(|runtime| runtime.block_on(contender::bare::serve(store)))
+        // The null server runs in its own process.
+        [mode, store] if mode == "null-server" => {
+            runtime().and_then(|runtime| runtime.block_on(candidate::null_server::serve(store)))
         }
         _ => start(Cli::parse()),
     };
@@ -201,10 +199,10 @@ fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }
 
-/// Measures what is asked for. Whatever it has started ends with it, and its files go, however it ends.
+/// Runs the scenarios. However it ends, it ends the processes that it started, and removes their files.
 fn start(cli: Cli) -> Result<()> {
     let executable = env::current_exe()?;
-    let beside = executable.parent().ok_or("an executable without a directory")?;
+    let beside = executable.parent().ok_or("the executable has no directory")?;
     let directory = cli.directory.as_deref().unwrap_or(beside).canonicalize()?;
     let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(directory)?;
     let runtime = runtime()?;
@@ -223,7 +221,7 @@ fn start(cli: Cli) -> Result<()> {
 
 async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
     measure::start_clock();
-    process::allow_many_connections()?;
+    process::raise_file_limit()?;
     let scenarios = if cli.scenarios.is_empty() { Scenario::value_variants().to_vec() } else { cli.scenarios };
     let page = cli.markdown.as_ref().map(|path| Page::open(path, scenarios.iter().map(|scenario| scenario.name())));
     let page = page.transpose()?;
@@ -261,13 +259,13 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
         is_quick: cli.quick,
         directory: directory.to_owned(),
     };
-    let machine = Machine::look(&bench.directory)?;
+    let machine = Machine::inspect(&bench.directory)?;
     println!("{}\n", machine.describe());
     let mut report = Report::new(machine);
     for scenario in scenarios {
         let name = scenario.name();
         if let Some(why) = &no_redis {
-            report.add_absent(name, "everything with Redis", why);
+            report.add_absent(name, "all candidates with Redis", why);
         }
         let before = machine::load();
         scenario.run(&bench, &mut report).await?;
@@ -290,9 +288,13 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has cargo make the release build of teamwire, beside which this one lies.
+/// Builds teamwire's release binary with the cargo that runs this program, into the same directory.
 fn build() -> Result<()> {
     let Some(cargo) = env::var_os("CARGO") else { return Ok(()) };
     let status = Command::new(cargo).args(["build", "--release", "--package", "teamwire"]).status()?;
-    if status.success() { Ok(()) } else { Err("teamwire cannot be built; or name a binary with --teamwire".into()) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err("teamwire does not build; fix it, or name a binary with --teamwire".into())
+    }
 }

@@ -1,4 +1,4 @@
-//! Loops that call, and clocks that they are measured by.
+//! Load loops, and the clocks that measure them.
 
 use std::{
     future::Future,
@@ -19,47 +19,47 @@ use tokio::{
 
 use crate::Result;
 
-/// How many characters the content of every message has.
+/// The length of every message's content, in characters.
 pub(crate) const CONTENT: usize = 500;
 
-/// The longest latency that is told from longer ones.
+/// Longer latencies count as this one.
 const LATENCY_MAX: Duration = Duration::from_secs(600);
 
-/// How long is measured at least where there are but a few calls a second.
+/// The least time to measure at low rates.
 const FEW_MIN: Duration = Duration::from_secs(3);
 
-/// What stamps count from.
+/// The origin of stamps.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// How long is measured, and how long the same is done before.
+/// How long a run warms up and is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// What is not counted: connections open, caches and files grow.
+    /// Not measured: connections open, caches and files grow.
     pub(crate) warm_up: Duration,
-    /// What is.
+    /// Measured.
     pub(crate) length: Duration,
 }
 
 impl Pace {
-    /// Returns how long is measured where there are but a few calls a second: long enough for percentiles.
-    pub(crate) fn of_few(self) -> Self {
+    /// Returns the pace for low rates: long enough for percentiles.
+    pub(crate) fn for_low_rates(self) -> Self {
         Self { length: self.length.max(FEW_MIN), ..self }
     }
 }
 
-/// What was counted between two instants.
+/// The calls within a window of time.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    /// From when to when.
+pub(crate) struct Measurement {
+    /// Its start and end.
     pub(crate) window: (Instant, Instant),
-    /// How many calls there were in all; in a closed loop those before the window as well.
+    /// The number of calls. In a closed loop it includes the warm-up.
     pub(crate) calls: u64,
-    /// How long they took, in nanoseconds.
+    /// Their latencies, in nanoseconds.
     pub(crate) latencies: Histogram<u64>,
 }
 
-impl Taken {
-    /// Takes what was counted between two instants.
+impl Measurement {
+    /// Creates the measurement of a window from the latencies in it.
     pub(crate) fn new(window: (Instant, Instant), latencies: impl IntoIterator<Item = Duration>) -> Result<Self> {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let mut histogram = Histogram::new_with_max(nanos(LATENCY_MAX), 3)?;
@@ -69,20 +69,20 @@ impl Taken {
         Ok(Self { window, calls: histogram.len(), latencies: histogram })
     }
 
-    /// Returns how many there were a second.
+    /// Returns the calls per second.
     pub(crate) fn per_second(&self) -> f64 {
         self.latencies.len() as f64 / (self.window.1 - self.window.0).as_secs_f64()
     }
 
-    /// Returns the latency in milliseconds that so many percent did not exceed.
+    /// Returns a percentile of the latencies, in milliseconds.
     pub(crate) fn percentile_ms(&self, percent: f64) -> f64 {
         self.latencies.value_at_percentile(percent) as f64 / 1e6
     }
 }
 
-/// Lets so many callers call, each again as soon as the last call was answered. A slow answer makes them ask for less, so
-/// this finds how much can be done, not how long it takes at a given load.
-pub(crate) async fn closed_loop<C, F>(callers: usize, pace: Pace, call: C) -> Result<Taken>
+/// Runs a closed loop: each caller calls again as soon as its last call returns. Slow replies reduce the load, so this measures
+/// throughput, not latency at a given load.
+pub(crate) async fn closed_loop<C, F>(callers: usize, pace: Pace, call: C) -> Result<Measurement>
 where
     C: Fn(usize) -> F + Clone + Send + 'static,
     F: Future<Output = Result<()>> + Send,
@@ -114,13 +114,13 @@ where
         latencies.extend(of_one);
         calls += calls_of_one;
     }
-    Ok(Taken { calls, ..Taken::new((begin, end), latencies)? })
+    Ok(Measurement { calls, ..Measurement::new((begin, end), latencies)? })
 }
 
-/// Calls so many times a second, whether or not earlier calls were answered. Latency counts from when a call was due, not
-/// from when it was made: a server that stalls makes all those late that were due meanwhile, and they say so (corrected for
-/// coordinated omission). `call` is given the instant at which it was due.
-pub(crate) async fn open_loop<C, F>(per_second: f64, pace: Pace, call: C) -> Result<Taken>
+/// Runs an open loop: calls at a fixed rate, whether or not earlier calls have returned. Latency counts from the instant at
+/// which a call was due, so a stall shows in every call that it delayed (which corrects for coordinated omission). `call`
+/// takes its number and that instant.
+pub(crate) async fn open_loop<C, F>(per_second: f64, pace: Pace, call: C) -> Result<Measurement>
 where
     C: Fn(usize, Instant) -> F + Send + 'static,
     F: Future<Output = Result<()>> + Send + 'static,
@@ -129,7 +129,7 @@ where
     let start = Instant::now() + Duration::from_millis(10);
     let begin = start + pace.warm_up;
     let end = begin + pace.length;
-    // Timers of the runtime have a precision of a millisecond only.
+    // The runtime's timers have a resolution of only a millisecond.
     let mut calling = spawn_blocking(move || {
         let mut calling = JoinSet::new();
         for number in 0.. {
@@ -151,74 +151,74 @@ where
             latencies.push(answered - due);
         }
     }
-    Taken::new((begin, end), latencies)
+    Measurement::new((begin, end), latencies)
 }
 
-/// Writes a content that says when it was sent, or due.
+/// Returns a content that starts with the instant at which it was sent or due.
 pub(crate) fn stamped(at: Instant) -> String {
     let nanos = at.saturating_duration_since(*EPOCH).as_nanos();
     format!("{nanos:020}{:x<1$}", "", CONTENT - 20)
 }
 
-/// What has arrived at all receivers together.
+/// The messages that all receivers got.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// How many receivers are there; none is counted twice where it comes back.
+    /// The number of receivers that have connected. One that reconnects counts once.
     receivers: watch::Sender<u64>,
     losses: AtomicU64,
     count: watch::Sender<u64>,
-    /// When, and how long after it was sent.
+    /// When each arrived, and its latency.
     all: Mutex<Vec<(Instant, Duration)>>,
 }
 
 impl Arrivals {
-    /// Notes one by its content.
-    pub(crate) fn note(&self, content: &str) -> Result<()> {
+    /// Records a message by its content.
+    pub(crate) fn record(&self, content: &str) -> Result<()> {
         let now = Instant::now();
-        let nanos: u64 = content.get(..20).and_then(|nanos| nanos.parse().ok()).ok_or("a content without a stamp")?;
+        let nanos: u64 = content.get(..20).and_then(|nanos| nanos.parse().ok()).ok_or("a message has no stamp")?;
         let sent = *EPOCH + Duration::from_nanos(nanos);
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push((now, now.saturating_duration_since(sent)));
         self.count.send_modify(|count| *count += 1);
         Ok(())
     }
 
-    /// Notes that a receiver is there.
-    pub(crate) fn note_receiver(&self) {
+    /// Records that a receiver has connected.
+    pub(crate) fn record_receiver(&self) {
         self.receivers.send_modify(|count| *count += 1);
     }
 
-    /// Notes that a receiver has lost its session. It comes back by itself, which takes its time.
-    pub(crate) fn note_loss(&self, detail: &str) {
+    /// Records that a receiver has lost its session. Its client reopens it, which costs time.
+    pub(crate) fn record_loss(&self, detail: &str) {
         if self.losses.fetch_add(1, Relaxed) == 0 {
-            eprintln!("a session was lost, perhaps not the only one: {detail}");
+            eprintln!("a session was lost, perhaps more than one: {detail}");
         }
     }
 
-    /// Returns how many sessions were lost.
+    /// Returns the number of lost sessions.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Relaxed)
     }
 
-    /// Waits until so many receivers are there.
+    /// Waits for a number of receivers.
     pub(crate) async fn reach_receivers(&self, count: u64) -> Result<()> {
         self.receivers.subscribe().wait_for(|now| *now >= count).await?;
         Ok(())
     }
 
-    /// Waits until there are so many.
+    /// Waits for a number of messages.
     pub(crate) async fn reach(&self, count: u64) -> Result<()> {
         self.count.subscribe().wait_for(|now| *now >= count).await?;
         Ok(())
     }
 
-    /// Returns what arrived within a window.
-    pub(crate) fn within(&self, window: (Instant, Instant)) -> Result<Taken> {
+    /// Returns the measurement of the messages that arrived within a window.
+    pub(crate) fn within(&self, window: (Instant, Instant)) -> Result<Measurement> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let arrived = all.iter().filter(|(at, _)| (window.0..window.1).contains(at));
-        Taken::new(window, arrived.map(|(_, latency)| *latency))
+        Measurement::new(window, arrived.map(|(_, latency)| *latency))
     }
 
-    /// Forgets all, and returns when the first and the last came.
+    /// Clears the messages, and returns when the first and the last arrived.
     pub(crate) fn take_span(&self) -> Option<(Instant, Instant)> {
         let all = std::mem::take(&mut *self.all.lock().unwrap_or_else(PoisonError::into_inner));
         self.count.send_replace(0);
@@ -227,7 +227,7 @@ impl Arrivals {
     }
 }
 
-/// Fixes what stamps count from. Called before anything is stamped.
+/// Sets the origin of stamps. Must run before the first stamp.
 pub(crate) fn start_clock() {
     LazyLock::force(&EPOCH);
 }

@@ -1,4 +1,4 @@
-//! Pictures of what was found, as SVG. White behind, so that they can be read on any page.
+//! Plots of the results, as SVG with a white background, readable on any page.
 
 use std::{fs, path::Path};
 
@@ -13,13 +13,13 @@ use crate::{
     report::{Report, Series, Spread, number, ratios},
 };
 
-/// How wide a picture is, in pixels, and how high a row of bars, a title, and a panel with axes.
+/// The width of a picture, and the heights of a row of bars, a title and a panel with axes, in pixels.
 const WIDTH: i32 = 960;
 const ROW: i32 = 22;
 const TITLE: i32 = 34;
 const PANEL: i32 = 360;
 
-/// Where bars end, before the figures; and how wide a letter of a name is before them, about.
+/// Where bars end and their figures start; and the approximate width of a letter, in pixels.
 const BARS_END: i32 = 780;
 const LETTER: f64 = 6.6;
 
@@ -27,7 +27,7 @@ const FONT: &str = "sans-serif";
 const TEXT: RGBColor = RGBColor(36, 41, 47);
 const RULE: RGBColor = RGBColor(208, 215, 222);
 const TEAMWIRE: RGBColor = RGBColor(9, 105, 218);
-/// All others, where they are bars; and, in turn, where they are lines.
+/// The colors of all other candidates: of their bars; and of their lines, in turn.
 const OTHER: RGBColor = RGBColor(110, 119, 129);
 const OTHERS: [RGBColor; 8] = [
     RGBColor(188, 76, 0),
@@ -40,25 +40,25 @@ const OTHERS: [RGBColor; 8] = [
     RGBColor(27, 124, 131),
 ];
 
-/// How small a part of all latencies is shown.
+/// The smallest fraction of latencies to show.
 const TAIL_MIN: f64 = 1e-4;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// A picture that was drawn.
+/// A picture in a file.
 #[derive(Debug)]
 pub(crate) struct Picture {
     /// The name of its file.
     pub(crate) file: String,
-    /// What it shows.
+    /// Its title.
     pub(crate) title: String,
 }
 
-/// Draws what a scenario has brought into files of a directory.
+/// Draws the results of a scenario into files in a directory.
 pub(crate) fn draw(report: &Report, scenario: &str, directory: &Path) -> Result<Vec<Picture>> {
     fs::create_dir_all(directory)?;
     let cases = report.cases(scenario);
-    // Cases that differ in a number only, at the start, are points of lines.
+    // Three or more cases that differ only in their leading number become the points of lines.
     let after_number = |case: &[&Series]| case[0].case.split_once(' ').map(|(_, rest)| rest.to_owned());
     let is_point = |case: &Vec<&Series>| {
         let alike = cases.iter().filter(|other| after_number(other) == after_number(case)).count();
@@ -85,62 +85,65 @@ pub(crate) fn draw(report: &Report, scenario: &str, directory: &Path) -> Result<
         ratio_bars(&picture("-ratios", "ratios"), &cases)?;
     }
     if let Some(case) = cases.iter().find(|case| case.iter().any(|series| series.latencies.is_some())) {
-        tails(&picture("-tail", "how many took longer"), case)?;
+        tails(&picture("-tail", "latency tail"), case)?;
     }
     Ok(pictures)
 }
 
-/// Draws the compared quantity over the number in the case, with a panel for each store.
+/// Draws the compared quantity over the leading number of the cases, with a panel per store.
 fn lines(path: &Path, quantity: &str, at_what: &str, cases: &[Vec<&Series>]) -> Result<()> {
     let all: Vec<_> = cases.iter().flatten().copied().collect();
-    panels(path, &all, |area, title, who| {
-        let of_one = |who: &str| -> Vec<(f64, f64)> {
-            let own = all.iter().filter(|series| series.who() == who);
+    panels(path, &all, |area, title, candidate| {
+        let of_one = |candidate: &str| -> Vec<(f64, f64)> {
+            let own = all.iter().filter(|series| series.candidate() == candidate);
             own.filter_map(|series| Some((at(series)?, series.compared()?.1.median))).collect()
         };
-        let lines: Vec<_> = who.iter().map(|who| (who.clone(), of_one(who))).collect();
+        let lines: Vec<_> = candidate.iter().map(|candidate| (candidate.clone(), of_one(candidate))).collect();
         axes(area, title, (at_what, quantity), SeriesLabelPosition::UpperLeft, &lines)
     })
 }
 
-/// Draws which part of all latencies was longer, with a panel for each store.
+/// Draws the fraction of latencies that exceed a time, with a panel per store.
 fn tails(path: &Path, case: &[&Series]) -> Result<()> {
-    panels(path, case, |area, title, who| {
-        let of_one = |who: &str| -> Vec<(f64, f64)> {
-            let found = case.iter().find(|series| series.who() == who);
+    panels(path, case, |area, title, candidate| {
+        let of_one = |candidate: &str| -> Vec<(f64, f64)> {
+            let found = case.iter().find(|series| series.candidate() == candidate);
             let Some(all) = found.and_then(|series| series.latencies.as_ref()) else { return Vec::new() };
             let tails = (0..=80).map(|step| 10_f64.powf(f64::from(step) * TAIL_MIN.log10() / 80.0));
             let seen = tails.take_while(|tail| tail * all.len() as f64 >= 1.0);
             seen.map(|tail| (all.value_at_quantile(1.0 - tail) as f64 / 1e6, tail)).collect()
         };
-        let lines: Vec<_> = who.iter().map(|who| (who.clone(), of_one(who))).collect();
-        axes(area, title, ("ms", "part that took longer"), SeriesLabelPosition::LowerLeft, &lines)
+        let lines: Vec<_> = candidate.iter().map(|candidate| (candidate.clone(), of_one(candidate))).collect();
+        axes(area, title, ("ms", "fraction that took longer"), SeriesLabelPosition::LowerLeft, &lines)
     })
 }
 
-/// Draws a panel for each store: whatever is of that store, and whatever has none.
+/// Draws a panel per store, with the candidates on that store and those on none.
 fn panels(path: &Path, all: &[&Series], panel: impl Fn(&Area<'_>, &str, &[String]) -> Result<()>) -> Result<()> {
-    let mut who: Vec<String> = Vec::new();
+    let mut candidate: Vec<String> = Vec::new();
     for series in all {
-        if !who.contains(&series.who()) {
-            who.push(series.who());
+        if !candidate.contains(&series.candidate()) {
+            candidate.push(series.candidate());
         }
     }
     let stores = [Store::Embedded, Store::RedisAlways, Store::RedisEverysec].map(|store| store.to_string());
-    let stores: Vec<_> = stores.iter().filter(|store| who.iter().any(|who| who.contains(*store))).collect();
-    let is_of = |who: &str, store: &str| who.contains(store) || !stores.iter().any(|store| who.contains(*store));
+    let stores: Vec<_> =
+        stores.iter().filter(|store| candidate.iter().any(|candidate| candidate.contains(*store))).collect();
+    let is_of = |candidate: &str, store: &str| {
+        candidate.contains(store) || !stores.iter().any(|store| candidate.contains(*store))
+    };
     let root = canvas(path, PANEL * i32::try_from(stores.len().max(1))?)?;
     for (area, store) in root.split_evenly((stores.len().max(1), 1)).iter().zip(&stores) {
-        let who: Vec<_> = who.iter().filter(|who| is_of(who, store)).cloned().collect();
-        panel(area, store, &who)?;
+        let candidate: Vec<_> = candidate.iter().filter(|candidate| is_of(candidate, store)).cloned().collect();
+        panel(area, store, &candidate)?;
     }
     Ok(root.present()?)
 }
 
-/// A line: whose it is, and its points.
+/// A line: its candidate and its points.
 type Line = (String, Vec<(f64, f64)>);
 
-/// Draws lines in axes that are both logarithmic.
+/// Draws lines on logarithmic axes.
 fn axes(area: &Area<'_>, title: &str, (x, y): (&str, &str), names: SeriesLabelPosition, lines: &[Line]) -> Result<()> {
     let all = || lines.iter().flat_map(|(_, points)| points).filter(|(x, y)| *x > 0.0 && *y > 0.0);
     let range = |of: fn(&(f64, f64)) -> f64| {
@@ -173,12 +176,12 @@ fn axes(area: &Area<'_>, title: &str, (x, y): (&str, &str), names: SeriesLabelPo
         .x_desc(x)
         .y_desc(y)
         .draw()?;
-    for (at, (who, points)) in lines.iter().enumerate() {
-        let (colour, width) = if is_teamwire(who) { (TEAMWIRE, 3) } else { (OTHERS[at % OTHERS.len()], 2) };
-        let style = colour.stroke_width(width);
+    for (at, (candidate, points)) in lines.iter().enumerate() {
+        let (color, width) = if is_teamwire(candidate) { (TEAMWIRE, 3) } else { (OTHERS[at % OTHERS.len()], 2) };
+        let style = color.stroke_width(width);
         chart
             .draw_series(LineSeries::new(points.iter().copied(), style))?
-            .label(who)
+            .label(candidate)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
     chart
@@ -191,20 +194,20 @@ fn axes(area: &Area<'_>, title: &str, (x, y): (&str, &str), names: SeriesLabelPo
     Ok(())
 }
 
-/// Draws the compared quantity of each case, as bars with the least and the greatest.
+/// Draws the compared quantity of each case as bars, with minimum and maximum.
 fn bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
     let groups: Vec<_> = cases
         .iter()
         .map(|case| {
             let (quantity, _) = case[0].compared().unwrap_or(("", Spread::default()));
-            let bars = case.iter().filter_map(|series| Some((series.who(), series.compared()?.1)));
+            let bars = case.iter().filter_map(|series| Some((series.candidate(), series.compared()?.1)));
             (format!("{}: {quantity}", case[0].case), bars.collect::<Vec<_>>())
         })
         .collect();
     draw_bars(
         path,
         &groups,
-        |who| if is_teamwire(who) { TEAMWIRE } else { OTHER },
+        |candidate| if is_teamwire(candidate) { TEAMWIRE } else { OTHER },
         |bars| {
             let greatest = bars.iter().map(|(_, spread)| spread.greatest).fold(0.0, f64::max);
             (0.0, Box::new(move |value| value / greatest.max(f64::MIN_POSITIVE)))
@@ -212,18 +215,18 @@ fn bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
     )
 }
 
-/// Draws what is compared with its floors, from 1 to both sides.
+/// Draws ratios to the baselines as bars that start at 1.
 fn ratio_bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
     let groups: Vec<_> = cases
         .iter()
         .map(|case| {
             let (quantity, _) = case[0].compared().unwrap_or(("", Spread::default()));
             let of_one = |series: &&Series| {
-                let own = series.who();
-                ratios(series, case).into_iter().map(move |(floor, ratio)| (format!("{own} / {floor}"), ratio))
+                let own = series.candidate();
+                ratios(series, case).into_iter().map(move |(baseline, ratio)| (format!("{own} / {baseline}"), ratio))
             };
             let bars = case.iter().flat_map(|series| of_one(series).collect::<Vec<_>>());
-            (format!("{}: {quantity}, own / floor", case[0].case), bars.collect::<Vec<_>>())
+            (format!("{}: {quantity}, own / baseline", case[0].case), bars.collect::<Vec<_>>())
         })
         .filter(|(_, bars)| !bars.is_empty())
         .collect();
@@ -239,14 +242,14 @@ fn ratio_bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
     )
 }
 
-/// What places a value between 0 and 1.
+/// Maps a value to a position from 0 to 1.
 type Scale = Box<dyn Fn(f64) -> f64>;
 
-/// Draws groups of bars. `scale`: at which value the bars of a group begin, and how values are placed.
+/// Draws groups of bars. `scale` returns the value where the bars of a group start, and the scale.
 fn draw_bars(
     path: &Path,
     groups: &[(String, Vec<(String, Spread)>)],
-    colour: impl Fn(&str) -> RGBColor,
+    color: impl Fn(&str) -> RGBColor,
     scale: impl Fn(&[(String, Spread)]) -> (f64, Scale),
 ) -> Result<()> {
     let rows = groups.iter().map(|(_, bars)| bars.len()).sum::<usize>();
@@ -254,7 +257,8 @@ fn draw_bars(
     let root = canvas(path, height)?;
     let words =
         |size: i32, at: HPos| TextStyle::from((FONT, size).into_font()).color(&TEXT).pos(Pos::new(at, VPos::Center));
-    let longest = groups.iter().flat_map(|(_, bars)| bars).map(|(who, _)| who.chars().count()).max().unwrap_or(0);
+    let longest =
+        groups.iter().flat_map(|(_, bars)| bars).map(|(candidate, _)| candidate.chars().count()).max().unwrap_or(0);
     let left = 24 + (longest as f64 * LETTER) as i32;
     let mut top = 0;
     for (title, bars) in groups {
@@ -264,12 +268,12 @@ fn draw_bars(
         let x = |value: f64| left + (scale(value) * f64::from(BARS_END - left)).round() as i32;
         let bottom = top + ROW * i32::try_from(bars.len())?;
         root.draw(&PathElement::new([(x(origin), top), (x(origin), bottom)], RULE))?;
-        for (who, spread) in bars {
+        for (candidate, spread) in bars {
             let middle = top + ROW / 2;
             let corners = [(x(origin), top + 4), (x(spread.median), top + ROW - 4)];
-            root.draw(&Rectangle::new(corners, colour(who).mix(0.75).filled()))?;
+            root.draw(&Rectangle::new(corners, color(candidate).mix(0.75).filled()))?;
             root.draw(&PathElement::new([(x(spread.least), middle), (x(spread.greatest), middle)], TEXT))?;
-            root.draw(&Text::new(who.as_str(), (left - 8, middle), words(12, HPos::Right)))?;
+            root.draw(&Text::new(candidate.as_str(), (left - 8, middle), words(12, HPos::Right)))?;
             root.draw(&Text::new(spread.write(), (BARS_END + 8, middle), words(12, HPos::Left)))?;
             top += ROW;
         }
@@ -283,11 +287,11 @@ fn canvas(path: &Path, height: i32) -> Result<Area<'_>> {
     Ok(root)
 }
 
-/// Returns the number that a case begins with.
+/// Returns the leading number of a case.
 fn at(series: &Series) -> Option<f64> {
     series.case.split(' ').next()?.parse().ok()
 }
 
-fn is_teamwire(who: &str) -> bool {
-    who.contains("teamwire")
+fn is_teamwire(candidate: &str) -> bool {
+    candidate.contains("teamwire")
 }

@@ -1,5 +1,5 @@
-//! The processes that are measured: started on free ports of this machine, each with a directory of its own, and ended by
-//! their ids whatever happens.
+//! The processes of candidates. They listen on free loopback ports, have their own directories, and are killed by id however
+//! the benchmark ends.
 
 use std::{
     env,
@@ -30,14 +30,14 @@ use tokio::{
 
 use crate::{Result, Store};
 
-/// How long a process may take to come up. Never reached unless something is wrong.
+/// How long a process may take to start. Reached only if something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often is looked whether it has come up: the precision of start-up times.
-const LOOK: Duration = Duration::from_millis(1);
+/// How often to poll whether it has started: the resolution of start-up times.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a coordinator is told besides its store. Its rates and bounds are made for agents, not for load; all that bears on
-/// what a message costs is as it comes.
+/// The configuration of a coordinator. It raises rates and limits, which are made for agents and not for load. Everything that
+/// affects the cost of a message has its default.
 const CONFIGURATION: &str = "\
 [network]
 connections_max = 20000
@@ -52,10 +52,10 @@ inbox_bytes_max = \"1GiB\"
 members_max = 1000
 ";
 
-/// All processes that run, for the end.
+/// All running processes, for [`end_all`].
 static OURS: Mutex<Vec<Weak<Mutex<Child>>>> = Mutex::new(Vec::new());
 
-/// A process of ours. Killed when dropped, or by [`end_all`].
+/// A running process. Killed on drop, or by [`end_all`].
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Arc<Mutex<Child>>,
@@ -63,21 +63,21 @@ pub(crate) struct Process {
     log: PathBuf,
 }
 
-/// What the kernel says of a process.
+/// A process' use of resources, as the kernel reports it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// Memory that it holds, in bytes.
+    /// Resident memory, in bytes.
     pub(crate) resident: u64,
-    /// Time of processors that it has used.
+    /// CPU time.
     pub(crate) cpu: Duration,
 }
 
 impl Process {
-    /// Starts a command in a directory, with its output in a file there.
+    /// Starts a command in a directory, and writes its output to a file there.
     pub(crate) fn start(mut command: Command, directory: &Path, name: &str) -> Result<Self> {
         let path = directory.join(format!("{name}.log"));
         let log = File::options().create(true).append(true).open(&path)?;
-        // Ctrl-C is for us, who end it then.
+        // In its own group, so that Ctrl-C reaches only the benchmark, which then ends it.
         command.process_group(0).current_dir(directory);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().map_err(|error| format!("{name} cannot be started: {error}"))?;
@@ -88,17 +88,17 @@ impl Process {
         Ok(Self { child, id, log: path })
     }
 
-    /// Waits until its output says something, and returns that line.
-    pub(crate) async fn said(&mut self, text: &str) -> Result<String> {
-        self.says(text, PATIENCE).await
+    /// Waits for a line of output that contains a text, and returns it.
+    pub(crate) async fn await_line(&mut self, text: &str) -> Result<String> {
+        self.await_line_within(text, PATIENCE).await
     }
 
-    /// Waits for that as long as it may take.
-    pub(crate) async fn says(&mut self, text: &str, patience: Duration) -> Result<String> {
+    /// Does the same with its own time limit.
+    pub(crate) async fn await_line_within(&mut self, text: &str, patience: Duration) -> Result<String> {
         let began = Instant::now();
         loop {
             let log = fs::read_to_string(&self.log)?;
-            // What does not end yet may be half a line.
+            // The last line may be incomplete.
             let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
             if let Some(line) = whole.lines().rev().find(|line| line.contains(text)) {
                 return Ok(line.to_owned());
@@ -107,40 +107,40 @@ impl Process {
                 return Err(format!("a process ended ({status}): {log}").into());
             }
             if began.elapsed() > patience {
-                return Err(format!("a process does not say \"{text}\": {log}").into());
+                return Err(format!("a process did not print \"{text}\": {log}").into());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Waits until it takes connections.
-    pub(crate) async fn listens(&mut self, port: u16) -> Result<()> {
+    /// Waits until it accepts connections on a port.
+    pub(crate) async fn await_port(&mut self, port: u16) -> Result<()> {
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
             if lock(&self.child).try_wait()?.is_some() || began.elapsed() > PATIENCE {
                 return Err(format!("a process does not listen: {}", fs::read_to_string(&self.log)?).into());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Kills it on the spot, as a power failure would.
+    /// Kills it with SIGKILL.
     pub(crate) fn kill(&mut self) -> Result<()> {
         Ok(end(&self.child)?)
     }
 
-    /// Returns what it uses now.
+    /// Returns its current use of resources.
     pub(crate) fn usage(&self) -> Result<Usage> {
         let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.id));
         let status = of("status")?;
         let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
         let stat = of("stat")?;
-        // After the name, which may hold anything: user and system time are the 12th and 13th.
+        // After the name, which may contain anything, user and system time are the 12th and 13th fields.
         let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = fields.iter().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>();
         let per_second = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
-        let resident = kib.map(|kib: u64| kib * 1024).ok_or("/proc says nothing of a process' memory")?;
+        let resident = kib.map(|kib: u64| kib * 1024).ok_or("/proc does not show the process' memory")?;
         Ok(Usage { resident, cpu: Duration::from_secs_f64(ticks / per_second) })
     }
 }
@@ -152,7 +152,7 @@ impl Drop for Process {
     }
 }
 
-/// Ends whatever still runs: calls that were interrupted may keep what they call.
+/// Kills all processes that still run: an interrupted scenario may not have dropped them.
 pub(crate) fn end_all() {
     for child in lock(&OURS).drain(..).filter_map(|child| child.upgrade()) {
         let _ = end(&child);
@@ -161,7 +161,7 @@ pub(crate) fn end_all() {
 
 fn end(child: &Mutex<Child>) -> io::Result<()> {
     let mut child = lock(child);
-    // With all that it has started, which is in its group; unless it was waited for already, when its id may be another's.
+    // Kills its whole group. Not after it was reaped: the id may then belong to another process.
     if child.try_wait()?.is_none() {
         killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL)?;
     }
@@ -172,13 +172,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets this process and those that it starts open as many connections as the system lets them.
-pub(crate) fn allow_many_connections() -> Result<()> {
+/// Raises the limit of open files of this process and its children to the hard limit.
+pub(crate) fn raise_file_limit() -> Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     Ok(setrlimit(Resource::RLIMIT_NOFILE, most, most)?)
 }
 
-/// Returns how many connections this process may have open, with all other files.
+/// Returns how many files, connections included, this process may have open.
 pub(crate) fn connections_max() -> Result<usize> {
     let (now, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
     Ok(usize::try_from(now)?)
@@ -196,7 +196,7 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Starts one on a store, given as its URL.
+    /// Starts one on the store of a URL, and waits until it serves.
     pub(crate) async fn start(binary: &Path, directory: &Path, store: &str) -> Result<Self> {
         let file = directory.join("teamwire.toml");
         fs::write(&file, CONFIGURATION)?;
@@ -212,40 +212,40 @@ impl Coordinator {
             address: format!("http://127.0.0.1:{port}"),
             starts: 1,
         };
-        started.serves().await?;
+        started.await_serving().await?;
         Ok(started)
     }
 
-    /// Starts it again after it was killed, and does not wait until it serves.
-    pub(crate) fn start_again(&mut self) -> Result<()> {
+    /// Restarts it after it was killed. Does not wait until it serves.
+    pub(crate) fn restart(&mut self) -> Result<()> {
         self.process = Self::spawn(&self.binary, &self.directory, &self.arguments)?;
         self.starts += 1;
         Ok(())
     }
 
     /// Waits until it serves.
-    pub(crate) async fn serves(&mut self) -> Result<()> {
+    pub(crate) async fn await_serving(&mut self) -> Result<()> {
         loop {
-            self.process.said(" serving").await?;
+            self.process.await_line(" serving").await?;
             let log = fs::read_to_string(&self.process.log)?;
             if log.lines().filter(|line| line.contains(" serving")).count() >= self.starts {
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Returns where it listens, as a client wants it.
+    /// Returns its address, as a client takes it.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns the credential of its operator.
+    /// Returns the operator's credential.
     pub(crate) fn operator(&self) -> Result<String> {
         Ok(fs::read_to_string(self.directory.join("state/operator.credential"))?.trim().to_owned())
     }
 
-    /// Returns what its process uses now.
+    /// Returns its process' current use of resources.
     pub(crate) fn usage(&self) -> Result<Usage> {
         self.process.usage()
     }
@@ -255,9 +255,9 @@ impl Coordinator {
         &mut self.process
     }
 
-    /// Returns how often it has asked its store for this kind of thing.
+    /// Returns how often it called its store with an operation.
     pub(crate) async fn store_calls(&mut self, operation: &str) -> Result<f64> {
-        let line = self.process.said("metrics are served").await?;
+        let line = self.process.await_line("metrics are served").await?;
         let address = line.split("address").nth(1).unwrap_or_default();
         let address = address.trim_matches(|c: char| !c.is_ascii_digit());
         let mut stream = TcpStream::connect(address).await?;
@@ -271,7 +271,7 @@ impl Coordinator {
     fn spawn(binary: &Path, directory: &Path, arguments: &[OsString]) -> Result<Process> {
         let mut command = Command::new(binary);
         for (variable, _) in env::vars_os() {
-            // Nothing that would configure it besides.
+            // The environment must not configure it.
             if ["TEAMWIRE_", "OTEL_"].iter().any(|prefix| variable.to_string_lossy().starts_with(prefix)) {
                 command.env_remove(variable);
             }
@@ -281,18 +281,18 @@ impl Coordinator {
     }
 }
 
-/// What a store needs to be there: a directory, and a Redis where it is in one.
+/// A scratch directory, and a Redis server if the store is in one.
 #[derive(Debug)]
-pub(crate) struct Ground {
-    /// What names the store to a coordinator.
+pub(crate) struct Scratch {
+    /// The URL of the store.
     pub(crate) url: String,
     redis: Option<Process>,
-    /// Goes last.
+    /// Dropped last.
     directory: TempDir,
 }
 
-impl Ground {
-    /// Prepares it below a directory. `None`: nothing is to be stored.
+impl Scratch {
+    /// Creates it below a directory. `None`: no store is needed.
     pub(crate) async fn prepare(below: &Path, store: Option<Store>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(below)?;
         let Some(fsync) = store.and_then(Store::append_fsync) else {
@@ -304,33 +304,33 @@ impl Ground {
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
         command.args(["--appendfsync", fsync, "--maxmemory-policy", "noeviction"]);
         let mut redis = Process::start(command, directory.path(), "redis")?;
-        redis.listens(port).await?;
+        redis.await_port(port).await?;
         Ok(Self { url: format!("redis://127.0.0.1:{port}"), redis: Some(redis), directory })
     }
 
-    /// Returns the time of processors that its own process has used. `None`: it has none.
+    /// Returns the CPU time of Redis. `None`: it has none.
     pub(crate) fn cpu(&self) -> Result<Option<Duration>> {
         self.redis.as_ref().map(|redis| Ok(redis.usage()?.cpu)).transpose()
     }
 
-    /// Returns the directory, which goes with it.
+    /// Returns the directory.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// Returns a port that nobody listens on.
+/// Returns a free port.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Finds a program in PATH, or among the tools.
+/// Returns the path of a program in PATH or among the tools.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).chain(tools()).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
-/// Returns where tools are: beside our own build.
+/// Returns the directory of tools, in the target directory.
 pub(crate) fn tools() -> Option<PathBuf> {
     Some(env::current_exe().ok()?.parent()?.parent()?.join("tools"))
 }

@@ -1,4 +1,4 @@
-//! What was found: tables for people, which are Markdown, and JSON for programs.
+//! The results: Markdown tables for people, JSON for programs.
 
 use std::{fmt::Write as _, fs, path::Path, time::Instant};
 
@@ -6,12 +6,12 @@ use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::{Result, machine::Machine, measure::Taken};
+use crate::{Result, machine::Machine, measure::Measurement};
 
-/// One figure of one run: what it is in which unit, and how much.
+/// A figure of a run: its quantity with unit, and its value.
 pub(crate) type Figure = (&'static str, f64);
 
-/// All that was found.
+/// All results.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     machine: Machine,
@@ -21,19 +21,19 @@ pub(crate) struct Report {
     began: Instant,
 }
 
-/// What one contender reached in one case, run by run.
+/// The figures of one candidate in one case, run by run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Series {
     scenario: &'static str,
-    /// What it was measured at.
+    /// The parameters of the scenario.
     pub(crate) case: String,
-    who: String,
+    candidate: String,
     promise: &'static str,
-    /// Whom it is compared with.
-    floors: Vec<String>,
-    /// One for each quantity, the first of which is compared.
+    /// The names of the candidates to compare it with.
+    baselines: Vec<String>,
+    /// One per quantity. Comparisons use the first.
     figures: Vec<Quantity>,
-    /// Latencies of all runs, in nanoseconds, where a plot shows them.
+    /// The latencies of all runs, in nanoseconds, if a plot shows them.
     #[serde(skip)]
     pub(crate) latencies: Option<Histogram<u64>>,
 }
@@ -44,26 +44,26 @@ struct Quantity {
     runs: Vec<f64>,
 }
 
-/// Who was not measured, and why.
+/// A candidate that was not measured, and why.
 #[derive(Debug, Serialize)]
 struct Absent {
     scenario: &'static str,
-    who: String,
+    candidate: String,
     why: String,
 }
 
-/// Who has reached something.
+/// What the row of a table says about a candidate, besides figures.
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
-    /// As a table shows it.
+pub(crate) struct Row {
+    /// Its name.
     pub(crate) name: String,
-    /// What an OK of it is worth.
+    /// What its OK guarantees.
     pub(crate) promise: &'static str,
-    /// Whom it is compared with.
-    pub(crate) floors: Vec<String>,
+    /// The names of the candidates to compare it with.
+    pub(crate) baselines: Vec<String>,
 }
 
-/// The median of some runs, the least and the greatest.
+/// The median, the minimum and the maximum of some runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -72,27 +72,27 @@ pub(crate) struct Spread {
 }
 
 impl Report {
-    /// Begins one.
+    /// Creates an empty report.
     pub(crate) fn new(machine: Machine) -> Self {
         Self { machine, series: Vec::new(), absent: Vec::new(), began: Instant::now() }
     }
 
-    /// Returns what is measured on.
+    /// Returns the machine.
     pub(crate) fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Adds what one run has brought. Runs of one case must come for all in turn: a run is compared with that of the floor
-    /// beside it.
-    pub(crate) fn add(&mut self, scenario: &'static str, case: &str, who: Who, figures: &[Figure]) {
+    /// Adds the figures of a run. The candidates of a case must take turns: a run is compared with the adjacent run of each
+    /// baseline.
+    pub(crate) fn add(&mut self, scenario: &'static str, case: &str, candidate: Row, figures: &[Figure]) {
         let shown: Vec<_> = figures.iter().map(|(name, value)| format!("{} {name}", number(*value))).collect();
         let seconds = self.began.elapsed().as_secs();
-        eprintln!("{seconds:>5} s  {scenario}, {case}: {}: {}", plain(&who.name), shown.join(", "));
-        let at = self.find(scenario, case, &who.name).unwrap_or_else(|| {
+        eprintln!("{seconds:>5} s  {scenario}, {case}: {}: {}", plain(&candidate.name), shown.join(", "));
+        let at = self.find(scenario, case, &candidate.name).unwrap_or_else(|| {
             let figures = figures.iter().map(|(name, _)| Quantity { name, runs: Vec::new() }).collect();
-            let Who { name: who, promise, floors } = who;
+            let Row { name: candidate, promise, baselines } = candidate;
             let case = case.to_owned();
-            self.series.push(Series { scenario, case, who, promise, floors, figures, latencies: None });
+            self.series.push(Series { scenario, case, candidate, promise, baselines, figures, latencies: None });
             self.series.len() - 1
         });
         for (quantity, (_, value)) in self.series[at].figures.iter_mut().zip(figures) {
@@ -100,9 +100,15 @@ impl Report {
         }
     }
 
-    /// Adds the latencies of a run that was added, for a plot.
-    pub(crate) fn add_latencies(&mut self, scenario: &str, case: &str, who: &str, taken: &Taken) -> Result<()> {
-        let at = self.find(scenario, case, who).ok_or("latencies of a run that was not added")?;
+    /// Adds the latencies of a run, for a plot. Its figures must have been added.
+    pub(crate) fn add_latencies(
+        &mut self,
+        scenario: &str,
+        case: &str,
+        candidate: &str,
+        taken: &Measurement,
+    ) -> Result<()> {
+        let at = self.find(scenario, case, candidate).ok_or("these latencies belong to no run")?;
         match &mut self.series[at].latencies {
             Some(all) => all.add(&taken.latencies)?,
             none => *none = Some(taken.latencies.clone()),
@@ -110,19 +116,19 @@ impl Report {
         Ok(())
     }
 
-    /// Says of somebody that it was not measured, and why.
-    pub(crate) fn add_absent(&mut self, scenario: &'static str, who: impl Into<String>, why: impl Into<String>) {
-        let (who, why) = (who.into(), why.into());
-        eprintln!("not measured: {scenario}, {}: {why}", plain(&who));
-        self.absent.push(Absent { scenario, who, why });
+    /// Adds a candidate that was not measured, and why.
+    pub(crate) fn add_absent(&mut self, scenario: &'static str, candidate: impl Into<String>, why: impl Into<String>) {
+        let (candidate, why) = (candidate.into(), why.into());
+        eprintln!("not measured: {scenario}, {}: {why}", plain(&candidate));
+        self.absent.push(Absent { scenario, candidate, why });
     }
 
-    /// Returns the figure of the last run of a case, to base another one on.
-    pub(crate) fn last(&self, scenario: &str, case: &str, who: &str) -> Option<f64> {
-        self.series[self.find(scenario, case, who)?].figures.first()?.runs.last().copied()
+    /// Returns the first figure of the last run of a case.
+    pub(crate) fn last(&self, scenario: &str, case: &str, candidate: &str) -> Option<f64> {
+        self.series[self.find(scenario, case, candidate)?].figures.first()?.runs.last().copied()
     }
 
-    /// Writes the tables of a scenario, with columns in line for a terminal.
+    /// Returns the tables of a scenario, with aligned columns for a terminal.
     pub(crate) fn tables(&self, scenario: &str) -> String {
         self.tables_by(scenario, |rows| {
             let mut table = Table::new();
@@ -131,7 +137,7 @@ impl Report {
         })
     }
 
-    /// Writes the tables of a scenario, as short as can be.
+    /// Returns the tables of a scenario without padding.
     pub(crate) fn markdown(&self, scenario: &str) -> String {
         self.tables_by(scenario, |rows| {
             let mut lines: Vec<_> = rows.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
@@ -140,11 +146,11 @@ impl Report {
         })
     }
 
-    /// Returns what a scenario has brought, case by case.
+    /// Returns the results of a scenario, grouped by case.
     pub(crate) fn cases(&self, scenario: &str) -> Vec<Vec<&Series>> {
         let mut cases: Vec<Vec<&Series>> = Vec::new();
         for series in self.series.iter().filter(|series| series.scenario == scenario) {
-            // In the order in which they came, which takes turns in some scenarios.
+            // Cases may be interleaved.
             match cases.iter_mut().find(|case| case[0].case == series.case) {
                 Some(case) => case.push(series),
                 None => cases.push(vec![series]),
@@ -153,13 +159,13 @@ impl Report {
         cases
     }
 
-    /// Writes all of it as JSON.
+    /// Writes everything as JSON.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         Ok(fs::write(path, serde_json::to_vec_pretty(self)?)?)
     }
 
-    fn find(&self, scenario: &str, case: &str, who: &str) -> Option<usize> {
-        let is = |found: &Series| found.scenario == scenario && found.case == case && found.who == who;
+    fn find(&self, scenario: &str, case: &str, candidate: &str) -> Option<usize> {
+        let is = |found: &Series| found.scenario == scenario && found.case == case && found.candidate == candidate;
         self.series.iter().position(is)
     }
 
@@ -167,8 +173,8 @@ impl Report {
         let mut text = String::new();
         let cases = self.cases(scenario);
         if cases.is_empty() {
-            for Absent { who, why, .. } in self.absent.iter().filter(|absent| absent.scenario == scenario) {
-                let _ = write!(text, "{who}: not measured: {why}\n\n");
+            for Absent { candidate, why, .. } in self.absent.iter().filter(|absent| absent.scenario == scenario) {
+                let _ = write!(text, "{candidate}: not measured: {why}\n\n");
             }
         }
         for case in cases {
@@ -185,24 +191,25 @@ impl Report {
                 quantities.push(quantity.name);
             }
         }
-        let mut header = vec!["who"];
+        let mut header = vec!["candidate"];
         header.extend(&quantities);
-        header.extend(["beside its floors", "an OK means"]);
+        header.extend(["vs. baselines", "an OK means"]);
         let mut rows = vec![header.into_iter().map(str::to_owned).collect()];
         for series in case {
-            let mut cells = vec![series.who.clone()];
+            let mut cells = vec![series.candidate.clone()];
             for name in &quantities {
                 let runs = series.figures.iter().find(|figure| figure.name == *name);
                 cells.push(runs.and_then(|figure| Spread::of(&figure.runs)).map_or(String::new(), Spread::write));
             }
-            let ratios = ratios(series, case).into_iter().map(|(floor, ratio)| format!("{} × {floor}", ratio.write()));
+            let ratios =
+                ratios(series, case).into_iter().map(|(baseline, ratio)| format!("{} × {baseline}", ratio.write()));
             cells.push(ratios.collect::<Vec<_>>().join("; "));
             cells.push(series.promise.to_owned());
             rows.push(cells);
         }
         for absent in self.absent.iter().filter(|absent| absent.scenario == case[0].scenario) {
             let mut cells = vec!["–".to_owned(); quantities.len() + 3];
-            cells[0].clone_from(&absent.who);
+            cells[0].clone_from(&absent.candidate);
             cells[quantities.len() + 2] = format!("not measured: {}", absent.why);
             rows.push(cells);
         }
@@ -211,26 +218,26 @@ impl Report {
 }
 
 impl Series {
-    /// Returns who it was, without marks.
-    pub(crate) fn who(&self) -> String {
-        plain(&self.who)
+    /// Returns the name of the candidate, without Markdown.
+    pub(crate) fn candidate(&self) -> String {
+        plain(&self.candidate)
     }
 
-    /// Returns what is compared, and how much of it there was.
+    /// Returns the quantity that comparisons use, and its values.
     pub(crate) fn compared(&self) -> Option<(&'static str, Spread)> {
         let figure = self.figures.first()?;
         Some((figure.name, Spread::of(&figure.runs)?))
     }
 }
 
-/// Compares the runs of one with those of its floors, each with the one beside it.
+/// Returns the ratios of a candidate to each of its baselines, from adjacent runs.
 pub(crate) fn ratios(of: &Series, case: &[&Series]) -> Vec<(String, Spread)> {
     let runs = |series: &Series| series.figures.first().map(|figure| figure.runs.clone()).unwrap_or_default();
-    let compare = |floor: &&Series| {
-        let ratios: Vec<f64> = runs(of).iter().zip(runs(floor)).map(|(own, floor)| own / floor).collect();
-        Some((floor.who(), Spread::of(&ratios)?))
+    let compare = |baseline: &&Series| {
+        let ratios: Vec<f64> = runs(of).iter().zip(runs(baseline)).map(|(own, baseline)| own / baseline).collect();
+        Some((baseline.candidate(), Spread::of(&ratios)?))
     };
-    case.iter().filter(|floor| of.floors.contains(&floor.who)).filter_map(compare).collect()
+    case.iter().filter(|baseline| of.baselines.contains(&baseline.candidate)).filter_map(compare).collect()
 }
 
 impl Spread {
@@ -242,10 +249,10 @@ impl Spread {
         Some(Self { median, least, greatest })
     }
 
-    /// Writes it for a table.
+    /// Formats it for a table.
     pub(crate) fn write(self) -> String {
         let Self { median, least, greatest } = self;
-        // One run has none.
+        // A single run has no spread.
         if least < greatest {
             format!("{} ({}–{})", number(median), number(least), number(greatest))
         } else {
@@ -254,7 +261,7 @@ impl Spread {
     }
 }
 
-/// Writes a number with three digits that matter.
+/// Formats a number with three significant digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => {

@@ -1,4 +1,4 @@
-//! `teamwire approve` and `teamwire reject`: answer a request of either kind.
+//! `teamwire approve` and `teamwire reject`: answer a shutdown request or a plan.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -8,12 +8,13 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Approve a request
 ///
-/// A shutdown request: your process ends. A plan: its author may begin.
+/// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks.
 #[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub struct Approve {
-    /// The request's id, as it stands in the request and in `teamwire requests`
+    /// The request's id, as shown in the request and by `teamwire requests`
     request_id: String,
-    /// What to say with it
+    /// A comment for the requester
     #[arg(long, short, default_value = "", hide_default_value = true)]
     message: String,
     #[command(flatten)]
@@ -22,10 +23,11 @@ pub struct Approve {
 
 /// Reject a request
 ///
-/// A shutdown request: you go on working. A plan: its author may submit a better one.
+/// After rejecting a shutdown request you keep working. After a rejected plan its author can submit another one.
 #[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n\n    teamwire reject REQUEST_ID --reason \"handle errors first\"")]
 pub struct Reject {
-    /// The request's id, as it stands in the request and in `teamwire requests`
+    /// The request's id, as shown in the request and by `teamwire requests`
     request_id: String,
     /// Why, or what to change
     #[arg(long, short, default_value = "", hide_default_value = true)]
@@ -55,8 +57,8 @@ async fn answer(
 ) -> Result<(), Failure> {
     let caller = context.caller()?;
     let reply = caller.client.answer(request_id, approve, text).await?;
-    // Whoever has answered a request has processed the message that brought it. If this does not work out, the message
-    // comes again, and says that it was answered.
+    // Answering a request proves that its message was processed, so acknowledge it. On failure the message is delivered
+    // again, and its text says that the request was answered.
     if caller.member.is_some()
         && let Ok(found) = caller
             .client

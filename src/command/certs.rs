@@ -1,4 +1,4 @@
-//! `teamwire certs`: an authority of one's own, and certificates from it.
+//! `teamwire certs`: creates a private certificate authority and issues certificates.
 
 use std::{net::IpAddr, path::PathBuf};
 
@@ -7,35 +7,36 @@ use teamwire_proto::name::Name;
 
 use super::Output;
 use crate::{
-    authority::{Authority, Files, Purpose},
+    authority::{CertificateAuthority, Files, Purpose},
     failure::Failure,
     show,
 };
 
-/// The names and addresses under which every coordinator is reached from its own machine.
+/// The names and addresses of the machine itself, which every certificate includes.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Make certificates for a coordinator on a network of yours
+/// Issue TLS certificates for a coordinator on a private network
 ///
-/// Makes an authority (ca.crt, ca.key) on the first run and keeps it afterwards; from it a certificate for the
-/// coordinator (server.crt, server.key) and, where you want clients to prove themselves, one for each --client. Run it
-/// again to renew them or to add clients. Keep ca.key to yourself: who has it can pass for the coordinator.
+/// The first run creates a certificate authority (ca.crt, ca.key); later runs reuse it. Every run issues a certificate for
+/// the coordinator (server.crt, server.key) and one for each --client. Run it again to renew certificates or to add
+/// clients. Keep ca.key secret: anyone who has it can impersonate the coordinator.
 #[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n\n    teamwire certs --host coordinator.example --dir certs")]
 pub struct Certs {
-    /// Where the files go
+    /// The directory for the certificates and keys
     #[arg(long, default_value = "certs", value_name = "DIR")]
     dir: PathBuf,
-    /// A name or an IP address under which the coordinator is reached; may be repeated. Those of the machine itself
-    /// (localhost, 127.0.0.1, ::1) are always added [default: this machine's name]
+    /// A host name or IP address of the coordinator; may be repeated. localhost, 127.0.0.1 and ::1 are always included
+    /// [default: this machine's name]
     #[arg(long = "host", value_name = "NAME|IP", value_delimiter = ',')]
     hosts: Vec<String>,
-    /// A client that gets a certificate; may be repeated. For coordinators that let in only who shows one
+    /// A client to issue a certificate to; may be repeated. Needed if the coordinator runs with --client-ca
     #[arg(long = "client", value_name = "NAME", value_delimiter = ',')]
     clients: Vec<String>,
-    /// How long certificates are good for, in days
+    /// How long the certificates are valid, in days
     #[arg(long, default_value_t = 365, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
-    /// How long a new authority is good for, in days
+    /// How long a new certificate authority is valid, in days
     #[arg(long, default_value_t = 3_650, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     ca_days: u32,
     #[command(flatten)]
@@ -44,10 +45,10 @@ pub struct Certs {
 
 impl Certs {
     pub fn run(&self) -> Result<(), Failure> {
-        // They become names of files.
+        // Client names become file names, so they must be valid names.
         let clients = self.clients.iter().map(|name| Name::parse(name, "client")).collect::<Result<Vec<_>, _>>()?;
         let hosts = self.hosts()?;
-        let authority = Authority::open(&self.dir, self.ca_days)?;
+        let authority = CertificateAuthority::open(&self.dir, self.ca_days)?;
         let server = authority.issue("server", &Purpose::Server(&hosts), self.days)?;
         let mut issued = Vec::new();
         for client in &clients {
@@ -57,12 +58,13 @@ impl Certs {
         if self.output.json {
             show::line(&json(&authority, &server, &hosts, &issued));
         } else {
-            say(&authority, &server, &hosts, &issued);
+            print(&authority, &server, &hosts, &issued);
         }
         Ok(())
     }
 
-    /// Returns whom the coordinator's certificate is for: first what others call it.
+    /// Returns the distinct hosts of the coordinator's certificate. Names given by the user come first, because the printed
+    /// advice uses the first one.
     fn hosts(&self) -> Result<Vec<String>, Failure> {
         let mut hosts = self.hosts.clone();
         if hosts.is_empty() {
@@ -73,7 +75,7 @@ impl Certs {
         for host in hosts {
             if !is_host(&host) {
                 return Err(Failure::usage(format!(
-                    "\"{host}\" is no host. Write a name such as coordinator.example, or an IP address, without a port."
+                    "\"{host}\" is not a host. Give a name such as coordinator.example or an IP address, without a port."
                 )));
             }
             if !distinct.iter().any(|known| known.eq_ignore_ascii_case(&host)) {
@@ -85,7 +87,7 @@ impl Certs {
 }
 
 fn is_host(text: &str) -> bool {
-    // `*.example` is for all of a domain.
+    // A wildcard such as `*.example` covers a domain.
     let name = text.strip_prefix("*.").unwrap_or(text);
     let is_label_char = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let is_name =
@@ -93,7 +95,12 @@ fn is_host(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || is_name
 }
 
-fn json(authority: &Authority, server: &Files, hosts: &[String], clients: &[(String, Files)]) -> serde_json::Value {
+fn json(
+    authority: &CertificateAuthority,
+    server: &Files,
+    hosts: &[String],
+    clients: &[(String, Files)],
+) -> serde_json::Value {
     let clients: Vec<_> = clients
         .iter()
         .map(|(name, files)| serde_json::json!({ "name": name, "cert": files.cert, "key": files.key }))
@@ -110,9 +117,9 @@ fn json(authority: &Authority, server: &Files, hosts: &[String], clients: &[(Str
     })
 }
 
-fn say(authority: &Authority, server: &Files, hosts: &[String], clients: &[(String, Files)]) {
-    let made = if authority.is_new() { "new" } else { "kept" };
-    anstream::println!("{} ({made})  {}", authority.files().cert.display(), authority.fingerprint());
+fn print(authority: &CertificateAuthority, server: &Files, hosts: &[String], clients: &[(String, Files)]) {
+    let origin = if authority.is_new() { "new" } else { "reused" };
+    anstream::println!("{} ({origin})  {}", authority.files().cert.display(), authority.fingerprint());
     anstream::println!("{}  for {}", server.cert.display(), hosts.join(", "));
     for (name, files) in clients {
         anstream::println!("{}  for client {name}", files.cert.display());

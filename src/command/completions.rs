@@ -1,4 +1,4 @@
-//! `teamwire completions`: scripts for shells.
+//! `teamwire completions`: shell completion scripts.
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
@@ -6,12 +6,13 @@ use clap_complete::Shell;
 use super::Cli;
 use crate::failure::Failure;
 
-/// Print a script that completes commands in your shell
-///
-/// For bash: `teamwire completions bash > ~/.local/share/bash-completion/completions/teamwire`
+/// Print a completion script for your shell
 #[derive(Args, Debug)]
+#[command(
+    after_long_help = "Example:\n\n    teamwire completions bash > ~/.local/share/bash-completion/completions/teamwire"
+)]
 pub struct Completions {
-    /// The shell
+    /// The shell to complete commands in
     shell: Shell,
 }
 

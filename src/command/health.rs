@@ -1,4 +1,4 @@
-//! `teamwire health`: whether a coordinator can do its work.
+//! `teamwire health`: checks the health of a coordinator.
 
 use clap::Args;
 use teamwire_client::Retry;
@@ -10,13 +10,13 @@ use crate::{
     show,
 };
 
-/// Ask whether a coordinator can do its work
+/// Check the health of a coordinator
 ///
-/// Needs no credential and asks once, so that it can be the health check of a container. Exits with 0 when the
-/// coordinator serves, 1 when it does not (its store is silent, or it is about to end), 69 when it cannot be reached.
+/// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the coordinator
+/// is serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached.
 #[derive(Args, Debug)]
 pub struct Health {
-    /// Ask for one service, such as teamwire.v1.MessageService, instead of all
+    /// Check one service, such as teamwire.v1.MessageService, instead of the whole coordinator
     #[arg(long, default_value = "", hide_default_value = true, value_name = "SERVICE")]
     service: String,
     #[command(flatten)]
@@ -25,18 +25,18 @@ pub struct Health {
 
 impl Health {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let client = context.stranger()?.with_retry(Retry::none());
+        let client = context.anonymous_client()?.with_retry(Retry::none());
         let address = client.address();
         let is_serving = client.is_serving(&self.service).await?;
         if self.output.json {
             show::line(&serde_json::json!({ "serving": is_serving, "address": address }));
         } else if is_serving {
-            anstream::println!("The coordinator at {address} serves.");
+            anstream::println!("The coordinator at {address} is serving.");
         }
         if is_serving {
             return Ok(());
         }
-        let advice = "Its store is silent, or it is about to end; its log says which.";
-        Err(Failure::with_code(REFUSED, format!("The coordinator at {address} does not serve. {advice}")))
+        let advice = "Its store does not answer, or it is draining; see its log.";
+        Err(Failure::with_code(REFUSED, format!("The coordinator at {address} is not serving. {advice}")))
     }
 }

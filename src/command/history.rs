@@ -1,4 +1,4 @@
-//! `teamwire history`: sees or follows what was said and decided.
+//! `teamwire history`: shows or follows a team's history.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -6,24 +6,27 @@ use teamwire_client::v1;
 use super::Output;
 use crate::{context::ContextArgs, failure::Failure, show};
 
-/// See or follow what was said and decided
+/// Show or follow the team's history: messages, decisions, members and tasks
 ///
-/// The newest entries are shown, the oldest of them first, each message with what became of it at its recipients.
+/// Prints the newest entries in chronological order. Each message shows its state at every recipient.
 #[derive(Args, Debug)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --all --json > history.jsonl"
+)]
 pub struct History {
-    /// Wait for new entries, too, until interrupted
+    /// Keep printing new entries until interrupted
     #[arg(long, short)]
     follow: bool,
-    /// Only what this member sent, received or decided
+    /// Only entries that this member sent, received or decided
     #[arg(long, short)]
     member: Option<String>,
     /// Only messages
     #[arg(long)]
     messages: bool,
-    /// How many entries
+    /// How many entries to show
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     limit: u32,
-    /// All entries, from the first on
+    /// Show the whole history, from the first entry
     #[arg(long, conflicts_with = "limit")]
     all: bool,
     #[command(flatten)]

@@ -1,19 +1,20 @@
-//! `teamwire whoami` and `teamwire use`: which identity is used.
+//! `teamwire whoami` and `teamwire use`: show and choose the current identity.
 
 use clap::Args;
 
 use super::Output;
 use crate::{context::ContextArgs, failure::Failure, show};
 
-/// Show who you are
+/// Show your current identity: member, team and coordinator
 #[derive(Args, Debug)]
 pub struct Whoami {
     #[command(flatten)]
     pub output: Output,
 }
 
-/// Choose who you are from now on, among the identities of the context file
+/// Choose your current identity from the context file
 #[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n\n    teamwire use backend@acme")]
 pub struct Use {
     /// NAME, or NAME@TEAM
     who: String,
@@ -30,7 +31,7 @@ impl Whoami {
         }
         match (&caller.member, &caller.team) {
             (Some(member), Some(team)) => anstream::println!("{member}@{team} at {}", caller.address),
-            (None, Some(team)) => anstream::println!("without a membership, for team {team}, at {}", caller.address),
+            (None, Some(team)) => anstream::println!("not a member, for team {team}, at {}", caller.address),
             (_, None) => anstream::println!("the operator at {}", caller.address),
         }
         Ok(())
@@ -41,16 +42,16 @@ impl Use {
     pub fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let (member, team) =
             self.who.split_once('@').map_or((self.who.as_str(), context.team()), |(m, t)| (m, Some(t)));
-        let Some(identity) = context.kept(member, team)? else {
+        let Some(identity) = context.saved_identity(member, team)? else {
             return Err(Failure::usage(format!(
-                "There is no identity \"{}\" in the context file. There are: {}.",
+                "The context file has no identity \"{}\". It has: {}.",
                 self.who,
                 context.load()?.names()
             )));
         };
         let name = identity.name();
-        context.change(|file| file.current = Some(name.clone()))?;
-        anstream::println!("You are {name} now.");
+        context.update(|file| file.current = Some(name.clone()))?;
+        anstream::println!("You are now {name}.");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `teamwire inbox`: sees, follows or acknowledges one's own inbox.
+//! `teamwire inbox`: shows, follows or acknowledges an inbox.
 
 use clap::{Args, Subcommand};
 use teamwire_client::{Closed, Event, SubscribeOptions, v1};
@@ -10,25 +10,28 @@ use crate::{
     show,
 };
 
-/// See, follow or acknowledge your inbox
+/// Show, follow or acknowledge your inbox
 ///
-/// Looking marks nothing as delivered. --follow opens a session: it takes the inbox over from any other process that
-/// follows it under your name.
+/// Without --follow, this only looks: nothing is marked as delivered. --follow opens a session, which supersedes any other
+/// process that follows your inbox. A message stays in the inbox until it is acknowledged.
 #[derive(Args, Debug)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"
+)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Inbox {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Wait for new messages, too, until interrupted
+    /// Keep printing new messages until interrupted
     #[arg(long, short)]
     follow: bool,
-    /// Acknowledge what is shown
+    /// Acknowledge the messages shown
     #[arg(long)]
     ack: bool,
-    /// Look into this member's inbox; for the lead and the operator
+    /// Show this member's inbox instead of yours (lead and operator only)
     #[arg(long, value_name = "MEMBER", conflicts_with_all = ["follow", "ack"])]
     of: Option<String>,
-    /// How many messages to show at most
+    /// The maximum number of messages to show
     #[arg(long, default_value_t = 100, value_name = "N")]
     limit: u32,
     #[command(flatten)]
@@ -37,9 +40,9 @@ pub struct Inbox {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Acknowledge messages: they leave the inbox as processed
+    /// Acknowledge messages: mark them processed and remove them from the inbox
     Ack {
-        /// Their ids
+        /// The messages' ids
         #[arg(required = true)]
         ids: Vec<String>,
     },
@@ -63,7 +66,7 @@ impl Inbox {
         if self.output.json {
             show::line(&show::json("AckResponse", &reply));
         } else {
-            anstream::println!("Acknowledged {}.", reply.acked);
+            anstream::println!("Acknowledged {} messages.", reply.acked);
         }
         Ok(())
     }
@@ -76,7 +79,7 @@ impl Inbox {
         if !self.output.json {
             let shown = reply.deliveries.len();
             if shown == 0 {
-                let whose = self.of.as_ref().map_or_else(|| "Your inbox".to_owned(), |of| format!("The inbox of {of}"));
+                let whose = self.of.as_ref().map_or_else(|| "Your inbox".to_owned(), |of| format!("{of}'s inbox"));
                 anstream::println!("{whose} is empty.");
             } else if reply.total > shown as u64 {
                 anstream::println!("… and {} more.", reply.total - shown as u64);
@@ -123,7 +126,7 @@ impl Inbox {
                     anstream::eprintln!("{}", show::paint(show::dim(), format!("reconnecting: {detail}")));
                 }
                 Some(Ok(Event::ShutdownApproved { .. })) => {
-                    anstream::eprintln!("Your shutdown is approved. Goodbye.");
+                    anstream::eprintln!("Your shutdown was approved.");
                     return Ok(());
                 }
                 Some(Ok(Event::Closed(Closed::TeamDeleted))) => {
@@ -131,7 +134,7 @@ impl Inbox {
                     return Ok(());
                 }
                 Some(Ok(Event::Closed(closed))) => {
-                    return Err(Failure::with_code(NOT_PERMITTED, format!("The inbox is closed: {closed}.")));
+                    return Err(Failure::with_code(NOT_PERMITTED, format!("The session ended: {closed}.")));
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! `teamwire invite`: mints join tokens, and says how to join with them from another machine.
+//! `teamwire invite`: mints join tokens and observer credentials.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -9,23 +9,26 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Invite a new member
 ///
-/// Prints a join string, which says where the coordinator is, whom to trust there, and holds the join token. Paste it on
-/// the other machine: `teamwire join JOIN_STRING`, or `teamwire run NAME --join JOIN_STRING -- COMMAND`. Who has it can
-/// join, so treat it like a password.
+/// Prints a join string: the coordinator's address, the fingerprint of its certificate authority, and a join token. Paste it
+/// on the other machine: `teamwire join JOIN_STRING`, or `teamwire run NAME --join JOIN_STRING -- COMMAND`. Anyone who has
+/// it can join, so treat it like a password.
 #[derive(Args, Debug)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --observer"
+)]
 pub struct Invite {
-    /// The one name that the token is good for [default: any free name]
+    /// The only name the token can be used for [default: any free name]
     name: Option<String>,
-    /// How many joins it is good for
+    /// How many members can join with the token
     #[arg(long, default_value_t = 1)]
     uses: u32,
-    /// How long it is good for, in minutes [default: as the coordinator is configured: 15, for an observer a day]
+    /// How long the token is valid, in minutes [default: set by the coordinator: 15 minutes, or 24 hours for an observer]
     #[arg(long)]
     minutes: Option<i64>,
-    /// Who joins with it must have a plan approved before it may work on tasks
+    /// Require the new member to have a plan approved before it works on tasks
     #[arg(long)]
     plan: bool,
-    /// Mint a credential that reads the team and changes nothing, instead
+    /// Mint a read-only credential for an observer instead
     #[arg(long, conflicts_with_all = ["name", "uses", "plan"])]
     observer: bool,
     #[command(flatten)]
@@ -53,7 +56,7 @@ impl Invite {
             plan_mode_required: self.plan,
         };
         let reply = caller.client.invite(request).await?;
-        // An older coordinator does not compose it.
+        // An older coordinator returns no join string.
         let composed = Some(reply.join_string).filter(|text| !text.is_empty());
         let join_string = composed.unwrap_or_else(|| reply.join_token.clone());
         let value = serde_json::json!({
@@ -61,16 +64,18 @@ impl Invite {
         });
         self.print(value, &join_string, reply.expires_at, "teamwire join JOIN_STRING");
         match JoinString::parse(&join_string).map(|joining| joining.addresses).unwrap_or_default().as_slice() {
-            [] => warn("It does not say where the coordinator is: join with --address URL."),
+            [] => warn("The token does not include the coordinator's address. Join with --address URL."),
             addresses if addresses.iter().all(Address::is_loopback) => {
-                warn("Good on this machine only. For others, start the coordinator with --advertise URL.");
+                warn(
+                    "The join string works on this machine only. For other machines, start the coordinator with --advertise URL.",
+                );
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// Prints what was minted: alone to standard output, so that it can be piped, and what is to know to standard error.
+    /// Prints the token alone to standard output, so that it can be piped, and how to use it to standard error.
     fn print(&self, mut value: serde_json::Value, minted: &str, until: Option<prost_types::Timestamp>, use_it: &str) {
         if self.output.json {
             value["expires_at"] = until.map(|at| at.to_string()).into();
@@ -78,7 +83,7 @@ impl Invite {
             return;
         }
         anstream::println!("{minted}");
-        let hint = format!("Good until {}. Use it with: {use_it}", show::time(until.as_ref()));
+        let hint = format!("Valid until {}. Use it with: {use_it}", show::time(until.as_ref()));
         anstream::eprintln!("{}", show::paint(show::dim(), hint));
     }
 }

@@ -1,4 +1,4 @@
-//! `teamwire join`: becomes a member by a join string.
+//! `teamwire join`: joins a team with a join string.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -10,17 +10,18 @@ use crate::{
     show,
 };
 
-/// Become a member of a team
+/// Join a team
 ///
-/// Keeps the credential in the context file and makes it the current identity, so that `send`, `inbox` and the others
-/// need no more. To run a program as a member, use `teamwire run`.
+/// Saves the credential in the context file and makes it the current identity, so that `send`, `inbox` and other commands
+/// need no further options. To run a program as a member, use `teamwire run` instead.
 #[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n\n    teamwire join JOIN_STRING --name backend")]
 pub struct Join {
-    /// What `teamwire invite` has printed: it says where, too. Or a bare join token, with --address
+    /// The join string that `teamwire invite` printed, or a bare join token with --address
     #[arg(value_name = "JOIN_STRING")]
     token: String,
-    /// The name to bear; may be left out when the token is bound to one
-    #[arg(long, short, default_value = "")]
+    /// Your name in the team; optional if the token is bound to a name
+    #[arg(long, short, default_value = "", hide_default_value = true)]
     name: String,
     #[command(flatten)]
     attributes: Attributes,
@@ -28,33 +29,33 @@ pub struct Join {
     pub output: Output,
 }
 
-/// What a member tells of itself.
+/// The attributes of a new member.
 #[derive(Args, Clone, Debug)]
 pub struct Attributes {
-    /// What kind of agent it is
+    /// The kind of agent, such as claude-code
     #[arg(long, default_value = "", hide_default_value = true)]
     agent_type: String,
-    /// The model behind it
+    /// The model the agent uses
     #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
-    /// A colour for displays
+    /// The color that displays use for the member
     #[arg(long, default_value = "", hide_default_value = true)]
     color: String,
-    /// A label; may be repeated
+    /// A label to attach to the member; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
-    /// It must have a plan approved before it may work on tasks
+    /// Require the member to have a plan approved before it works on tasks
     #[arg(long = "plan-mode")]
     plan_mode: bool,
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
 impl Attributes {
-    /// Returns them as the protocol has them, with this machine's name.
+    /// Converts the attributes to the protocol's form and adds this machine's host name.
     pub fn to_proto(&self) -> v1::MemberAttributes {
         let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok()).unwrap_or_default();
         v1::MemberAttributes {
@@ -70,17 +71,17 @@ impl Attributes {
 
 impl Join {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let joining = context.joining(&self.token)?;
+        let caller = context.caller_for_join(&self.token)?;
         let request = v1::JoinRequest {
             name: self.name.clone(),
             attributes: Some(self.attributes.to_proto()),
             ..v1::JoinRequest::default()
         };
-        context.prepare_to_keep()?;
-        let reply = joining.client.join(request).await?;
+        context.ensure_writable()?;
+        let reply = caller.client.join(request).await?;
         let (team, member) = reply.team.zip(reply.member).ok_or_else(show::incomplete)?;
-        let identity = identity(&team.name, &member.name, &reply.credential, &joining.client);
-        context.keep(identity, true)?;
+        let identity = identity(&team.name, &member.name, &reply.credential, &caller.client);
+        context.save_identity(identity, true)?;
         if self.output.json {
             show::line(&serde_json::json!({
                 "team": show::json("Team", &team),
@@ -90,7 +91,7 @@ impl Join {
             return Ok(());
         }
         anstream::println!(
-            "You are {} in team {} now, led by {}.",
+            "You are now {} in team {}, led by {}.",
             show::paint(show::bold(), &member.name),
             team.name,
             team.lead

@@ -1,4 +1,4 @@
-//! `teamwire leave`: ends one's own membership.
+//! `teamwire leave`: ends the caller's membership.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -6,10 +6,10 @@ use teamwire_client::v1;
 use super::Output;
 use crate::{context::ContextArgs, failure::Failure, show};
 
-/// End your own membership: you become `exited`, and the lead is told
+/// Leave the team: your state becomes `exited`, and the lead is notified
 #[derive(Args, Debug)]
 pub struct Leave {
-    /// Why, for the lead
+    /// The reason, for the lead
     #[arg(long, default_value = "left", value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
@@ -23,7 +23,7 @@ impl Leave {
         let exit = v1::ExitReport { detail: self.reason.clone(), ..v1::ExitReport::default() };
         caller.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
         let team = caller.team.clone().unwrap_or_default();
-        context.forget(&caller.address, &team, Some(member))?;
+        context.remove_identities(&caller.address, &team, Some(member))?;
         if self.output.json {
             show::line(&serde_json::json!({ "left": team, "member": member }));
         } else {

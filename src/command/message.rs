@@ -1,4 +1,4 @@
-//! `teamwire message`: the whole life of one message.
+//! `teamwire message`: shows one message and its receipts.
 
 use clap::{Args, Subcommand};
 use teamwire_client::v1;
@@ -6,15 +6,16 @@ use teamwire_client::v1;
 use super::Output;
 use crate::{context::ContextArgs, failure::Failure, show};
 
+/// Show a message and what happened to it
 #[derive(Debug, Subcommand)]
 pub enum Message {
-    /// See a message, and what became of it at each recipient, with the times
+    /// Show a message and its receipt for each recipient, with timestamps
     Show(Show),
 }
 
 #[derive(Args, Debug)]
 pub struct Show {
-    /// The message's id, as `send` and `history` tell it
+    /// The message's id, as printed by `send` and `history --json`
     id: String,
     #[command(flatten)]
     output: Output,
@@ -40,7 +41,7 @@ impl Show {
                 &serde_json::json!({ "message": teamwire_client::dialect::write(&message), "receipts": receipts }),
             );
         } else {
-            show::message_life(&message, &reply.receipts);
+            show::message(&message, &reply.receipts);
         }
         Ok(())
     }

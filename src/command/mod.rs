@@ -1,10 +1,13 @@
-//! The subcommands, each in its own file; this one holds what they share and tells them apart.
+//! The subcommands. This file lists them, runs the one given, and holds what they share.
+//!
+//! Each command is a file, or a folder with a file for each of its parts. To add one: write `command/NAME.rs` with a
+//! `clap::Args` struct (its doc comment is the help text) and a method `run`; add the module, a variant of [`Command`] and
+//! an arm of [`dispatch`] here; run `cargo xtask generate`, which renews `docs/cli.md`.
 
 mod answer;
 mod certs;
 mod completions;
 mod demo;
-mod demo_teammate;
 mod doctor;
 mod health;
 mod history;
@@ -13,8 +16,11 @@ mod inbox;
 mod invite;
 mod join;
 mod leave;
+mod man;
 mod message;
 mod plan;
+#[cfg(test)]
+mod reference;
 mod requests;
 mod run;
 mod send;
@@ -29,19 +35,19 @@ use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
 
-/// Lets teams of AI agents work together across machines.
+/// Coordinate teams of AI agents across machines
 ///
-/// A coordinator (`teamwire serve`) keeps teams, one durable inbox for each member, and the approvals under way. Members
-/// are processes anywhere: `teamwire run NAME -- COMMAND` makes any program one. Start with `teamwire demo` to see it
-/// work, or with `teamwire serve` and what it tells you to type next.
+/// A coordinator (`teamwire serve`) stores teams, a durable inbox for each member, pending approvals and the task board.
+/// Members are processes on any machine: `teamwire run NAME -- COMMAND` turns any program into one. Start with
+/// `teamwire demo` to see a team at work, or with `teamwire serve`, which prints the next commands to type.
 #[derive(Debug, Parser)]
 #[command(
     name = "teamwire",
     version,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 done; 1 refused; 3 rejected; 4 expired or cancelled; 5 not in time; 64 wrong usage; 69 coordinator \
-unreachable; 75 outcome unknown; 77 not permitted. `run` otherwise returns the code of the program."
+Exit codes: 0 success; 1 refused; 3 rejected; 4 expired or cancelled; 5 timed out; 64 wrong usage; 69 coordinator \
+unreachable; 75 outcome unknown; 77 not permitted. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -51,89 +57,65 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Returns whether the command has something to do even if nobody reads what it says.
-    pub fn goes_on_without_output(&self) -> bool {
+    /// Returns whether the command keeps working after its output is closed.
+    pub fn outlives_its_output(&self) -> bool {
         matches!(self.command, Command::Serve(_) | Command::Run(_))
     }
 }
 
-/// How a command prints.
+/// The output format of a command.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Output {
-    /// Print JSON, one object a line, instead of text
+    /// Print JSON instead of text, one object per line
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a coordinator
     Serve(serve::Serve),
-    /// Ask whether a coordinator can do its work
     Health(health::Health),
-    /// Make certificates for a coordinator on a network of yours
     Certs(certs::Certs),
-    /// See a whole team at work, start to end, on this machine
     Demo(demo::Demo),
-    /// Create, list, show or delete teams; hand over the lead
     #[command(subcommand)]
     Team(team::Team),
-    /// Invite a new member: prints what to paste on the other machine
     Invite(invite::Invite),
-    /// Become a member of a team
     Join(join::Join),
-    /// End your own membership
     Leave(leave::Leave),
-    /// Run a program as a member of a team
     Run(run::Run),
-    /// Send a message
     Send(send::Send),
-    /// See, follow or acknowledge your inbox
     Inbox(inbox::Inbox),
-    /// Ask a member to shut down, or stop it by force
     Shutdown(shutdown::Shutdown),
-    /// Submit a plan, or answer one
     #[command(subcommand)]
     Plan(plan::Plan),
-    /// Share out work: add, take, complete and follow tasks
     #[command(subcommand)]
     Task(task::Task),
-    /// Approve a request
     Approve(answer::Approve),
-    /// Reject a request
     Reject(answer::Reject),
-    /// List requests, or wait for the decision on one
     Requests(requests::Requests),
-    /// See the whole life of a message
     #[command(subcommand)]
     Message(message::Message),
-    /// Find what keeps the team from working, and what to do next
     Doctor(doctor::Doctor),
-    /// See or follow what was said and decided
     History(history::History),
-    /// See the team and its members
     Status(status::Status),
-    /// Show who you are
     Whoami(identity::Whoami),
-    /// Choose who you are from now on
     Use(identity::Use),
-    /// Print a script that completes commands in your shell
     Completions(completions::Completions),
-    /// A scripted teammate of the demo
+    Man(man::Man),
     #[command(hide = true)]
-    DemoTeammate(demo_teammate::DemoTeammate),
+    DemoTeammate(demo::teammate::DemoTeammate),
 }
 
-/// Runs the command; returns the exit code.
+/// Runs the command and returns its exit code.
 pub async fn run(cli: Cli, traces: &Traces) -> u8 {
-    // It keeps a log as well.
+    // `serve` installs its own subscriber, which also writes the log.
     if !matches!(cli.command, Command::Serve(_)) {
-        traces.start_alone();
+        traces.install_subscriber();
     }
     let span = match &cli.command {
-        // What goes on until it is ended is no single step of anything.
+        // Long-running commands are not one step of a trace.
         Command::Serve(_) | Command::Run(_) => Span::none(),
-        _ => traces.command(),
+        _ => traces.command_span(),
     };
     dispatch(cli, traces).instrument(span).await
 }
@@ -165,6 +147,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Whoami(command) => (command.run(&context), command.output.json),
         Command::Use(command) => (command.run(&context), false),
         Command::Completions(command) => (command.run(), false),
+        Command::Man(command) => (command.run(), false),
         Command::DemoTeammate(command) => (command.run(), false),
     };
     match outcome {
@@ -176,15 +159,15 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
     }
 }
 
-/// Reads a text argument: as it is, or all of standard input for `-`.
+/// Returns a text argument, or all of standard input if it is `-`.
 fn text(argument: &str) -> Result<String, Failure> {
     if argument != "-" {
         return Ok(argument.to_owned());
     }
-    std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::local("standard input cannot be read", error))
+    std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::local("Cannot read standard input", error))
 }
 
-/// Makes a one-line summary out of the beginning of a text.
+/// Returns the beginning of a text as a one-line summary of at most 80 characters.
 fn summary_of(text: &str) -> String {
-    crate::show::short(text.lines().find(|line| !line.trim().is_empty()).unwrap_or(""), 80)
+    crate::show::shorten(text.lines().find(|line| !line.trim().is_empty()).unwrap_or(""), 80)
 }

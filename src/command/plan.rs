@@ -1,4 +1,4 @@
-//! `teamwire plan`: submits a plan, or answers one.
+//! `teamwire plan`: submits or answers a plan.
 
 use std::time::Duration;
 
@@ -13,24 +13,25 @@ use crate::{
     show,
 };
 
+/// Submit a plan, or answer one
 #[derive(Debug, Subcommand)]
 pub enum Plan {
-    /// Submit a plan to the lead
+    /// Submit a plan to the lead for approval
     Submit(Submit),
     /// Approve a teammate's plan
     Approve(answer::Approve),
-    /// Reject a teammate's plan, with what to change
+    /// Reject a teammate's plan and say what to change
     Reject(answer::Reject),
 }
 
 #[derive(Args, Debug)]
 pub struct Submit {
-    /// The plan; - reads it from standard input
+    /// The text of the plan; - reads it from standard input
     plan: String,
-    /// One line that is shown as a preview
+    /// A one-line preview [default: the beginning of the plan]
     #[arg(long, short)]
     summary: Option<String>,
-    /// Wait for the answer: exit code 0 when approved, 3 when rejected, 4 when expired or cancelled
+    /// Wait for the answer: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled
     #[arg(long, short)]
     wait: bool,
     #[command(flatten)]
@@ -78,16 +79,16 @@ impl Submit {
         match request.state() {
             RequestState::Approved => {
                 if !self.output.json {
-                    anstream::println!("Your plan is {text}");
+                    anstream::println!("Your plan was {text}");
                 }
                 Ok(())
             }
-            RequestState::Rejected => Err(Failure::with_code(REJECTED, format!("Your plan is {text}"))),
+            RequestState::Rejected => Err(Failure::with_code(REJECTED, format!("Your plan was {text}"))),
             RequestState::Expired | RequestState::Cancelled => {
-                Err(Failure::with_code(UNANSWERED, format!("Your plan is {text}")))
+                Err(Failure::with_code(UNANSWERED, format!("Your plan was {text}")))
             }
             RequestState::Pending | RequestState::Unspecified => {
-                Err(Failure::with_code(NOT_IN_TIME, "Your plan was not answered yet."))
+                Err(Failure::with_code(NOT_IN_TIME, "Your plan has not been answered yet. See `teamwire requests`."))
             }
         }
     }

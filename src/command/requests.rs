@@ -1,4 +1,4 @@
-//! `teamwire requests`: lists requests, or waits for the decision on one.
+//! `teamwire requests`: lists requests or waits for a decision.
 
 use std::time::Duration;
 
@@ -13,21 +13,22 @@ use crate::{
     show,
 };
 
-/// List requests, or wait for the decision on one
+/// List shutdown requests and plans, or wait for a decision
 #[derive(Args, Debug)]
+#[command(after_long_help = "Example:\n\n    teamwire requests REQUEST_ID --wait")]
 pub struct Requests {
-    /// One request only
+    /// Show only this request
     request_id: Option<String>,
-    /// Wait until it is decided: exit code 0 when approved, 3 when rejected, 4 when expired or cancelled
+    /// Wait for the decision: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
     #[arg(long, short, requires = "request_id")]
     wait: bool,
     /// How long to wait, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     patience: u64,
-    /// Only those in this state
+    /// Only requests in this state
     #[arg(long, value_enum)]
     state: Option<State>,
-    /// Only those that concern this member
+    /// Only requests that concern this member
     #[arg(long, short)]
     member: Option<String>,
     #[command(flatten)]
@@ -93,7 +94,7 @@ impl Requests {
             return;
         }
         if requests.is_empty() {
-            anstream::println!("There is no such request.");
+            anstream::println!("No matching requests.");
             return;
         }
         let rows = requests.iter().map(|request| {
@@ -103,9 +104,9 @@ impl Requests {
                 request.member.clone(),
                 request.requester.as_ref().map_or("?", |sender| sender.name.as_str()).to_owned(),
                 show::time(request.created_at.as_ref()),
-                show::short(&show::request_text(request), 60),
+                show::one_line(&show::request_text(request)),
             ]
         });
-        show::table(&["request", "kind", "member", "from", "made", "state"], rows.collect());
+        show::table(&["request", "kind", "member", "from", "created", "state"], rows.collect());
     }
 }

@@ -8,61 +8,66 @@ use teamwire_client::{Client, Error, JOIN_VARIABLE, v1};
 
 use super::join::Attributes;
 use crate::{
-    context::{Caller, ContextArgs, Known, identity},
+    context::{Caller, ContextArgs, Origin, identity},
     failure::Failure,
     show,
 };
 
 /// Run a program as a member of a team
 ///
-/// The runner joins, hands messages to the program, sends what it answers, keeps the member alive, and ends the program,
-/// with all processes that it has started, when its shutdown is approved. A message is acknowledged only on proof.
+/// The runner joins the team, passes messages to the program, sends its replies, and keeps the member's lease alive. When
+/// the member's shutdown is approved, it ends the program and every process the program started. It acknowledges a message
+/// only when it has proof that the program processed it.
 ///
-/// Ways to hand messages over (--via): `stdin` writes one line of JSON for each message to the program's standard input;
-/// the program answers with lines of JSON: {"ack": "MESSAGE_ID"}, or any SendMessage object. `exec` runs the program once
-/// for each batch of messages; what it prints goes back to the sender.
+/// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
+/// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object.
+/// With `exec`, the runner starts the program once for each batch of messages and sends its output to the sender.
 ///
-/// Who joins: with --join, the join string's bearer, and where that says; else the name's own identity from an earlier run, in a new life; else, if
-/// you lead the team (or are the operator of this machine's coordinator), the runner invites itself.
+/// The runner joins with the first of: the join string of --join; the identity that an earlier run saved under this name,
+/// in a new incarnation; an invitation that it creates itself, if you are the team's lead or the operator.
 #[derive(Args, Debug)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
+)]
 pub struct Run {
-    /// The member's name; may be left out when a join token is bound to one
+    /// The member's name; optional if the join token is bound to a name
     #[arg(value_name = "NAME")]
     name_word: Option<String>,
     /// The member's name, as an option
     #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
     name: Option<String>,
-    /// What `teamwire invite` has printed, or a bare join token with --address
+    /// The join string that `teamwire invite` printed, or a bare join token with --address
     #[arg(long, env = JOIN_VARIABLE, value_name = "JOIN_STRING", hide_env_values = true)]
     join: Option<String>,
     /// How messages reach the program
     #[arg(long, value_enum, default_value = "stdin")]
     via: Via,
-    /// With --via stdin: what counts as proof that a message is processed
+    /// With --via stdin: what proves that a message was processed
     #[arg(long, value_enum, default_value = "reply")]
     ack: Ack,
-    /// With --via exec: how many messages go together at most
+    /// With --via exec: the maximum number of messages in a batch
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     batch: u16,
-    /// Take the next task off the board whenever the program has nothing in hand (see `teamwire task`)
+    /// Claim the next ready task whenever the program is idle (see `teamwire task`)
     ///
-    /// With --via stdin the program is given the task as a line and says {"complete": ID} when it is done; with --via exec
-    /// the program is run for the task, and exit code 0 completes it. If the program dies, the task goes back.
+    /// With --via stdin, the program receives the task as a line and answers {"complete": ID} when it is done. With --via
+    /// exec, the runner starts the program for the task, and exit code 0 completes it. If the program dies, the task returns
+    /// to the board.
     #[arg(long)]
     claim: bool,
-    /// Who answers a shutdown request: the program, or the runner by approving it
+    /// How the runner answers a shutdown request
     #[arg(long, value_enum, default_value = "ask")]
     on_shutdown: Answer,
-    /// Whether to start the program again when it has failed, each time in a new life of the member
+    /// Whether to restart the program after a failure, each time in a new incarnation of the member
     #[arg(long, value_enum, default_value = "never")]
     restart: RestartWhen,
-    /// How many failures in a row end the runner
+    /// How many consecutive failures end the runner
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
-    /// How long the program has to end before it is killed, in seconds
+    /// How long the program has to exit before the runner kills it, in seconds
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     grace: u64,
-    /// Say nothing about what happens
+    /// Do not print progress
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -74,21 +79,25 @@ pub struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Via {
+    /// Write each message as a line of JSON to the program's standard input
     Stdin,
+    /// Start the program for each batch of messages
     Exec,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Ack {
-    /// The program says so, or answers the message
+    /// The program acknowledges the message or replies to it
     Reply,
-    /// The line was written to the program's input
+    /// The runner wrote the message to the program's standard input
     Written,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Answer {
+    /// Ask the program
     Ask,
+    /// Approve without asking the program
     Approve,
 }
 
@@ -141,19 +150,19 @@ impl Run {
         let keeper = context.clone();
         config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
         if !self.quiet {
-            config.on_event = Arc::new(|progress| {
-                // Nobody may read it; the program goes on all the same.
-                let _ = writeln!(anstream::stderr(), "{} {progress}", show::paint(show::bold(), "teamwire:"));
+            config.on_event = Arc::new(|event| {
+                // A closed standard error must not stop the program.
+                let _ = writeln!(anstream::stderr(), "{} {event}", show::paint(show::bold(), "teamwire:"));
             });
         }
         Ok(config)
     }
 
-    /// Finds the credential to join with, and where.
+    /// Finds the credential to join with and the coordinator to join at.
     async fn entry(&self, context: &ContextArgs, name: &str) -> Result<Caller, Failure> {
         if let Some(text) = &self.join {
-            // A runner that starts again has used its token up: then it goes on under the name that it has.
-            let joining = context.joining(text)?;
+            // A restarted runner has used its token already, so it rejoins with the identity that it saved.
+            let joining = context.caller_for_join(text)?;
             if let Some(kept) = self.kept(context, name, joining.team.as_deref()).await?
                 && kept.address == joining.address
             {
@@ -180,16 +189,16 @@ impl Run {
         Ok(Caller { credential: token, ..caller })
     }
 
-    /// Returns where and with what a member that ran here before may begin a new life.
+    /// Returns the saved identity of a member that ran here before, if it can still join in a new incarnation.
     async fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Caller>, Failure> {
         if name.is_empty() {
             return Ok(None);
         }
-        let Some(kept) = context.kept(name, team)? else { return Ok(None) };
-        let Ok(caller) = context.caller_with(kept.credential.clone(), Known::Kept(&kept)) else { return Ok(None) };
+        let Some(kept) = context.saved_identity(name, team)? else { return Ok(None) };
+        let Ok(caller) = context.caller_with(kept.credential.clone(), Origin::Saved(&kept)) else { return Ok(None) };
         let found = caller.client.get_team(v1::GetTeamRequest::default()).await;
-        // Refused: it was dismissed, or its team is gone; unless it has ended by itself, and may come back. No answer says
-        // nothing of it, and the runner will try on.
+        // A refusal means that the member was removed or its team deleted, unless the refusal says that it may rejoin. No
+        // answer proves nothing; the runner keeps trying.
         let may_join = |error: &Error| match error {
             Error::Refused(refusal) => refusal.metadata.get("may_join").is_some_and(|may| may == "true"),
             _ => false,
@@ -202,7 +211,7 @@ impl Run {
 fn keep(context: &ContextArgs, reply: &v1::JoinResponse, client: &Client) {
     let (Some(team), Some(member)) = (&reply.team, &reply.member) else { return };
     let identity = identity(&team.name, &member.name, &reply.credential, client);
-    if let Err(failure) = context.keep(identity, false) {
+    if let Err(failure) = context.save_identity(identity, false) {
         failure.print(false);
     }
 }

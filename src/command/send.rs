@@ -1,4 +1,4 @@
-//! `teamwire send`: sends a message of any kind.
+//! `teamwire send`: sends a message.
 
 use std::{io::Read as _, time::Duration};
 
@@ -12,35 +12,37 @@ use crate::{
     show,
 };
 
-/// Send a message
+/// Send a message to a member or to the whole team
 ///
-/// `teamwire send backend "The schema is ready" -s "schema ready"` sends to one member; `team-lead` is always the lead.
-/// `teamwire send --broadcast "…"` reaches every other member. `teamwire send --json -` reads one SendMessage object, in
-/// either of its JSON forms, from standard input and prints the reply as JSON.
+/// The recipient `team-lead` is always the lead. A message is durable once this command succeeds. `--json -` reads one
+/// SendMessage object, in either JSON dialect, from standard input and prints the reply as JSON.
 #[derive(Args, Debug)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
+)]
 pub struct Send {
-    /// The recipient, and the text (- reads it from standard input); with --broadcast the text alone
+    /// The recipient and the text; with --broadcast, only the text. - reads the text from standard input
     #[arg(value_name = "[RECIPIENT] TEXT", num_args = 0..=2)]
     words: Vec<String>,
-    /// One line that is shown as a preview [default: the beginning of the text]
+    /// A one-line preview [default: the beginning of the text]
     #[arg(long, short)]
     summary: Option<String>,
-    /// Send to all other members
+    /// Send to every other member
     #[arg(long, short)]
     broadcast: bool,
-    /// The message that this one answers
+    /// The message that this one replies to
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
-    /// Something that is too large to send, by its address; may be repeated
+    /// The URI of an attachment too large to send as text; may be repeated
     #[arg(long = "attach", value_name = "URI")]
     attachments: Vec<String>,
-    /// Makes a repeated send harmless: the same key with the same message is carried out once
+    /// Makes retries safe: a message with the same key is sent only once
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Wait for a message that answers this one, for up to SECONDS
+    /// Wait for a reply, for up to SECONDS (600 if not given)
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "600")]
     wait_reply: Option<u64>,
-    /// Print JSON; with - or a file, read one SendMessage object from there first
+    /// Print JSON; with - or a file, also read one SendMessage object from it
     #[arg(long, value_name = "-|FILE", num_args = 0..=1, default_missing_value = "")]
     json: Option<String>,
 }
@@ -56,7 +58,7 @@ impl Send {
             Some(file) => {
                 if !self.words.is_empty() {
                     return Err(Failure::usage(
-                        "--json reads the whole message; leave out the recipient and the text, or put --json last.",
+                        "--json - and --json FILE read the whole message. Leave out the recipient and the text, or put --json last to print JSON only.",
                     ));
                 }
                 dialect::read(&read(file)?)?
@@ -75,11 +77,11 @@ impl Send {
             show::line(&show::json("SendResponse", &reply));
         } else {
             let to = match reply.recipients.as_slice() {
-                [] => "nobody's inbox".to_owned(),
+                [] => "no members".to_owned(),
                 names => names.join(", "),
             };
             let id = if reply.request_id.is_empty() { &reply.message_id } else { &reply.request_id };
-            let again = if reply.replayed { " (it was before)" } else { "" };
+            let again = if reply.replayed { " (already sent)" } else { "" };
             anstream::println!("Sent to {}{again} {}", show::paint(show::bold(), to), show::paint(show::dim(), id));
             for warning in &reply.warnings {
                 anstream::eprintln!("{} {warning}", show::paint(anstyle::AnsiColor::Yellow.on_default(), "note:"));
@@ -95,10 +97,10 @@ impl Send {
         let (recipient, content) = match (self.broadcast, self.words.as_slice()) {
             (true, [content]) => ("", content),
             (false, [recipient, content]) => (recipient.as_str(), content),
-            (true, _) => return Err(Failure::usage("With --broadcast, give the text alone.")),
+            (true, _) => return Err(Failure::usage("With --broadcast, give only the text.")),
             (false, _) => {
                 return Err(Failure::usage(
-                    "Give a recipient and a text: teamwire send backend \"The schema is ready\".",
+                    "Give a recipient and a text, as in: teamwire send backend \"The schema is ready\".",
                 ));
             }
         };
@@ -144,7 +146,7 @@ impl Send {
             Ok(Ok(None)) | Err(_) => Err(Failure::with_code(
                 NOT_IN_TIME,
                 format!(
-                    "Nobody has answered within {} s. The message stays where it is; see `teamwire history`.",
+                    "No reply within {} s. The message remains in the recipient's inbox; see `teamwire history`.",
                     patience.as_secs()
                 ),
             )),
@@ -164,6 +166,6 @@ fn read(file: &str) -> Result<String, Failure> {
     } else {
         std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text))
     };
-    read.map_err(|error| Failure::usage(format!("{file} cannot be read: {error}.")))?;
+    read.map_err(|error| Failure::usage(format!("Cannot read {file}: {error}.")))?;
     Ok(text)
 }

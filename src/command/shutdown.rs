@@ -1,4 +1,4 @@
-//! `teamwire shutdown`: asks a member to end, or makes it.
+//! `teamwire shutdown`: asks a member to shut down, or forces it to.
 
 use std::time::Duration;
 
@@ -16,27 +16,30 @@ use crate::{
     show,
 };
 
-/// How long a member has to exit after it has agreed to: its runner's grace, and time to be told.
+/// How long to wait for a member to exit after it approved: more than its runner's grace period.
 const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ask a member to shut down, or stop it by force
 ///
-/// The member approves or rejects. With --wait: exit code 0 when it has approved and its process has ended, 3 when it
-/// has rejected, 4 when the request has expired or was cancelled, 5 when it has not exited in time.
+/// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3 if
+/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not exit in time.
 #[derive(Args, Debug)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
+)]
 pub struct Shutdown {
-    /// The member
+    /// The member to shut down
     name: String,
-    /// Why, for the member
+    /// The reason, for the member
     #[arg(default_value = "", hide_default_value = true)]
     reason: String,
-    /// Wait for the answer, and for the end of the process
+    /// Wait for the answer and for the process to exit
     #[arg(long, short)]
     wait: bool,
     /// How long the request stays open, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     deadline: u32,
-    /// Stop it at once, without asking: its credential is refused from now on, and its runner kills it
+    /// Stop the member immediately without asking: revokes its credential, and its runner kills the process
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -69,11 +72,11 @@ impl Shutdown {
             Err(Error::Refused(refusal)) if refusal.reason == Reason::ShutdownPending && self.wait => {
                 let id = refusal.metadata.get("request_id").cloned().ok_or_else(show::incomplete)?;
                 if !self.output.json {
-                    anstream::println!("A request is pending already {}", show::paint(show::dim(), &id));
+                    anstream::println!("A request is already pending {}", show::paint(show::dim(), &id));
                 }
                 id
             }
-            // It has agreed before and is about to end: then its end is what is waited for.
+            // The member approved an earlier request and is stopping: wait for its exit.
             Err(Error::Refused(refusal)) if refusal.reason == Reason::AgentExited && self.wait => {
                 let name = self.name.split('@').next().unwrap_or(&self.name);
                 return match find(&caller, name).await? {
@@ -101,7 +104,7 @@ impl Shutdown {
         if self.output.json {
             show::line(&serde_json::json!({ "request": show::json("Request", &request) }));
         }
-        Err(Failure::with_code(code, format!("{name} goes on: {}", show::request_text(&request))))
+        Err(Failure::with_code(code, format!("{name} was not shut down: {}", show::request_text(&request))))
     }
 
     async fn force(&self, caller: &Caller) -> Result<(), Failure> {
@@ -112,7 +115,7 @@ impl Shutdown {
         };
         let member = caller.client.force_stop(ask).await?.member.ok_or_else(show::incomplete)?;
         if !self.output.json {
-            anstream::println!("{} is stopped by force.", member.name);
+            anstream::println!("Stopped {} by force.", member.name);
         }
         if self.wait {
             return self.wait_for_exit(caller, &member.name, None).await;
@@ -125,16 +128,17 @@ impl Shutdown {
 
     async fn wait_for_exit(&self, caller: &Caller, name: &str, request: Option<&v1::Request>) -> Result<(), Failure> {
         if let (Some(request), false) = (request, self.output.json) {
-            let said =
+            let reason =
                 if request.reason.is_empty() { String::new() } else { format!(": {}", show::plain(&request.reason)) };
-            anstream::println!("{name} has approved{said}");
+            anstream::println!("{name} approved{reason}");
         }
-        // The history brings whatever changes the member's state, also what happened before we began to follow.
+        // Every change of the member's state is in the history. Starting before the newest entry misses none that happens
+        // while the stream opens.
         let follow = v1::FollowHistoryRequest {
             after_sequence: self.newest_before(caller).await?,
             ..v1::FollowHistoryRequest::default()
         };
-        let mut news = caller.client.follow_history(follow);
+        let mut entries = caller.client.follow_history(follow);
         let exited = async {
             loop {
                 if let Some(member) = find(caller, name).await?
@@ -142,7 +146,7 @@ impl Shutdown {
                 {
                     return Ok::<_, Failure>(member);
                 }
-                match news.next().await {
+                match entries.next().await {
                     Some(entry) => drop(entry?),
                     None => return Err(show::incomplete()),
                 }
@@ -152,8 +156,8 @@ impl Shutdown {
             return Err(Failure::with_code(
                 NOT_IN_TIME,
                 format!(
-                    "{name} has agreed to end, but has not reported its exit within {} s. Look after its process, or stop it \
-                     with `teamwire shutdown {name} --force`.",
+                    "{name} approved its shutdown but did not report its exit within {} s. Check its process, or stop it with \
+                     `teamwire shutdown {name} --force`.",
                     EXIT_PATIENCE.as_secs()
                 ),
             ));
@@ -164,7 +168,7 @@ impl Shutdown {
             let request = request.map(|request| show::json("Request", request));
             show::line(&serde_json::json!({ "request": request, "member": show::json("Member", &member) }));
         } else {
-            anstream::println!("{name} has exited: {}.", show::exit_text(&exit));
+            anstream::println!("{name} exited: {}.", show::exit_text(&exit));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `teamwire status`: sees the team and its members.
+//! `teamwire status`: shows the team and its members.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -10,7 +10,7 @@ use crate::{
     show,
 };
 
-/// See the team and its members
+/// Show your team and its members: role, state, inbox size and what they are doing
 #[derive(Args, Debug)]
 pub struct Status {
     #[command(flatten)]
@@ -23,7 +23,7 @@ impl Status {
     }
 }
 
-/// Shows a team and its members.
+/// Prints the team `named`, or the caller's own, and its members.
 pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Result<(), Failure> {
     let named = named.unwrap_or_default().to_owned();
     let team = caller.client.get_team(v1::GetTeamRequest { team: named.clone() }).await?;

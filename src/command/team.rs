@@ -1,4 +1,4 @@
-//! `teamwire team`: teams, and who leads them.
+//! `teamwire team`: creates, lists, shows and deletes teams, and hands over the lead.
 
 use clap::{Args, Subcommand};
 use teamwire_client::v1;
@@ -10,19 +10,20 @@ use crate::{
     show,
 };
 
+/// Create, list, show or delete teams; hand over the lead
 #[derive(Debug, Subcommand)]
 pub enum Team {
     /// Create a team and become its lead
     Create(Create),
-    /// List the teams that you may see
+    /// List the teams you can see
     List(List),
     /// Show a team and its members
     Show(Show),
-    /// Delete a team with everything that belongs to it
+    /// Delete a team and all its data
     ///
     /// Refused while other members are live; the error names them.
     Delete(Delete),
-    /// Hand the lead's role to another member
+    /// Make another member the lead
     Lead(Lead),
 }
 
@@ -30,11 +31,11 @@ pub enum Team {
 pub struct Create {
     /// The team's name: letters, digits, '.', '_' and '-'
     name: String,
-    /// The lead's name: yours
+    /// Your name as the lead
     #[arg(long, default_value = "lead")]
     lead: String,
-    /// What the team is for
-    #[arg(long, short, default_value = "")]
+    /// The purpose of the team
+    #[arg(long, short, default_value = "", hide_default_value = true)]
     description: String,
     #[command(flatten)]
     output: Output,
@@ -48,7 +49,7 @@ pub struct List {
 
 #[derive(Args, Debug)]
 pub struct Show {
-    /// The team [default: yours]
+    /// The team's name [default: your own team]
     name: Option<String>,
     #[command(flatten)]
     output: Output,
@@ -56,7 +57,7 @@ pub struct Show {
 
 #[derive(Args, Debug)]
 pub struct Delete {
-    /// The team [default: yours]
+    /// The team's name [default: your own team]
     name: Option<String>,
     #[command(flatten)]
     output: Output,
@@ -64,7 +65,7 @@ pub struct Delete {
 
 #[derive(Args, Debug)]
 pub struct Lead {
-    /// The member that is to lead
+    /// The new lead
     member: String,
     #[command(flatten)]
     output: Output,
@@ -91,20 +92,20 @@ impl Create {
             lead_name: self.lead.clone(),
             ..v1::CreateTeamRequest::default()
         };
-        context.prepare_to_keep()?;
+        context.ensure_writable()?;
         let reply = operator.client.create_team(request).await?;
         let team = reply.team.ok_or_else(show::incomplete)?;
         let identity = identity(&team.name, &team.lead, &reply.credential, &operator.client);
-        context.keep(identity, true)?;
+        context.save_identity(identity, true)?;
         if self.output.json {
             let mut value = serde_json::json!({ "team": show::json("Team", &team) });
             value["credential"] = reply.credential.into();
             show::line(&value);
             return Ok(());
         }
-        anstream::println!("Created team {}; you lead it as {}.", show::paint(show::bold(), &team.name), team.lead);
+        anstream::println!("Created team {}. You are its lead, {}.", show::paint(show::bold(), &team.name), team.lead);
         anstream::println!("Add a teammate:  teamwire run NAME -- COMMAND     (on this machine)");
-        anstream::println!("            or:  teamwire invite NAME             (a token for any machine)");
+        anstream::println!("            or:  teamwire invite NAME             (on another machine)");
         Ok(())
     }
 }
@@ -131,7 +132,7 @@ impl List {
             return Ok(());
         }
         if teams.is_empty() {
-            anstream::println!("There is no team yet. Create one with `teamwire team create NAME`.");
+            anstream::println!("There are no teams yet. Create one with `teamwire team create NAME`.");
             return Ok(());
         }
         let rows = teams.into_iter().map(|team| {
@@ -154,17 +155,17 @@ impl Delete {
         let caller = caller_for(context, self.name.as_deref())?;
         let team = self.name.clone().or(caller.team.clone()).unwrap_or_default();
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.clone() }).await?;
-        context.forget(&caller.address, &team, None)?;
+        context.remove_identities(&caller.address, &team, None)?;
         if self.output.json {
             show::line(&serde_json::json!({ "deleted": team }));
         } else {
-            anstream::println!("Team {team} is deleted; nothing of it is left.");
+            anstream::println!("Deleted team {team} and all its data.");
         }
         Ok(())
     }
 }
 
-/// Returns the caller's own identity when the team is its own; otherwise the operator, who reaches every team.
+/// Returns the caller if `team` is its own or not given; otherwise the operator, who can reach every team.
 fn caller_for(context: &ContextArgs, team: Option<&str>) -> Result<crate::context::Caller, Failure> {
     let caller = context.caller()?;
     let is_own = |own: &str| team.is_none_or(|team| team.eq_ignore_ascii_case(own));
@@ -182,7 +183,7 @@ impl Lead {
         if self.output.json {
             show::line(&show::json("Team", &team));
         } else {
-            anstream::println!("{} leads team {} now.", team.lead, team.name);
+            anstream::println!("{} is now the lead of team {}.", team.lead, team.name);
         }
         Ok(())
     }

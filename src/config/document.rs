@@ -1,10 +1,10 @@
-//! A configuration as a file of TOML.
+//! Reads and edits TOML documents.
 
 use toml_edit::{DocumentMut, TableLike};
 
 use super::key::KEYS;
 
-/// Collects what stands in a file: the path of every key, where it is, and its value.
+/// Collects every key of a document: its path, the offset where it starts, and its value.
 pub(super) fn leaves<'d>(
     above: &str,
     table: &'d dyn TableLike,
@@ -14,7 +14,7 @@ pub(super) fn leaves<'d>(
         let path = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
         match item.as_table_like() {
             Some(table) if !table.is_empty() => leaves(&path, table, found),
-            // A section may be empty.
+            // A known section without keys is not a key itself.
             Some(_) if KEYS.iter().any(|key| key.path().0 == Some(path.as_str())) => {}
             _ => {
                 let span = table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span());
@@ -24,14 +24,13 @@ pub(super) fn leaves<'d>(
     }
 }
 
-/// Replaces the value of a key.
+/// Replaces the value of a key and keeps its comments and spacing.
 pub(super) fn put(document: &mut DocumentMut, name: &str, value: toml_edit::Value) {
     let (section, key) = name.split_once('.').map_or((None, name), |(section, key)| (Some(section), key));
     let item = match section {
         Some(section) => &mut document[section][key],
         None => &mut document[key],
     };
-    // What stands around the old value stays.
     let decor = item.as_value().map(|value| value.decor().clone());
     *item = toml_edit::value(value);
     if let (Some(value), Some(decor)) = (item.as_value_mut(), decor) {
@@ -39,7 +38,7 @@ pub(super) fn put(document: &mut DocumentMut, name: &str, value: toml_edit::Valu
     }
 }
 
-/// Returns the line of a place in a text, the first one being 1.
+/// Returns the line number of an offset in a text, starting at 1.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

@@ -1,4 +1,4 @@
-//! The one table of keys: what each may be, and where it goes.
+//! The one table of keys: the type and bounds of each, and the setting it sets.
 
 use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -7,7 +7,7 @@ use super::{
     value::{Kind, Value},
 };
 
-/// What stands before the name of a key in the environment.
+/// The prefix of the keys' environment variables.
 const PREFIX: &str = "TEAMWIRE_";
 
 /// A key of the configuration.
@@ -15,17 +15,17 @@ pub(super) struct Key {
     /// `KEY`, or `SECTION.KEY`.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// Takes a value that is of the kind and within its bounds.
+    /// Stores a value of this kind within its bounds.
     put: fn(&mut Settings, Value),
 }
 
 impl Key {
-    /// Returns the section and the key in it.
+    /// Returns the section, if any, and the key within it.
     pub(super) fn path(&self) -> (Option<&'static str>, &'static str) {
         self.name.split_once('.').map_or((None, self.name), |(section, key)| (Some(section), key))
     }
 
-    /// Returns what the key is called in the environment.
+    /// Returns the key's environment variable.
     pub(super) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
@@ -35,14 +35,14 @@ impl Key {
     }
 }
 
-/// Returns whether a variable belongs to a section, so that it must be a key.
-pub(super) fn is_of_a_section(variable: &str) -> bool {
+/// Returns whether a variable names a section, and so must be a key: `TEAMWIRE_LIMITS_X`, but not `TEAMWIRE_TEAM`.
+pub(super) fn names_a_section(variable: &str) -> bool {
     let mut sections = KEYS.iter().filter_map(|key| key.path().0);
     let Some(rest) = variable.strip_prefix(PREFIX) else { return false };
     sections.any(|section| rest.strip_prefix(&section.to_ascii_uppercase()).is_some_and(|rest| rest.starts_with('_')))
 }
 
-/// Declares keys: name, kind with bounds, and the field that takes it.
+/// Declares keys: name, kind with bounds, and the field to set.
 macro_rules! keys {
     ($($name:literal: $kind:ident $(($($bounds:tt)*))? => $($field:ident).+;)*) => {
         &[$(Key {
@@ -77,7 +77,7 @@ macro_rules! kind {
     };
 }
 
-/// Takes the value of a kind out. No other can be there: the kind itself has read it.
+/// Extracts the value that a kind has parsed; other variants cannot occur.
 macro_rules! take {
     (Text $value:ident) => { match $value { Value::Text(text) => text, _ => return } };
     (Choice $value:ident) => { take!(Text $value) };
@@ -89,11 +89,11 @@ macro_rules! take {
     (Rate $value:ident) => {
         match $value { Value::Number(number) => NonZeroU32::new(number as u32).unwrap_or(NonZeroU32::MIN), _ => return }
     };
-    // Every bound fits the field.
+    // Every upper bound fits the field's type.
     ($kind:ident $value:ident) => { match $value { Value::Number(number) => number as _, _ => return } };
 }
 
-/// Every key.
+/// Every key, in the order of the default file.
 pub(super) const KEYS: &[Key] = keys! {
     "listen": Text => listen;
     "store": Text => store;

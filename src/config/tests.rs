@@ -1,6 +1,10 @@
-//! Tests of the configuration, as it is put together.
+//! Tests of the configuration and its layers.
 
 #![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use teamwire_server::domain::Limits;
 
 use super::*;
 
@@ -24,7 +28,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn the_default_file_has_every_key_with_the_default_of_the_code() {
+fn the_default_file_matches_the_table_of_keys_and_the_defaults_in_code() {
     let document: DocumentMut = DEFAULT.parse().unwrap();
     let mut found = Vec::new();
     leaves("", document.as_table(), &mut found);
@@ -34,11 +38,11 @@ fn the_default_file_has_every_key_with_the_default_of_the_code() {
     let none: [(String, String); 0] = [];
     let config = Config::load(None, none, &[]).unwrap();
     assert_eq!(config.settings, Settings::default());
-    assert_eq!(config.print(), DEFAULT, "printed as it is documented");
+    assert_eq!(config.print(), DEFAULT, "the defaults print as the default file");
 }
 
 #[test]
-fn every_limit_of_the_rules_is_a_key() {
+fn every_limit_is_configurable() {
     let fields = format!("{:#?}", Limits::default());
     let fields = fields.lines().filter_map(|line| line.strip_prefix("    ")?.split_once(':'));
     let fields: Vec<_> =
@@ -50,7 +54,7 @@ fn every_limit_of_the_rules_is_a_key() {
 }
 
 #[test]
-fn the_default_file_says_every_bound() {
+fn the_default_file_states_every_bound() {
     let document: DocumentMut = DEFAULT.parse().unwrap();
     for key in KEYS
         .iter()
@@ -60,12 +64,12 @@ fn the_default_file_says_every_bound() {
         let table = document[section.expect("all bounded keys are in a section")].as_table().unwrap();
         let comment = table.key(name).unwrap().leaf_decor().prefix().unwrap().as_str().unwrap();
         let comment = comment.replace("\n# ", " ");
-        assert!(comment.contains(&key.kind.bounds()), "{}: nothing of {} in {comment}", key.name, key.kind.bounds());
+        assert!(comment.contains(&key.kind.bounds()), "{}: {} is missing from {comment}", key.name, key.kind.bounds());
     }
 }
 
 #[test]
-fn what_stands_nearer_to_the_caller_wins() {
+fn flags_override_the_environment_and_the_environment_overrides_the_file() {
     let file = "log = \"warn\"\n[limits]\nmembers_max = 10\ndeliveries_max = 7\nsummary_chars_max = 9\n";
     let environment = [("TEAMWIRE_LIMITS_DELIVERIES_MAX", "8"), ("TEAMWIRE_LOG", "debug"), ("TEAMWIRE_TEAM", "acme")];
     let config = load(file, &environment, &[("log", "trace")]).unwrap();
@@ -77,7 +81,7 @@ fn what_stands_nearer_to_the_caller_wins() {
 }
 
 #[test]
-fn what_is_printed_reads_back_as_itself() {
+fn the_printed_configuration_parses_back_to_itself() {
     let file =
         "advertise = [\"https://a:1\", \"https://b:2\"]\n[limits]\ncontent_bytes_max = 5000\nlease_ttl = \"100s\"\n";
     let printed = load(file, &[], &[]).unwrap().print();
@@ -88,7 +92,7 @@ fn what_is_printed_reads_back_as_itself() {
 }
 
 #[test]
-fn the_password_of_a_store_is_not_printed() {
+fn the_stores_password_is_masked() {
     for (url, shown) in [
         ("redis://ann:s3cret@host:6379/1", "redis://ann:***@host:6379/1"),
         ("redis://:s3@cret@host", "redis://:***@host"),
@@ -102,7 +106,7 @@ fn the_password_of_a_store_is_not_printed() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place_and_what_would_be_right() {
+fn errors_name_the_place_and_the_valid_values() {
     let error = refused("log = \"info\"\n\n[limits]\nmember_max = 3\n");
     assert!(error.contains("teamwire.toml:4") && error.contains("Did you mean limits.members_max?"), "{error}");
     let error = refused("[limit]\nmembers_max = 3\n");
@@ -113,13 +117,13 @@ fn what_is_wrong_is_named_with_its_place_and_what_would_be_right() {
     assert!(error.contains("drain.grace is 3; it must be \"0s\" to \"1h\""), "{error}");
     let error = refused("[limits]\nmembers_max = \"3\"\n");
     assert!(error.contains("it must be 1 to 1000"), "{error}");
-    assert!(refused("[limits\n").contains("is not TOML"));
+    assert!(refused("[limits\n").contains("is not valid TOML"));
     let error = message(load("", &[("TEAMWIRE_RATES_SEND_BURST", "3")], &[]).unwrap_err());
     assert!(error.contains("TEAMWIRE_RATES_SENDS_BURST?"), "{error}");
 }
 
 #[test]
-fn what_contradicts_itself_is_refused() {
+fn contradictory_settings_are_refused() {
     assert!(refused("[tls]\ncert = \"a\"\n").contains("tls.key"));
     assert!(refused("[tls]\nclient_ca = \"a\"\n").contains("tls.cert"));
     assert!(refused("[drain]\nhard_stop = \"1s\"\n").contains("drain.grace"));

@@ -1,4 +1,4 @@
-//! Values of the configuration: how they are read, bounded and written.
+//! Parses, bounds and prints configuration values.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -6,26 +6,26 @@ use bytesize::ByteSize;
 use jiff::fmt::friendly::{SpanParser, SpanPrinter};
 use toml_edit::Array;
 
-/// What kind of value a key has.
+/// The type and bounds of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Any text.
+    /// A string.
     Text,
-    /// One of these.
+    /// One of these strings.
     Choice(&'static [&'static str]),
-    /// Texts in an array, or separated by commas.
+    /// An array of strings; separated by commas in the environment and flags.
     List,
-    /// Yes or no.
+    /// A boolean.
     Flag,
-    /// A whole number.
+    /// An integer.
     Number(RangeInclusive<u64>),
-    /// A number of bytes, as "64KiB" or plain.
+    /// A number of bytes, such as "64KiB" or 65536.
     Size(RangeInclusive<u64>),
-    /// A time, as "30s" or "10m".
+    /// A duration, such as "30s" or "10m".
     Duration(RangeInclusive<Duration>),
 }
 
-/// A value, read and within its bounds.
+/// A parsed value within its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
@@ -36,12 +36,12 @@ pub(super) enum Value {
 }
 
 impl Kind {
-    /// Returns what the key may be, as it is written in the default file and in errors.
+    /// Describes the valid values, as in the default file and in errors.
     pub(super) fn bounds(&self) -> String {
         match self {
-            Self::Text => "a text".to_owned(),
+            Self::Text => "a string".to_owned(),
             Self::Choice(of) => of.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or "),
-            Self::List => "an array of texts".to_owned(),
+            Self::List => "an array of strings".to_owned(),
             Self::Flag => "true or false".to_owned(),
             Self::Number(range) => format!("{} to {}", range.start(), range.end()),
             Self::Size(range) => format!("\"{}\" to \"{}\"", write_size(*range.start()), write_size(*range.end())),
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value as the environment and flags have it. `None`: it is none of this kind, or out of its bounds.
+    /// Parses a value from the environment or a flag. `None` if it has the wrong type or is out of bounds.
     pub(super) fn parse(&self, text: &str) -> Option<Value> {
         match self {
             Self::Text => Some(Value::Text(text.to_owned())),
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value as a file has it. `None`: it is none of this kind, or out of its bounds.
+    /// Parses a value from a TOML file. `None` if it has the wrong type or is out of bounds.
     pub(super) fn read(&self, value: &toml_edit::Value) -> Option<Value> {
         match (self, value) {
             (Self::Text | Self::Choice(_) | Self::Size(_) | Self::Duration(_), toml_edit::Value::String(text)) => {
@@ -91,14 +91,14 @@ impl Kind {
         }
     }
 
-    /// Writes a value as a file has it.
+    /// Formats a value for a TOML file.
     pub(super) fn write(&self, value: &Value) -> toml_edit::Value {
         match value {
             Value::Text(text) => text.into(),
             Value::List(texts) => toml_edit::Value::Array(texts.iter().collect::<Array>()),
             Value::Flag(flag) => (*flag).into(),
             Value::Number(number) if matches!(self, Self::Size(_)) && number % 1_024 == 0 => write_size(*number).into(),
-            // All bounds are far below.
+            // Every bound is far below `i64::MAX`.
             Value::Number(number) => i64::try_from(*number).unwrap_or(i64::MAX).into(),
             Value::Duration(duration) => write_duration(*duration).into(),
         }
@@ -109,7 +109,7 @@ fn write_duration(duration: Duration) -> String {
     SpanPrinter::new().unsigned_duration_to_string(&duration)
 }
 
-/// Writes a size exactly, in the largest unit that it is a whole number of.
+/// Formats a size exactly, in the largest unit that divides it.
 fn write_size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn durations_and_sizes_are_read_in_the_usual_forms_and_written_in_one() {
+    fn durations_and_sizes_parse_in_several_forms_and_print_in_one() {
         for (text, written) in
             [("10min", "10m"), ("600s", "10m"), ("1h 30m", "1h 30m"), ("90m", "1h 30m"), ("1500ms", "1s 500ms")]
         {
             let kind = seconds(0..=86_400);
             let value = kind.parse(text).expect(text);
             assert_eq!(kind.write(&value).as_str(), Some(written));
-            assert_eq!(kind.parse(written), Some(value), "reads back as itself");
+            assert_eq!(kind.parse(written), Some(value), "parses back to the same value");
         }
         let kind = Kind::Size(0..=1 << 40);
         for (text, bytes, written) in
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_its_bounds_is_no_value() {
+    fn values_out_of_bounds_are_refused() {
         assert_eq!(seconds(1..=5).parse("6s"), None);
         assert_eq!(seconds(1..=5).parse("-2s"), None);
         assert_eq!(seconds(1..=5).parse("2"), None, "no unit");

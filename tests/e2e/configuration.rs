@@ -33,14 +33,14 @@ fn mistakes_are_named_with_their_place_and_what_was_likely_meant() {
     for (text, complaint) in [
         (
             "[limits]\nmember_max = 3\n",
-            "wrong.toml:2 has the unknown key limits.member_max. Did you mean limits.members_max?",
+            "wrong.toml:2 has an unknown key, limits.member_max. Did you mean limits.members_max?",
         ),
         ("listen = \"here\"\n", "listen is \"here\""),
         (
             "\n\n[network]\nhandshake_timeout = \"0s\"\n",
             "wrong.toml:4: network.handshake_timeout is \"0s\"; it must be \"10ms\" to",
         ),
-        ("operator_credential = \"wrong.toml\"\n", "wrong.toml holds no operator's credential"),
+        ("operator_credential = \"wrong.toml\"\n", "wrong.toml does not hold an operator's credential"),
         ("listen = \"127.0.0.1:0\"\nhealth = \"here\"\n", "health is \"here\""),
         ("[tls]\ncert = \"c.pem\"\n", "tls.key"),
         ("[tls]\ncert = \"none.pem\"\nkey = \"none.pem\"\n", "none.pem cannot be read"),
@@ -50,7 +50,10 @@ fn mistakes_are_named_with_their_place_and_what_was_likely_meant() {
         fs::write(&file, text).unwrap();
         world.cli(LEAD, &["serve", "--config", path]).exits(USAGE).complains_of(complaint);
     }
-    world.cli(LEAD, &["serve", "--config", "nowhere.toml"]).exits(USAGE).complains_of("nowhere.toml cannot be read");
+    world
+        .cli(LEAD, &["serve", "--config", "nowhere.toml"])
+        .exits(USAGE)
+        .complains_of("Cannot read the configuration nowhere.toml");
     // Said to be wanted, it goes on until the store.
     let insecure = ["serve", "--listen", "0.0.0.0:0", "--insecure-no-tls", "--store", "redis://127.0.0.1:1"];
     world.cli(LEAD, &insecure).exits(UNREACHABLE).complains_of("The store cannot be opened");

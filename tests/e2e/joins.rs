@@ -99,6 +99,6 @@ fn certificates_are_made_renewed_and_explained(world: World) {
     assert_ne!(fs::read_to_string(directory.join("server.crt")).unwrap(), chain);
 
     world.cli("ann", &["certs", "--dir", "d", "--client", "../eve"]).exits(64).complains_of("not a name");
-    world.cli("ann", &["certs", "--dir", "d", "--host", "https://coord:7420"]).exits(64).complains_of("no host");
+    world.cli("ann", &["certs", "--dir", "d", "--host", "https://coord:7420"]).exits(64).complains_of("is not a host");
     assert!(!world.home("ann").join("d").exists());
 }

@@ -87,7 +87,7 @@ fn a_request_that_merely_arrives_ends_nothing_and_a_second_one_is_the_same(world
 
     // Whoever waits, waits for the request that is pending.
     let waiting = world.spawn(LEAD, &["shutdown", "backend", "--wait"], "");
-    waiting.await_said("A request is pending already");
+    waiting.await_said("A request is already pending");
     fs::write(world.home("backend").join("go"), "").unwrap();
     waiting.output().exits(0);
     assert_eq!(backend.exit(), 0);

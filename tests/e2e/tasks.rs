@@ -62,7 +62,7 @@ fn tasks_are_added_claimed_and_completed_at_the_command_line(world: World) {
     world.create_team("acme");
     world.join("ann");
     let said = world.cli(LEAD, &["task", "create", "Write it", "-d", "all of it", "--meta", "k=v"]).succeeds();
-    assert_eq!(said.stdout.trim(), "Added task 1: Write it");
+    assert_eq!(said.stdout.trim(), "Created task 1: Write it");
     let from_input =
         world.cli_with_input(LEAD, &["task", "create", "Test it", "-b", "1", "-d", "-", "--json"], "line\n");
     assert_eq!(from_input.succeeds().json()["blocked_by"], json!([1]));
@@ -79,7 +79,7 @@ fn tasks_are_added_claimed_and_completed_at_the_command_line(world: World) {
     assert_eq!((&claim["task"]["id"], &claim["task"]["metadata"]["k"]), (&1.into(), &"v".into()));
     assert_eq!(world.on_task("ann", &["show", "1"])["claim_token"], claim["token"]);
     assert!(world.on_task(LEAD, &["show", "1"])["claim_token"].is_null());
-    world.cli("ann", &["task", "next"]).exits(NOT_IN_TIME).complains_of("There is no task to take");
+    world.cli("ann", &["task", "next"]).exits(NOT_IN_TIME).complains_of("No task is ready");
     // With the token of the claim that she holds, or with the one that is given.
     let done = world.on_task("ann", &["complete", "1", "-r", "written"]);
     assert_eq!((&done["unblocked"], &done["task"]["result"]), (&json!([2]), &"written".into()));
@@ -127,7 +127,7 @@ fn what_the_board_refuses_is_told_with_its_reason_and_an_exit_code(world: World)
     assert_eq!(error["metadata"]["cycle"], "2 -> 3 -> 2");
     world.cli("ann", &["task", "complete", "1"]).succeeds();
     refused("ann", &["complete", "1"], "TASK_CLOSED");
-    world.cli("bob", &["task", "update", "2"]).exits(USAGE).complains_of("Say what to change");
+    world.cli("bob", &["task", "update", "2"]).exits(USAGE).complains_of("Nothing to change");
     world.cli("bob", &["task", "create", "x", "--meta", "no pair"]).exits(USAGE);
     let operator = world.operator();
     let as_operator = |arguments: &[&str]| {

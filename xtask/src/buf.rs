@@ -3,32 +3,32 @@
 use std::path::PathBuf;
 
 use crate::{
-    generate,
+    install::npm,
     step::{Failure, Step, root},
 };
 
-/// Returns the path of buf. Installs it where it is not there.
+/// The protocol of the last release.
+const RELEASED: &str = "proto/released.binpb";
+
+/// Returns the path of buf. Installs it if it is missing.
 pub(crate) fn install() -> Result<PathBuf, Failure> {
-    generate::npm("xtask")?;
+    npm("xtask")?;
     Ok(root().join("xtask/node_modules/.bin/buf"))
 }
 
-/// The protocol as it was released last.
-const RELEASED: &str = "proto/released.binpb";
-
-/// Checks what the files say, how they are formatted, and that nothing of what was released is broken.
+/// Checks the style and the formatting of the files, and that they break nothing of the last release.
 pub(crate) fn lint() -> Result<(), Failure> {
     let buf = install()?;
-    Step::new(&buf, &["lint"]).advice("put right what it names; buf.yaml says what is checked").run()?;
+    Step::new(&buf, &["lint"]).advice("fix what it names; buf.yaml lists the rules").run()?;
     Step::new(&buf, &["format", "--diff", "--exit-code"])
-        .advice("`xtask/node_modules/.bin/buf format --write` puts it right")
+        .advice("run `xtask/node_modules/.bin/buf format --write`")
         .run()?;
     Step::new(&buf, &["breaking", "--against", RELEASED])
-        .advice("docs/stability.md says what may change; bring back what was there, and add beside it")
+        .advice("docs/stability.md says what may change; restore what it names, and add the new beside it")
         .run()
 }
 
-/// Keeps the protocol as it is now as what was released.
+/// Records the protocol as it is now as that of the last release.
 pub(crate) fn keep_as_released() -> Result<(), Failure> {
     Step::new(install()?, &["build", "--output", RELEASED]).run()
 }

@@ -1,9 +1,9 @@
 //! Builds the images and tests them in real containers.
 //!
-//! A Docker daemon that can be reached is used, and fetches what the images are built from. Where there is none, root on
-//! Debian starts one for this command only. It lives in namespaces of its own, so that nobody else sees its bridges, filter
-//! rules and mounts, and whatever runs in it ends with it. It reaches nothing outside of them: what it builds from is made
-//! here by debootstrap, with the Rust and the crates of this machine.
+//! If a Docker daemon is reachable, it builds the images and fetches their bases. Otherwise root on Debian starts a private
+//! daemon for this command. It runs in its own namespaces, which hide its bridges, filter rules and mounts from the machine,
+//! and end everything in them with the daemon. It cannot reach the network, so this program makes the base images: with
+//! debootstrap, and from the Rust and the crates of this machine.
 
 use std::{
     env,
@@ -15,31 +15,30 @@ use std::{
 };
 
 use crate::{
-    redis::{apt_install, in_path, may_install},
+    install::{apt_install, in_path, may_install},
     step::{Failure, Step, root},
 };
 
-const ADVICE: &str = "start a Docker daemon (23 or newer, with the compose plugin), or run this as root on Debian, where it \
-                      installs and starts one of its own";
+const ADVICE: &str = "start a Docker daemon (23 or newer, with the compose plugin), or run this as root on Debian, which \
+                      installs and starts a private one";
 
-/// What a daemon of our own takes.
+/// The packages that a private daemon needs.
 const PACKAGES: [&str; 6] = ["docker.io", "containerd", "runc", "iptables", "iproute2", "debootstrap"];
 
-/// The compose plugin that a daemon of our own gets: Debian's is too old.
+/// The compose plugin for the private daemon: Debian's is too old.
 const COMPOSE: &str = "github.com/docker/compose/v2@v2.40.3";
 
 /// How long the daemon may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts the daemon in its namespaces. What others keep in `/run` is none of its business. The shell stays the first process
-/// there, and takes leave of those that have lost their parent.
+/// Starts the daemon in its namespaces, with an empty `/run`. The shell remains the first process there, and reaps orphans.
 const DAEMON: &str = r#"mount -t tmpfs tmpfs /run && ip link set lo up && dockerd "$@"; exit"#;
 
-/// Names images that belong to the test, for deploy/compose.yaml and for the tests.
+/// The variables by which deploy/compose.yaml and the tests find the images, and the names that this command gives them.
 const IMAGES: [(&str, &str); 2] =
     [("TEAMWIRE_IMAGE", "teamwire-test"), ("TEAMWIRE_TEAMMATE_IMAGE", "teamwire-test-teammate")];
 
-/// Builds the images by deploy/compose.yaml and runs tests/containers.rs on them.
+/// Builds the images with deploy/compose.yaml, and runs tests/containers.rs on them.
 pub(crate) fn test() -> Result<(), Failure> {
     let own = if Step::new("docker", &["info"]).succeeds() { None } else { Some(Daemon::start()?) };
     let mut environment: Vec<(&str, String)> = IMAGES.map(|(variable, image)| (variable, image.to_owned())).into();
@@ -56,23 +55,23 @@ pub(crate) fn test() -> Result<(), Failure> {
 
     let tested = with(Step::new("docker", &build)).advice(ADVICE).run().and_then(|()| {
         let test = Step::cargo(&["test", "--locked", "--test", "containers"]).env("TEAMWIRE_TEST_CONTAINERS", "1");
-        with(test).advice("what the containers have said stands above").run()
+        with(test).advice("the output of the containers is above").run()
     });
     if own.is_none() {
-        // They may never have come to be.
+        // Fails if the build failed, which does not matter.
         with(Step::new("docker", &["image", "rm", IMAGES[0].1, IMAGES[1].1])).succeeds();
     }
     tested
 }
 
-/// A Docker daemon of our own. It ends when this is dropped or this process dies, with all that runs in it.
+/// A private Docker daemon. It ends, with everything in it, when this is dropped or this process dies.
 struct Daemon {
     process: Child,
-    /// What it keeps; removed in the end.
+    /// Its data. Removed on drop.
     state: PathBuf,
-    /// What the next run can use again: root directories by debootstrap, and the compose plugin.
+    /// What the next run reuses: the directories that debootstrap filled, and the compose plugin.
     kept: PathBuf,
-    /// Held by one run of this checkout at a time.
+    /// Lets one run per checkout at a time proceed.
     _lock: File,
 }
 
@@ -90,12 +89,12 @@ impl Daemon {
         fs::create_dir_all(&kept).map_err(|error| failed(&kept, error))?;
         let lock = File::create(kept.join("lock")).map_err(|error| failed(&kept, error))?;
         lock.lock().map_err(|error| failed(&kept, error))?;
-        // A run that was killed leaves it.
+        // Left by a run that was killed.
         let _ = fs::remove_dir_all(&state);
         fs::create_dir_all(&state).map_err(|error| failed(&state, error))?;
 
         let log = File::create(kept.join("dockerd.log")).map_err(|error| failed(&kept, error))?;
-        // It dies with this process, in whatever way that ends, and the first process of the namespaces dies with it.
+        // The kernel kills setpriv when this process dies, and unshare then kills the first process of the namespaces.
         let mut command = Command::new("setpriv");
         let alone = "unshare --net --mount --pid --mount-proc --fork --kill-child";
         command.args(["--pdeathsig", "KILL"]).args(alone.split(' '));
@@ -103,7 +102,7 @@ impl Daemon {
         command.arg(format!("--host=unix://{}", state.join("socket").display()));
         command.arg(format!("--data-root={}", state.join("data").display()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        eprintln!("xtask: dockerd in namespaces of its own; its log is {}", kept.join("dockerd.log").display());
+        eprintln!("xtask: starting a private dockerd; its log is {}", kept.join("dockerd.log").display());
         let process = command.spawn().map_err(|error| failed(Path::new("setpriv"), error))?;
         let mut daemon = Self { process, state, kept, _lock: lock };
         daemon.await_start()?;
@@ -116,7 +115,7 @@ impl Daemon {
         while !self.step("docker", &["info"]).succeeds() {
             let is_over = !matches!(self.process.try_wait(), Ok(None));
             if is_over || began.elapsed() > PATIENCE {
-                let what = format!("dockerd does not start; see {}", self.kept.join("dockerd.log").display());
+                let what = format!("dockerd did not start; see {}", self.kept.join("dockerd.log").display());
                 return Err(Failure::new(what, ADVICE));
             }
             thread::sleep(Duration::from_millis(100));
@@ -124,7 +123,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Returns what a client needs to reach it, and only it.
+    /// Returns the environment in which a Docker client reaches this daemon and no other.
     fn environment(&self) -> [(&'static str, String); 2] {
         [
             ("DOCKER_HOST", format!("unix://{}", self.state.join("socket").display())),
@@ -137,7 +136,7 @@ impl Daemon {
         self.environment().iter().fold(step, |step, (variable, value)| step.env(variable, value))
     }
 
-    /// Builds the compose plugin from its source, unless an earlier run has.
+    /// Builds the compose plugin from source, unless an earlier run did.
     fn provide_compose(&self) -> Result<(), Failure> {
         const GO: &str = "install Go 1.24 or newer: the compose plugin is built from its module";
         if self.step("docker", &["compose", "version"]).succeeds() {
@@ -145,14 +144,14 @@ impl Daemon {
         }
         Step::new("go", &["mod", "download", COMPOSE]).advice(GO).run()?;
         let modules = Step::new("go", &["env", "GOMODCACHE"]).output().unwrap_or_default();
-        // In its own directory, where all that it is made of is pinned; it cannot be installed from elsewhere.
+        // In its own directory, whose go.mod pins its dependencies; `go install` cannot install it.
         let source = format!("{modules}/{COMPOSE}");
         let plugin = self.kept.join("config/cli-plugins/docker-compose").display().to_string();
         let build = ["build", "-C", &source, "-trimpath", "-ldflags=-s -w", "-o", &plugin, "./cmd"];
         Step::new("go", &build).env("CGO_ENABLED", "0").advice(GO).run()
     }
 
-    /// Makes the images that ours are built from, and the one that Redis runs in.
+    /// Makes the base images of ours, and the one that Redis runs in.
     fn make_bases(&self) -> Result<(), Failure> {
         let debian = self.debootstrap("ca-certificates,python3,redis-server")?;
         run("chroot", &[&debian, "install", "-d", "-o", "redis", "-g", "redis", "/data"])?;
@@ -176,7 +175,7 @@ impl Daemon {
         self.import(&rust, "base-rust", &["--change=ENV CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true"])
     }
 
-    /// Returns the root directory of this machine's release of Debian with some packages.
+    /// Returns a root directory with this machine's release of Debian and some packages.
     fn debootstrap(&self, packages: &str) -> Result<String, Failure> {
         let directory = self.kept.join(packages.replace(',', "+")).display().to_string();
         if !Path::new(&directory).exists() {
@@ -199,11 +198,11 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // The first process of the namespaces dies with it, and everything in them with that.
+        // This also kills the first process of the namespaces, and so everything in them.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let began = Instant::now();
-        // Somebody may still be at it for a moment. What is left then is removed by the next run.
+        // Dying processes may still write for a moment. The next run removes what remains.
         while fs::remove_dir_all(&self.state).is_err() && began.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(100));
         }

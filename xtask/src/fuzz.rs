@@ -1,29 +1,29 @@
-//! Fuzzes what parses what others send: installs what is missing, and runs the targets of `fuzz/` one after the other.
+//! Fuzzes the parsers of untrusted input: runs the targets of `fuzz/` one after the other, and installs what they need.
 
 use std::fs;
 
 use crate::step::{Failure, Step, root};
 
-/// How long each target runs, in seconds, where the command does not say.
+/// How long each target runs by default, in seconds.
 const SECONDS_DEFAULT: &str = "60";
 
-/// How long one input may take, in seconds.
+/// The time limit for one input, in seconds.
 const TIMEOUT: &str = "-timeout=25";
 
-/// How much memory one input may take, in MiB.
+/// The memory limit for one input, in MiB.
 const MEMORY_MAX: &str = "-rss_limit_mb=2048";
 
-/// Runs what `arguments` name: `[--seconds N] [TARGET]`.
+/// Runs one target or all. `arguments`: `[--seconds N] [TARGET]`.
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (seconds, named) = match *arguments {
         ["--seconds", seconds] => (seconds, None),
         ["--seconds", seconds, target] => (seconds, Some(target)),
         [target] => (SECONDS_DEFAULT, Some(target)),
         [] => (SECONDS_DEFAULT, None),
-        _ => return Err(usage(format!("`{}` is too much", arguments.join(" ")))),
+        _ => return Err(usage(format!("`{}` is not understood", arguments.join(" ")))),
     };
     if seconds.parse::<u32>().is_err() {
-        return Err(usage(format!("`{seconds}` is no number of seconds")));
+        return Err(usage(format!("`{seconds}` is not a number of seconds")));
     }
     let targets = targets()?;
     if let Some(unknown) = named.filter(|named| !targets.iter().any(|target| target == named)) {
@@ -33,14 +33,13 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let most = format!("-max_total_time={seconds}");
     for target in targets.iter().filter(|target| named.is_none_or(|named| named == *target)) {
         eprintln!("xtask: fuzzing {target} for {seconds} s");
-        // What is found new goes into the first directory, which is not kept; what is kept is only read.
+        // libFuzzer writes new inputs into the first directory, which is not committed, and only reads the second.
         let found = root().join("fuzz/target/found").join(target);
-        fs::create_dir_all(&found)
-            .map_err(|error| Failure::new(format!("{}: {error}", found.display()), "make room"))?;
+        fs::create_dir_all(&found).map_err(|error| Failure::io(&found, &error))?;
         let (found, kept) = (found.to_string_lossy(), format!("fuzz/corpus/{target}"));
-        // Without a sanitizer: there is no unsafe code here for one to watch, and it takes most of the time.
+        // Without a sanitizer: there is no unsafe code for it to watch, and it would take most of the time.
         let fuzz = ["fuzz", "run", "--sanitizer", "none", target, &found, &kept, "--", &most, TIMEOUT, MEMORY_MAX];
-        nightly(&fuzz).advice("it names the input; docs/testing.md says what to do with it").run()?;
+        nightly(&fuzz).advice("it names the failing input; docs/testing.md says what to do with it").run()?;
     }
     Ok(())
 }
@@ -63,7 +62,7 @@ fn targets() -> Result<Vec<String>, Failure> {
     Ok(targets)
 }
 
-/// Installs a nightly compiler and cargo-fuzz, where they are not there.
+/// Installs a nightly compiler and cargo-fuzz if they are missing.
 fn install() -> Result<(), Failure> {
     if !nightly(&["--version"]).succeeds() {
         Step::new("rustup", &["toolchain", "install", "nightly", "--profile", "minimal"])
@@ -76,7 +75,7 @@ fn install() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Names arguments for a cargo of the nightly toolchain, whichever runs this.
+/// Creates a step that runs the nightly cargo, whichever toolchain runs this program.
 fn nightly(arguments: &[&str]) -> Step {
     Step::new("rustup", &[&["run", "nightly", "cargo"], arguments].concat())
 }

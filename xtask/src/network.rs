@@ -1,13 +1,13 @@
-//! Installs what the tests make networks with.
+//! Installs `ip`, with which the tests create network namespaces.
 
 use crate::{
-    redis::{apt_install, in_path, may_install},
+    install::{apt_install, in_path, may_install},
     step::Failure,
 };
 
 const ADVICE: &str = "install iproute2 (Debian and Ubuntu: `sudo apt-get install iproute2`)";
 
-/// Installs `ip` where it is missing and this may. Whoever is not root could make no networks with it.
+/// Installs `ip` if it is missing and this is root. Other users cannot create namespaces, so they don't need it.
 pub(crate) fn prepare() -> Result<(), Failure> {
     if in_path("ip").is_some() || !may_install() {
         return Ok(());

@@ -1,17 +1,17 @@
-//! Finds the servers for the tests, or installs them.
+//! Finds the Redis and Valkey servers for the tests, or installs them.
 
-use std::{
-    env, fs,
-    path::{self, Path, PathBuf},
+use std::{env, fs, path::PathBuf};
+
+use crate::{
+    install::{APT_INSTALL, apt_get, file, in_path, may_install},
+    step::{Failure, Step},
 };
-
-use crate::step::{Failure, Step};
 
 /// A server to test against.
 pub(crate) struct Server {
-    /// Names it, here and in the tests.
+    /// The environment variable that holds its path, here and in the tests.
     pub(crate) variable: &'static str,
-    /// What it is called in `PATH`, and its package as well.
+    /// The name of the program, and of its Debian package.
     name: &'static str,
     advice: &'static str,
 }
@@ -34,13 +34,13 @@ pub(crate) const SERVERS: [Server; 2] = [
 ];
 
 impl Server {
-    /// Returns its path. Installs it where there is none and this may.
+    /// Returns its path. Installs it if it is missing and this is root.
     pub(crate) fn find(&self) -> Result<PathBuf, Failure> {
         let Self { variable, name, advice } = self;
         if let Some(named) = env::var_os(variable).filter(|named| !named.is_empty()) {
             return file(named.as_ref()).ok_or_else(|| {
                 Failure::new(
-                    format!("{variable} is `{}`, which is no file", named.display()),
+                    format!("{variable} is `{}`, which is not a file", named.display()),
                     "set it to the path of a server, or unset it to use the one in PATH",
                 )
             });
@@ -49,30 +49,28 @@ impl Server {
             return Ok(found);
         }
         if !may_install() {
-            return Err(Failure::new(format!("there is no {name} in PATH, and {variable} names none"), advice));
+            return Err(Failure::new(format!("there is no {name} in PATH, and {variable} is not set"), advice));
         }
         self.install()?;
-        in_path(name)
-            .ok_or_else(|| Failure::new(format!("apt-get has installed {name}, but it is not in PATH"), advice))
+        in_path(name).ok_or_else(|| Failure::new(format!("apt-get installed {name}, but it is not in PATH"), advice))
     }
 
     fn install(&self) -> Result<(), Failure> {
         let apt = |arguments: &[&str]| apt_get(arguments, self.advice);
         apt(&["update"])?;
         if Step::new("apt-get", &["install", "--simulate", self.name]).succeeds() {
-            return apt(&[&INSTALL[..], &[self.name]].concat());
+            return apt(&[&APT_INSTALL[..], &[self.name]].concat());
         }
-        // Where the release is too old to have it, its backports do. They are named for these two commands only, so that
-        // this machine's own list of sources stays as it is.
+        // If the release is too old to have it, its backports do. Only these two commands see them, so this machine's list of
+        // sources stays unchanged.
         let sources = Backports::write().map_err(|why| Failure::new(why, self.advice))?;
         let option = format!("Dir::Etc::sourceparts={}", sources.directory.display());
         apt(&["--option", &option, "update"])?;
-        apt(&[&["--option", &option], &INSTALL[..], &["--target-release", &sources.release, self.name]].concat())
+        apt(&[&["--option", &option], &APT_INSTALL[..], &["--target-release", &sources.release, self.name]].concat())
     }
 }
 
-/// This machine's lists of sources with the backports of its release added, in a directory of their own that is removed
-/// in the end.
+/// A copy of this machine's lists of sources, plus the backports of its release. Dropping it removes the directory.
 struct Backports {
     directory: PathBuf,
     release: String,
@@ -82,12 +80,11 @@ impl Backports {
     fn write() -> Result<Self, String> {
         let codename = fs::read_to_string("/etc/os-release").unwrap_or_default();
         let codename = codename.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-        let codename = codename.ok_or("this system does not tell which release it is")?.trim_matches('"');
+        let codename = codename.ok_or("/etc/os-release has no VERSION_CODENAME")?.trim_matches('"');
         let format = "deb $(REPO_URI) $(CODENAME)-backports $(COMPONENT)";
         let only = [format!("Codename: {codename}"), "Created-By: Packages".to_owned()];
         let listed = Step::new("apt-get", &["indextargets", "--format", format, &only[0], &only[1]]).output();
-        let listed =
-            listed.filter(|listed| !listed.is_empty()).ok_or("apt-get does not tell where packages come from")?;
+        let listed = listed.filter(|listed| !listed.is_empty()).ok_or("apt-get does not list its sources")?;
 
         let directory = env::temp_dir().join(format!("teamwire-sources-{}", std::process::id()));
         let sources = Self { directory, release: format!("{codename}-backports") };
@@ -103,36 +100,7 @@ impl Backports {
 
 impl Drop for Backports {
     fn drop(&mut self) {
-        // A few small files left behind in a temporary directory do no harm.
+        // A few small files left in a temporary directory do no harm.
         let _ = fs::remove_dir_all(&self.directory);
     }
-}
-
-/// What stands before the packages that apt-get installs.
-const INSTALL: [&str; 3] = ["install", "--yes", "--no-install-recommends"];
-
-/// Installs packages, of which it reads the latest list first.
-pub(crate) fn apt_install(packages: &[&str], advice: &'static str) -> Result<(), Failure> {
-    apt_get(&["update"], advice)?;
-    apt_get(&[&INSTALL[..], packages].concat(), advice)
-}
-
-/// Runs apt-get, which asks nothing.
-fn apt_get(arguments: &[&str], advice: &'static str) -> Result<(), Failure> {
-    Step::new("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").advice(advice).run()
-}
-
-/// Returns whether packages can be installed here.
-pub(crate) fn may_install() -> bool {
-    in_path("apt-get").is_some() && Step::new("id", &["-u"]).output().as_deref() == Some("0")
-}
-
-pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).find_map(|directory| file(&directory.join(program)))
-}
-
-/// Returns the path as it stands from anywhere, since tests run elsewhere; `None` where there is no file.
-fn file(path: &Path) -> Option<PathBuf> {
-    path::absolute(path).ok().filter(|path| path.is_file())
 }

@@ -1,15 +1,14 @@
-//! One step of a command: a program, and what to do when it fails.
+//! A step of a command: a program to run, and what to do if it fails.
 
 use std::{
     env,
     ffi::OsStr,
-    fmt, fs,
+    fmt, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::SystemTime,
 };
 
-/// A program that is about to run in the root of the repository, without input.
+/// A program to run in the root of the repository, with empty standard input.
 pub(crate) struct Step {
     command: Command,
     shown: String,
@@ -17,20 +16,20 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Names a program and its arguments.
+    /// Creates a step that runs a program.
     pub(crate) fn new(program: impl AsRef<Path>, arguments: &[&str]) -> Self {
         let program = program.as_ref();
         let mut command = Command::new(program);
         command.args(arguments).current_dir(root()).stdin(Stdio::null());
         let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
-        Self { command, shown: format!("{name} {}", arguments.join(" ")), advice: "see what it says above" }
+        Self { command, shown: format!("{name} {}", arguments.join(" ")), advice: "read its output above" }
     }
 
-    /// Names arguments for the cargo that runs this.
+    /// Creates a step that runs the cargo that runs this program.
     pub(crate) fn cargo(arguments: &[&str]) -> Self {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut step = Self::new(cargo, arguments);
-        // What cargo has set for us would make some build scripts run again.
+        // Variables that cargo has set for this package would make some build scripts rerun.
         for (variable, _) in env::vars_os() {
             if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| variable.to_string_lossy().starts_with(prefix)) {
                 step.command.env_remove(variable);
@@ -39,18 +38,18 @@ impl Step {
         step
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     pub(crate) fn env(mut self, variable: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(variable, value);
         self
     }
 
-    /// Says what to do when it fails.
+    /// Sets what to do if it fails, as the user reads it.
     pub(crate) fn advice(self, advice: &'static str) -> Self {
         Self { advice, ..self }
     }
 
-    /// Shows the step and runs it to its end.
+    /// Prints the step, and runs it to completion.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
         eprintln!("xtask: {}", self.shown);
         match self.command.status() {
@@ -60,19 +59,19 @@ impl Step {
         }
     }
 
-    /// Runs it without a word, and returns whether it succeeded.
+    /// Runs it silently, and returns whether it succeeded.
     pub(crate) fn succeeds(mut self) -> bool {
         self.command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
-    /// Runs it, and returns what it printed, if it succeeded.
+    /// Runs it, and returns its trimmed standard output if it succeeded.
     pub(crate) fn output(mut self) -> Option<String> {
         let output = self.command.output().ok().filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }
 
-/// Why a command ended, and what to do about it.
+/// Why a command failed, and what to do about it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     what: String,
@@ -80,9 +79,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Says both.
+    /// Creates a failure.
     pub(crate) fn new(what: impl Into<String>, advice: &'static str) -> Self {
         Self { what: what.into(), advice }
+    }
+
+    /// Creates the failure of reading or writing a file.
+    pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
+        Self::new(format!("{}: {error}", path.display()), "check that the disk has space and the path is writable")
     }
 }
 
@@ -96,9 +100,4 @@ impl fmt::Display for Failure {
 pub(crate) fn root() -> PathBuf {
     let xtask = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     xtask.parent().map_or(xtask.clone(), Path::to_path_buf)
-}
-
-/// Returns when a file was last written; `None` where there is none.
-pub(crate) fn changed(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }

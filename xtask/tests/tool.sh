@@ -1,4 +1,4 @@
 #!/bin/sh
-# Stands in for any tool: notes how it was called, then does what the file beside it says.
+# Fakes any tool: records its call, then runs the file beside it, if there is one.
 echo "${0##*/} $*" >>"$CALLS"
 [ ! -e "$0.does" ] || . "$0.does"

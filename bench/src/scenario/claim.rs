@@ -1,4 +1,4 @@
-//! Workers who empty a board: each claims the next task, and again, until there is none.
+//! Workers that empty a board: each claims the next task until none is left.
 
 use std::{
     sync::Arc,
@@ -9,34 +9,34 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::v1;
 use tokio::{sync::Barrier, task::JoinSet};
 
-use super::{send_all, who};
+use super::{row, send_all};
 use crate::{
     Bench, Result, Store,
-    contender::{Contender, Shape, grpc::Members},
-    measure::Taken,
-    process::{Coordinator, Ground},
+    candidate::{Candidate, Shape, grpc::Members},
+    measure::Measurement,
+    process::{Coordinator, Scratch},
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "claim";
 
-/// How many workers there are, and how many tasks for each. A member may have 32 claims.
+/// The number of workers, and of tasks per worker. A member may hold 32 claims.
 const WORKERS: usize = 100;
 const TASKS_EACH: usize = 20;
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let case = format!("{WORKERS} workers, {} tasks", WORKERS * TASKS_EACH);
     for _ in 0..bench.runs {
         for store in &bench.stores {
-            // The claims of a board take turns, so that what bounds them is one commit after the other.
-            let (floor, shape) = (Contender::Raw(*store), Shape { callers: 1, inboxes: 1 });
-            let commits = send_all(&floor.open(bench, shape).await?, shape, bench.pace).await?;
+            // The claims of a board take turns, so their lower bound is one commit after the other.
+            let (baseline, shape) = (Candidate::StoreOnly(*store), Shape { callers: 1, inboxes: 1 });
+            let commits = send_all(&baseline.open(bench, shape).await?, shape, bench.pace).await?;
             report.add(
                 NAME,
                 &case,
-                who(floor),
+                row(baseline),
                 &[
                     ("claims/s", commits.per_second()),
                     ("p50 ms", commits.percentile_ms(50.0)),
@@ -47,7 +47,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             report.add(
                 NAME,
                 &case,
-                who(Contender::Teamwire(*store)),
+                row(Candidate::Teamwire(*store)),
                 &[
                     ("claims/s", contest.claimed.per_second()),
                     ("p50 ms", contest.claimed.percentile_ms(50.0)),
@@ -62,14 +62,14 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 struct Contest {
-    claimed: Taken,
+    claimed: Measurement,
     commits: f64,
     reads: f64,
 }
 
 async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
-    let ground = Ground::prepare(&bench.directory, Some(store)).await?;
-    let mut coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+    let scratch = Scratch::prepare(&bench.directory, Some(store)).await?;
+    let mut coordinator = Coordinator::start(&bench.teamwire, scratch.directory(), &scratch.url).await?;
     let members = Members::found(&coordinator, "bench").await?;
     let mut workers = Vec::new();
     for worker in 0..WORKERS {
@@ -80,7 +80,7 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
         members.lead.create_task(v1::CreateTaskRequest { subject, ..v1::CreateTaskRequest::default() })
     });
     let created: Vec<_> = stream::iter(tasks).buffer_unordered(32).try_collect().await?;
-    // Connections open before the contest begins.
+    // Opens the connections before the clock starts.
     for worker in &workers {
         worker.list_tasks(v1::ListTasksRequest { limit: 1, ..v1::ListTasksRequest::default() }).await?;
     }
@@ -113,7 +113,7 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
     }
     let claims = latencies.len() as f64;
     Ok(Contest {
-        claimed: Taken::new(window, latencies)?,
+        claimed: Measurement::new(window, latencies)?,
         commits: (coordinator.store_calls("commit").await? - commits) / claims,
         reads: (coordinator.store_calls("read").await? - reads) / claims,
     })

@@ -11,60 +11,60 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{still_there, who};
+use super::{check_running, row};
 use crate::{
     Bench, Result,
-    contender::{
-        Contender, SUMMARY, Shape,
+    candidate::{
+        Candidate, SUMMARY, Shape,
         grpc::{Team, receive},
     },
     measure::{Arrivals, stamped},
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "fanout";
 
-/// How many there are who receive. A team may be told to have 1,000 members, with its lead and the sender.
+/// The numbers of subscribers. The configuration allows 1,000 members, with the lead and the sender.
 const MEMBERS: [usize; 3] = [10, 100, 998];
 
-/// How many broadcasts a run has, and how long there is nothing between them.
+/// The number of broadcasts in a run, and the pause between them.
 const BROADCASTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long everything is left alone once all are there.
+/// The pause after all subscribers have connected.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// How long one may take, and all subscribers to be there. Never reached unless something is wrong.
+/// How long a broadcast, or the connecting of all subscribers, may take. Reached only if something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let mut contenders = vec![Contender::Bare(None)];
+    let mut candidates = vec![Candidate::NullServer(None)];
     for store in &bench.stores {
-        contenders.extend([Contender::Bare(Some(*store)), Contender::Teamwire(*store)]);
+        candidates.extend([Candidate::NullServer(Some(*store)), Candidate::Teamwire(*store)]);
     }
     for members in MEMBERS.into_iter().filter(|members| !bench.is_quick || *members <= 100) {
         let shape = Shape { callers: 1, inboxes: members };
         for _ in 0..bench.runs {
-            for contender in &contenders {
-                let team = match contender {
-                    Contender::Teamwire(store) => Team::of_teamwire(bench, *store, shape).await?,
-                    Contender::Bare(store) => Team::of_bare(bench, *store, shape).await?,
+            for candidate in &candidates {
+                let team = match candidate {
+                    Candidate::Teamwire(store) => Team::of_teamwire(bench, *store, shape).await?,
+                    Candidate::NullServer(store) => Team::of_null_server(bench, *store, shape).await?,
                     _ => continue,
                 };
                 let Times { all, first, confirmed, opening, losses } = broadcast(&team).await?;
                 report.add(
                     NAME,
                     &format!("{members} subscribers"),
-                    who(*contender),
+                    row(*candidate),
                     &[
                         ("call to last ms", all),
                         ("first to last ms", all - first),
                         ("call to first ms", first),
                         ("call to OK ms", confirmed),
                         ("deliveries/s", members as f64 * 1e3 / all),
-                        ("s until all are there", opening),
+                        ("s until all connected", opening),
                         ("sessions lost", losses as f64),
                     ],
                 );
@@ -74,17 +74,21 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Medians of the milliseconds from the call to the last delivery, to the first, and to the confirmation; how many seconds it
-/// took until all subscribers were there, who came at once; and how many sessions were lost and opened again, then or later.
+/// What a run measures. Times are medians, in milliseconds from the call.
 struct Times {
+    /// To the last delivery.
     all: f64,
+    /// To the first delivery.
     first: f64,
+    /// To the reply.
     confirmed: f64,
+    /// Until all subscribers, who come at once, have connected, in seconds.
     opening: f64,
+    /// How many sessions were lost and reopened.
     losses: u64,
 }
 
-/// Broadcasts a few times.
+/// Measures some broadcasts.
 async fn broadcast(team: &Team) -> Result<Times> {
     let began = Instant::now();
     let arrivals = Arc::new(Arrivals::default());
@@ -96,23 +100,23 @@ async fn broadcast(team: &Team) -> Result<Times> {
     let members = u64::try_from(team.inboxes.len())?;
     let ms = |from: Instant, to: Instant| (to - from).as_secs_f64() * 1e3;
     let opening = timeout(PATIENCE, arrivals.reach_receivers(members)).await;
-    still_there(&mut receiving)?;
+    check_running(&mut receiving)?;
     opening.map_err(|_| "some sessions did not open")??;
     let opening = began.elapsed().as_secs_f64();
     sleep(SETTLING).await;
-    // The first ones warm up.
+    // The first two warm up.
     for number in 0..BROADCASTS + 2 {
         let called = Instant::now();
         let sent = team.senders[0].send(message::broadcast(SUMMARY, stamped(called))).await?;
         let confirmed = Instant::now();
-        // The lead of a team at a coordinator gets it as well, and reads nothing.
+        // A coordinator also counts the lead, which reads nothing.
         if u64::try_from(sent.recipients.len())? < members {
-            return Err(format!("{} of {members} were there", sent.recipients.len()).into());
+            return Err(format!("a broadcast went to {} of {members} members", sent.recipients.len()).into());
         }
         let reached = timeout(PATIENCE, arrivals.reach(members)).await;
-        still_there(&mut receiving)?;
+        check_running(&mut receiving)?;
         reached.map_err(|_| "a broadcast did not reach all")??;
-        let (first, last) = arrivals.take_span().ok_or("nothing has arrived")?;
+        let (first, last) = arrivals.take_span().ok_or("nothing arrived")?;
         if number >= 2 {
             lasts.push(ms(called, last));
             firsts.push(ms(called, first));

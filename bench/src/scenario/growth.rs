@@ -1,4 +1,4 @@
-//! Whether a send costs more where there is more: many teams, and many messages that wait.
+//! Whether a send costs more with many teams, or with many queued messages.
 
 use std::{
     sync::{
@@ -11,31 +11,31 @@ use std::{
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::{Client, message};
 
-use super::{queue, send_all, who};
+use super::{queue, row, send_all};
 use crate::{
     Bench, Result, Store,
-    contender::{
-        Contender, Mail, SUMMARY, Shape,
+    candidate::{
+        Candidate, Mail, SUMMARY, Shape,
         grpc::{Members, Team},
         inbox_name,
     },
-    measure::{Taken, closed_loop, stamped},
-    process::{Coordinator, Ground},
-    report::{Report, Who},
+    measure::{Measurement, closed_loop, stamped},
+    process::{Coordinator, Scratch},
+    report::{Report, Row},
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "growth";
 
-/// How many teams and messages are few.
+/// The smaller number of teams and of messages.
 const FEW: usize = 10;
 
 const CALLERS: usize = 64;
 
-/// How many teams are made at a time.
+/// How many teams to create concurrently.
 const AT_ONCE: usize = 32;
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     for _ in 0..bench.runs {
         for store in &bench.stores {
@@ -49,32 +49,32 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         for store in &bench.stores {
             for queued in [FEW, usize::try_from(bench.waiting)?] {
                 let (sent, cpu) = to_full_inbox(bench, *store, queued).await?;
-                add(report, "messages that wait", *store, queued, &sent, cpu);
+                add(report, "queued messages", *store, queued, &sent, cpu);
             }
         }
     }
     Ok(())
 }
 
-/// Adds a run. Many is compared with few.
-fn add(report: &mut Report, what: &str, store: Store, many: usize, sent: &Taken, cpu: f64) {
-    let own = who(Contender::Teamwire(store));
+/// Adds a run. The baseline of many is few.
+fn add(report: &mut Report, what: &str, store: Store, many: usize, sent: &Measurement, cpu: f64) {
+    let own = row(Candidate::Teamwire(store));
     let name = |many: usize| format!("{}, {many} {what}", own.name);
-    let floors = if many == FEW { Vec::new() } else { vec![name(FEW)] };
+    let baselines = if many == FEW { Vec::new() } else { vec![name(FEW)] };
     let case = format!("{CALLERS} callers, few and many {what}");
     report.add(
         NAME,
         &case,
-        Who { name: name(many), floors, ..own.clone() },
-        // Time of processors first, since it hardly depends on what else the machine does.
+        Row { name: name(many), baselines, ..own.clone() },
+        // CPU time first, because it hardly depends on the load of the machine.
         &[("server CPU µs each", cpu), ("sends/s", sent.per_second()), ("p50 ms", sent.percentile_ms(50.0))],
     );
 }
 
-/// Sends to the inboxes of so many teams in turn.
-async fn to_teams(bench: &Bench, store: Store, teams: usize) -> Result<(Taken, f64)> {
-    let ground = Ground::prepare(&bench.directory, Some(store)).await?;
-    let coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+/// Sends to the inboxes of all teams in turn.
+async fn to_teams(bench: &Bench, store: Store, teams: usize) -> Result<(Measurement, f64)> {
+    let scratch = Scratch::prepare(&bench.directory, Some(store)).await?;
+    let coordinator = Coordinator::start(&bench.teamwire, scratch.directory(), &scratch.url).await?;
     let shape = Shape { callers: CALLERS, inboxes: 1 };
     let connections: Vec<_> = (0..shape.connections())
         .map(|_| Client::connect(coordinator.address()))
@@ -89,12 +89,12 @@ async fn to_teams(bench: &Bench, store: Store, teams: usize) -> Result<(Taken, f
         }
     };
     let senders: Vec<Client> = stream::iter((0..teams).map(found)).buffer_unordered(AT_ONCE).try_collect().await?;
-    // What comes first for a team is not what is asked here.
+    // The first send of a team fills caches, and is not measured.
     let first =
         senders.iter().map(|sender| sender.send(message::direct(inbox_name(0), SUMMARY, stamped(Instant::now()))));
     stream::iter(first).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
     let (senders, turn) = (Arc::new(senders), Arc::new(AtomicUsize::new(0)));
-    let cpu = || Result::Ok(coordinator.usage()?.cpu + ground.cpu()?.unwrap_or_default());
+    let cpu = || Result::Ok(coordinator.usage()?.cpu + scratch.cpu()?.unwrap_or_default());
     let before = cpu()?;
     let sent = closed_loop(CALLERS, bench.pace, move |_| {
         let (senders, turn) = (senders.clone(), turn.fetch_add(1, Relaxed));
@@ -109,8 +109,8 @@ async fn to_teams(bench: &Bench, store: Store, teams: usize) -> Result<(Taken, f
     Ok((sent, each))
 }
 
-/// Sends to an inbox in which so many messages wait.
-async fn to_full_inbox(bench: &Bench, store: Store, queued: usize) -> Result<(Taken, f64)> {
+/// Sends to an inbox with queued messages.
+async fn to_full_inbox(bench: &Bench, store: Store, queued: usize) -> Result<(Measurement, f64)> {
     let shape = Shape { callers: CALLERS, inboxes: 1 };
     let mail: Arc<dyn Mail> = Arc::new(Team::of_teamwire(bench, store, shape).await?);
     queue(&mail, u64::try_from(queued)?).await?;

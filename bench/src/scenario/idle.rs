@@ -1,4 +1,4 @@
-//! What a subscriber costs who waits: memory and time of the coordinator's process.
+//! What a waiting subscriber costs: memory and CPU time of the coordinator's process.
 
 use std::time::Duration;
 
@@ -6,61 +6,59 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::{Client, Event, SubscribeOptions, Subscription};
 use tokio::time::sleep;
 
-use super::who;
+use super::row;
 use crate::{
     Bench, Result, Store,
-    contender::{
-        Contender,
-        grpc::{Members, start_bare},
+    candidate::{
+        Candidate,
+        grpc::{Members, start_null_server},
     },
-    process::{Coordinator, Ground, Process, connections_max},
+    process::{Coordinator, Process, Scratch, connections_max},
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "idle";
 
-/// How many members a team has.
+/// The number of members in a team.
 const TEAM: usize = 200;
 
-/// How many subscribers share a connection, where they do; a connection has 64 streams at most.
+/// How many subscribers share a connection in the second case. The limit is 64 streams.
 const SHARING: usize = 50;
 
-/// How many streams are opened at a time, and teams founded.
+/// How many streams to open, and teams to create, concurrently.
 const AT_ONCE: usize = 32;
 
-/// How many files this process has open besides the connections to one contender.
+/// How many files this process may have open besides the connections to one candidate.
 const OTHER_FILES: usize = 256;
 
-/// Heartbeats come every 10 s, so this is at least two of them.
+/// The least time to observe: two heartbeats, which come every 10 s.
 const OBSERVED_MIN: Duration = Duration::from_secs(20);
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let contenders: Vec<_> = [Contender::Bare(None)]
+    let candidates: Vec<_> = [Candidate::NullServer(None)]
         .into_iter()
-        .chain(bench.stores.iter().map(|store| Contender::Teamwire(*store)))
+        .chain(bench.stores.iter().map(|store| Candidate::Teamwire(*store)))
         .collect();
-    for (sharing, how) in
-        [(1, "each on a connection of its own".to_owned()), (SHARING, format!("{SHARING} a connection"))]
-    {
+    for (sharing, how) in [(1, "one connection each".to_owned()), (SHARING, format!("{SHARING} a connection"))] {
         let (case, streams) = (format!("{} subscribers, {how}", bench.streams), bench.streams as f64);
         for _ in 0..bench.runs {
-            let observed = contenders.iter().map(|contender| async move {
-                match contender {
-                    Contender::Teamwire(store) => of_teamwire(bench, *store, sharing).await,
-                    _ => of_bare(bench, sharing).await,
+            let observed = candidates.iter().map(|candidate| async move {
+                match candidate {
+                    Candidate::Teamwire(store) => of_teamwire(bench, *store, sharing).await,
+                    _ => of_null_server(bench, sharing).await,
                 }
             });
-            // Several at once, since they hardly do anything, and each is asked for its own memory and time; as many as this
-            // process can have connections to.
+            // Candidates run side by side, since idle ones don't disturb each other: as many as this process may have
+            // connections for.
             let at_once = (connections_max()? / (bench.streams + OTHER_FILES)).max(1);
             let observed: Vec<_> = stream::iter(observed).buffered(at_once).try_collect().await?;
-            for (contender, [resident, cpu]) in contenders.iter().zip(observed) {
+            for (candidate, [resident, cpu]) in candidates.iter().zip(observed) {
                 report.add(
                     NAME,
                     &case,
-                    who(*contender),
+                    row(*candidate),
                     &[
                         ("KiB each", resident / 1024.0 / streams),
                         ("MiB for all", resident / 1024.0 / 1024.0),
@@ -75,8 +73,8 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 async fn of_teamwire(bench: &Bench, store: Store, sharing: usize) -> Result<[f64; 2]> {
-    let ground = Ground::prepare(&bench.directory, Some(store)).await?;
-    let mut coordinator = Coordinator::start(&bench.teamwire, ground.directory(), &ground.url).await?;
+    let scratch = Scratch::prepare(&bench.directory, Some(store)).await?;
+    let mut coordinator = Coordinator::start(&bench.teamwire, scratch.directory(), &scratch.url).await?;
     let team = |team: usize| {
         let coordinator = &coordinator;
         async move {
@@ -94,15 +92,15 @@ async fn of_teamwire(bench: &Bench, store: Store, sharing: usize) -> Result<[f64
     observe(bench, &address, &credentials, sharing, coordinator.process()).await
 }
 
-async fn of_bare(bench: &Bench, sharing: usize) -> Result<[f64; 2]> {
-    let ground = Ground::prepare(&bench.directory, None).await?;
-    let (mut server, address) = start_bare(ground.directory(), "").await?;
+async fn of_null_server(bench: &Bench, sharing: usize) -> Result<[f64; 2]> {
+    let scratch = Scratch::prepare(&bench.directory, None).await?;
+    let (mut server, address) = start_null_server(scratch.directory(), "").await?;
     let credentials: Vec<_> = (0..bench.streams).map(|member| format!("member-{member}")).collect();
     observe(bench, &address, &credentials, sharing, &mut server).await
 }
 
-/// Opens a stream for each, and returns how many bytes of memory that has taken, and which part of a processor it takes to
-/// keep them.
+/// Opens a stream for each credential. Returns the memory that the streams take, in bytes, and the fraction of a processor that
+/// it takes to keep them open.
 async fn observe(
     bench: &Bench,
     address: &str,
@@ -120,7 +118,7 @@ async fn observe(
     }
     let opening = stream::iter(clients).map(open).buffer_unordered(AT_ONCE);
     let subscriptions: Vec<Subscription> = opening.try_collect().await?;
-    // Until what opening them has taken is over.
+    // Lets the work of opening them settle.
     sleep(Duration::from_secs(3)).await;
     let opened = process.usage()?;
     let observed = bench.pace.length.max(OBSERVED_MIN);

@@ -1,47 +1,47 @@
-//! From the call to the subscriber, at a low rate and one message at a time.
+//! The latency from the call to the subscriber, at a low rate.
 
 use std::sync::Arc;
 
-use super::{receive_all, send_at, still_there, teamwire_and_floors, who};
+use super::{check_running, receive_all, row, send_at, teamwire_and_baselines};
 use crate::{
     Bench, Result, Store,
-    contender::{Contender, Shape},
+    candidate::{Candidate, Shape},
     measure::Arrivals,
     report::Report,
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "latency";
 
-/// How many messages a second.
+/// Messages per second.
 const RATE: f64 = 50.0;
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let shape = Shape { callers: 1, inboxes: 1 };
     let case = format!("{RATE} messages a second, from when a send was due to the subscriber");
-    // redb has nobody who waits for a message.
-    let mut contenders = teamwire_and_floors(bench);
-    contenders.retain(|contender| *contender != Contender::Raw(Store::Embedded));
+    // redb has no blocking reads.
+    let mut candidates = teamwire_and_baselines(bench);
+    candidates.retain(|candidate| *candidate != Candidate::StoreOnly(Store::Embedded));
     for _ in 0..bench.runs {
-        for contender in &contenders {
-            let mail = contender.open(bench, shape).await?;
+        for candidate in &candidates {
+            let mail = candidate.open(bench, shape).await?;
             let arrivals = Arc::new(Arrivals::default());
             let mut receiving = receive_all(&mail, shape, &arrivals);
-            let window = send_at(&mail, shape, bench.pace.of_few(), RATE).await?.window;
-            still_there(&mut receiving)?;
+            let window = send_at(&mail, shape, bench.pace.for_low_rates(), RATE).await?.window;
+            check_running(&mut receiving)?;
             let arrived = arrivals.within(window)?;
             report.add(
                 NAME,
                 &case,
-                who(*contender),
+                row(*candidate),
                 &[
                     ("p50 ms", arrived.percentile_ms(50.0)),
                     ("p90 ms", arrived.percentile_ms(90.0)),
                     ("p99 ms", arrived.percentile_ms(99.0)),
                 ],
             );
-            report.add_latencies(NAME, &case, &who(*contender).name, &arrived)?;
+            report.add_latencies(NAME, &case, &row(*candidate).name, &arrived)?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What is measured, one module each.
+//! The scenarios, one module each.
 
 mod claim;
 mod drain;
@@ -25,14 +25,14 @@ use tokio::task::JoinSet;
 
 use crate::{
     Bench, Result, Store,
-    contender::{Contender, Mail, Shape},
-    measure::{Arrivals, Pace, Taken, closed_loop, open_loop, stamped},
-    report::{Report, Who},
+    candidate::{Candidate, Mail, Shape},
+    measure::{Arrivals, Measurement, Pace, closed_loop, open_loop, stamped},
+    report::{Report, Row},
 };
 
-/// Something that is measured.
+/// A measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)] // The help of the program has them.
+#[allow(missing_docs)] // The help describes them.
 pub(crate) enum Scenario {
     Send,
     Latency,
@@ -65,7 +65,7 @@ impl Scenario {
         }
     }
 
-    /// Measures it.
+    /// Runs it on all candidates, and adds the results to the report.
     pub(crate) async fn run(self, bench: &Bench, report: &mut Report) -> Result<()> {
         match self {
             Self::Send => send::run(bench, report).await,
@@ -83,25 +83,28 @@ impl Scenario {
     }
 }
 
-/// Returns teamwire on each store, each behind its floors.
-fn teamwire_and_floors(bench: &Bench) -> Vec<Contender> {
-    let with_floors =
-        |store: &Store| [Contender::Raw(*store), Contender::Bare(Some(*store)), Contender::Teamwire(*store)];
-    [Contender::Bare(None)].into_iter().chain(bench.stores.iter().flat_map(with_floors)).collect()
+/// Returns teamwire on each store, after its baselines.
+fn teamwire_and_baselines(bench: &Bench) -> Vec<Candidate> {
+    let with_baselines = |store: &Store| {
+        [Candidate::StoreOnly(*store), Candidate::NullServer(Some(*store)), Candidate::Teamwire(*store)]
+    };
+    [Candidate::NullServer(None)].into_iter().chain(bench.stores.iter().flat_map(with_baselines)).collect()
 }
 
-/// Names a contender for a table. Teamwire is compared with what it stands on.
-fn who(contender: Contender) -> Who {
-    let floors = match contender {
-        Contender::Teamwire(store) => vec![Contender::Raw(store), Contender::Bare(Some(store)), Contender::Bare(None)],
+/// Describes a candidate for a table. Teamwire's baselines are those on its store, and the null server without one.
+fn row(candidate: Candidate) -> Row {
+    let baselines = match candidate {
+        Candidate::Teamwire(store) => {
+            vec![Candidate::StoreOnly(store), Candidate::NullServer(Some(store)), Candidate::NullServer(None)]
+        }
         _ => Vec::new(),
     };
-    let floors = floors.iter().map(ToString::to_string).collect();
-    Who { name: contender.to_string(), promise: contender.promise(), floors }
+    let baselines = baselines.iter().map(ToString::to_string).collect();
+    Row { name: candidate.to_string(), promise: candidate.promise(), baselines }
 }
 
-/// Sends to all inboxes in turn, as fast as so many callers can.
-async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<Taken> {
+/// Sends to all inboxes in turn, in a closed loop.
+async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<Measurement> {
     let mail = mail.clone();
     let turn = Arc::new(AtomicUsize::new(0));
     closed_loop(shape.callers, pace, move |caller| {
@@ -114,8 +117,8 @@ async fn send_all(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace) -> Result<Take
     .await
 }
 
-/// Sends to all inboxes in turn, so many times a second.
-async fn send_at(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace, per_second: f64) -> Result<Taken> {
+/// Sends to all inboxes in turn, in an open loop.
+async fn send_at(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace, per_second: f64) -> Result<Measurement> {
     let mail = mail.clone();
     open_loop(per_second, pace, move |number, due| {
         let mail = mail.clone();
@@ -124,23 +127,23 @@ async fn send_at(mail: &Arc<dyn Mail>, shape: Shape, pace: Pace, per_second: f64
     .await
 }
 
-/// Has all inboxes received from, until what is returned is dropped.
+/// Receives from all inboxes until the returned set is dropped.
 fn receive_all(mail: &Arc<dyn Mail>, shape: Shape, arrivals: &Arc<Arrivals>) -> JoinSet<Result<()>> {
     (0..shape.inboxes).map(|inbox| mail.receive(inbox, u64::MAX, arrivals.clone())).collect()
 }
 
-/// Fails if one of those has ended, which none should.
-fn still_there(receiving: &mut JoinSet<Result<()>>) -> Result<()> {
+/// Fails if a receiver ended.
+fn check_running(receiving: &mut JoinSet<Result<()>>) -> Result<()> {
     match receiving.try_join_next() {
-        Some(ended) => Err(format!("a receiver has ended: {:?}", ended?).into()),
+        Some(ended) => Err(format!("a receiver ended: {:?}", ended?).into()),
         None => Ok(()),
     }
 }
 
-/// How many calls fill an inbox at once. It is not what is measured, so the more the better.
+/// The concurrent calls that fill an inbox. Filling is not measured, so many.
 const FILLING: usize = 512;
 
-/// Puts so many messages into the first inbox.
+/// Puts messages into the first inbox.
 async fn queue(mail: &Arc<dyn Mail>, messages: u64) -> Result<()> {
     let left = Arc::new(AtomicU64::new(messages));
     let mut sending = JoinSet::new();

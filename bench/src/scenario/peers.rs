@@ -1,74 +1,75 @@
-//! Sending and receiving, beside what is used in teamwire's place.
+//! Sending and receiving, compared with what could replace teamwire.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{receive_all, send_all, send_at, still_there, who};
+use super::{check_running, receive_all, row, send_all, send_at};
 use crate::{
     Bench, Result, Store,
-    contender::{Contender, Shape},
+    candidate::{Candidate, Shape},
     fetch::Program,
     measure::Arrivals,
-    report::{Report, Who},
+    report::{Report, Row},
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "peers";
 
-/// Who sends at once.
+/// The number of concurrent callers.
 const CALLERS: usize = 64;
 
-/// How many messages a second for the latency.
+/// Messages per second when measuring latency.
 const RATE: f64 = 20.0;
 
-/// How long everybody is given to be there.
+/// How long receivers get to connect.
 const SETTLING: Duration = Duration::from_millis(200);
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let mut contenders: Vec<_> = bench.stores.iter().map(|store| Contender::Teamwire(*store)).collect();
-    contenders
-        .extend(bench.stores.iter().filter(|store| store.append_fsync().is_some()).map(|store| Contender::Raw(*store)));
+    let mut candidates: Vec<_> = bench.stores.iter().map(|store| Candidate::Teamwire(*store)).collect();
+    candidates.extend(
+        bench.stores.iter().filter(|store| store.append_fsync().is_some()).map(|store| Candidate::StoreOnly(*store)),
+    );
     let others = [
-        (Contender::Nats(true), Program::Nats),
-        (Contender::Nats(false), Program::Nats),
-        (Contender::Rabbit(true), Program::Rabbit),
-        (Contender::Rabbit(false), Program::Rabbit),
+        (Candidate::Nats(true), Program::Nats),
+        (Candidate::Nats(false), Program::Nats),
+        (Candidate::Rabbit(true), Program::Rabbit),
+        (Candidate::Rabbit(false), Program::Rabbit),
     ];
-    for (contender, program) in others {
+    for (candidate, program) in others {
         match program.find() {
-            Ok(_) => contenders.push(contender),
-            Err(why) => report.add_absent(NAME, contender.to_string(), why),
+            Ok(_) => candidates.push(candidate),
+            Err(why) => report.add_absent(NAME, candidate.to_string(), why),
         }
     }
-    contenders.push(Contender::File);
-    let peer = |contender: Contender| match contender {
-        // Compared with those whose OK says as much of the disk.
-        Contender::Teamwire(store) => {
+    candidates.push(Candidate::File);
+    let peer = |candidate: Candidate| match candidate {
+        // Compared with peers whose OK guarantees as much about the disk.
+        Candidate::Teamwire(store) => {
             let by_hand = by_hand(if store == Store::Embedded { Store::RedisAlways } else { store });
             let is_flushed = store != Store::RedisEverysec;
-            let others = [Contender::Nats(is_flushed), Contender::Rabbit(is_flushed)].map(|other| other.to_string());
-            Who { floors: [by_hand].into_iter().chain(others).collect(), ..who(contender) }
+            let others = [Candidate::Nats(is_flushed), Candidate::Rabbit(is_flushed)].map(|other| other.to_string());
+            Row { baselines: [by_hand].into_iter().chain(others).collect(), ..row(candidate) }
         }
-        Contender::Raw(store) => Who { name: by_hand(store), ..who(contender) },
-        _ => who(contender),
+        Candidate::StoreOnly(store) => Row { name: by_hand(store), ..row(candidate) },
+        _ => row(candidate),
     };
     for inboxes in [1, 100] {
         let shape = Shape { callers: CALLERS, inboxes };
         let case = format!("{CALLERS} callers, {inboxes} inboxes, all received and acknowledged");
         for _ in 0..bench.runs {
-            for contender in &contenders {
-                let mail = contender.open(bench, shape).await?;
+            for candidate in &candidates {
+                let mail = candidate.open(bench, shape).await?;
                 let arrivals = Arc::new(Arrivals::default());
                 let mut receiving = receive_all(&mail, shape, &arrivals);
                 sleep(SETTLING).await;
                 let sent = send_all(&mail, shape, bench.pace).await?;
-                still_there(&mut receiving)?;
+                check_running(&mut receiving)?;
                 report.add(
                     NAME,
                     &case,
-                    peer(*contender),
+                    peer(*candidate),
                     &[
                         ("received/s", arrivals.within(sent.window)?.per_second()),
                         ("sent/s", sent.per_second()),
@@ -81,23 +82,23 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let shape = Shape { callers: 1, inboxes: 1 };
     let case = format!("{RATE} messages a second, from when a send was due to the receiver");
     for _ in 0..bench.runs {
-        for contender in &contenders {
-            let mail = contender.open(bench, shape).await?;
+        for candidate in &candidates {
+            let mail = candidate.open(bench, shape).await?;
             let arrivals = Arc::new(Arrivals::default());
             let mut receiving = receive_all(&mail, shape, &arrivals);
             sleep(SETTLING).await;
-            let window = send_at(&mail, shape, bench.pace.of_few(), RATE).await?.window;
-            still_there(&mut receiving)?;
+            let window = send_at(&mail, shape, bench.pace.for_low_rates(), RATE).await?.window;
+            check_running(&mut receiving)?;
             let arrived = arrivals.within(window)?;
             report.add(
                 NAME,
                 &case,
-                peer(*contender),
+                peer(*candidate),
                 &[("p50 ms", arrived.percentile_ms(50.0)), ("p99 ms", arrived.percentile_ms(99.0))],
             );
-            // It looks twice a second, which leaves no room for the others in a plot.
-            if *contender != Contender::File {
-                report.add_latencies(NAME, &case, &peer(*contender).name, &arrived)?;
+            // It polls twice a second, which would dwarf the others in a plot.
+            if *candidate != Candidate::File {
+                report.add_latencies(NAME, &case, &peer(*candidate).name, &arrived)?;
             }
         }
     }

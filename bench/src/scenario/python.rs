@@ -1,4 +1,4 @@
-//! Sending and receiving with clients in Python: teamwire's own beside those of frameworks for agents, each with its server.
+//! Sending and receiving in Python: teamwire's client compared with those of agent frameworks, each with its server.
 
 use std::{
     fs,
@@ -10,62 +10,62 @@ use std::{
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::who;
+use super::row;
 use crate::{
     Bench, Result, Store,
-    contender::{
-        Contender, TEAM,
-        grpc::{Members, start_bare},
+    candidate::{
+        Candidate, TEAM,
+        grpc::{Members, start_null_server},
         inbox_name,
     },
     fetch::Program,
-    measure::Taken,
-    process::{Coordinator, Ground, Process, free_port},
-    report::{Report, Who},
+    measure::Measurement,
+    process::{Coordinator, Process, Scratch, free_port},
+    report::{Report, Row},
 };
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "python";
 
-/// How many calls of the sender wait at once.
+/// The number of concurrent calls.
 const CALLERS: usize = 64;
 
-/// How long a driver may take beyond what it measures.
+/// How long a driver may take in addition to its measurement.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long everybody is given to be there.
+/// How long receivers get to connect.
 const SETTLING: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Peer {
     Teamwire(Store),
-    /// The floor of a client: the library below, and a server without rules.
+    /// The baseline of a client: its gRPC library, and the null server.
     Grpcio,
     Autogen,
     Slim,
 }
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let teamwire = bench.stores.iter().map(|store| Peer::Teamwire(*store));
     let mut peers = Vec::new();
-    // Floors first, as everywhere.
+    // Baselines first, as in all scenarios.
     for peer in [Peer::Grpcio, Peer::Autogen, Peer::Slim].into_iter().chain(teamwire) {
         match peer.program().find() {
             Ok(_) => peers.push(peer),
-            Err(why) => report.add_absent(NAME, peer.who().name, why),
+            Err(why) => report.add_absent(NAME, peer.row().name, why),
         }
     }
     let case = format!("{CALLERS} calls at once in one process, received in another");
     for _ in 0..bench.runs {
         for peer in &peers {
             let (sent, received) = measure(bench, *peer).await?;
-            let who = peer.who();
-            let name = who.name.clone();
+            let row = peer.row();
+            let name = row.name.clone();
             report.add(
                 NAME,
                 &case,
-                who,
+                row,
                 &[
                     ("received/s", received),
                     ("sent/s", sent.per_second()),
@@ -98,14 +98,14 @@ impl Peer {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name)
     }
 
-    fn who(self) -> Who {
-        let alone = |name: &str, promise| Who { name: name.to_owned(), promise, floors: Vec::new() };
+    fn row(self) -> Row {
+        let alone = |name: &str, promise| Row { name: name.to_owned(), promise, baselines: Vec::new() };
         match self {
             Self::Teamwire(store) => {
-                let floors = [Self::Grpcio, Self::Autogen, Self::Slim].map(|peer| peer.who().name).to_vec();
-                Who { floors, ..who(Contender::Teamwire(store)) }
+                let baselines = [Self::Grpcio, Self::Autogen, Self::Slim].map(|peer| peer.row().name).to_vec();
+                Row { baselines, ..row(Candidate::Teamwire(store)) }
             }
-            Self::Grpcio => alone("grpcio alone, bare gRPC", "nothing"),
+            Self::Grpcio => alone("grpcio, null server", "nothing"),
             Self::Autogen => {
                 alone("AutoGen 0.7.5, gRPC runtime", "the agent's handler has returned; nothing is stored")
             }
@@ -113,17 +113,17 @@ impl Peer {
         }
     }
 
-    /// Starts a driver in one of its parts.
+    /// Starts a driver in one of its roles.
     fn start(self, directory: &Path, part: &str, address: &str, more: &[String], credential: &str) -> Result<Process> {
         let mut command = Command::new(self.program().find()?);
         command.arg(self.script()).args([part, address]).args(more).env("BENCH_CREDENTIAL", credential);
-        // Nothing is left beside the scripts.
+        // No compiled files beside the scripts.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         Process::start(command, directory, part)
     }
 }
 
-/// What a sender says in the end, in nanoseconds of the system's monotonic clock.
+/// What a sender prints at its end, in nanoseconds of the system's monotonic clock.
 #[derive(Debug, Deserialize)]
 struct Sent {
     begin: u64,
@@ -131,30 +131,30 @@ struct Sent {
     latencies: Vec<u64>,
 }
 
-/// Returns what was sent, and how many messages were received a second meanwhile.
-async fn measure(bench: &Bench, peer: Peer) -> Result<(Taken, f64)> {
-    let ground = match peer {
-        Peer::Teamwire(store) => Ground::prepare(&bench.directory, Some(store)).await?,
-        _ => Ground::prepare(&bench.directory, None).await?,
+/// Returns the measurement of sends, and the messages received per second in the same window.
+async fn measure(bench: &Bench, peer: Peer) -> Result<(Measurement, f64)> {
+    let scratch = match peer {
+        Peer::Teamwire(store) => Scratch::prepare(&bench.directory, Some(store)).await?,
+        _ => Scratch::prepare(&bench.directory, None).await?,
     };
-    let directory = ground.directory();
+    let directory = scratch.directory();
     match peer {
         Peer::Teamwire(_) => {
-            let coordinator = Coordinator::start(&bench.teamwire, directory, &ground.url).await?;
+            let coordinator = Coordinator::start(&bench.teamwire, directory, &scratch.url).await?;
             let members = Members::found(&coordinator, TEAM).await?;
             let receiver = members.credential(&inbox_name(0)).await?;
             let sender = members.credential("sender-0").await?;
             load(bench, peer, directory, coordinator.address(), [&receiver, &sender]).await
         }
         Peer::Grpcio => {
-            let (_server, address) = start_bare(directory, "").await?;
+            let (_server, address) = start_null_server(directory, "").await?;
             load(bench, peer, directory, &address, [&inbox_name(0), "sender-0"]).await
         }
         Peer::Autogen | Peer::Slim => {
             let port = free_port()?;
             let address = format!("127.0.0.1:{port}");
             let mut server = peer.start(directory, "serve", &address, &[], "")?;
-            server.listens(port).await?;
+            server.await_port(port).await?;
             load(bench, peer, directory, &address, ["", ""]).await
         }
     }
@@ -166,24 +166,24 @@ async fn load(
     directory: &Path,
     address: &str,
     [receiver, sender]: [&str; 2],
-) -> Result<(Taken, f64)> {
+) -> Result<(Measurement, f64)> {
     let mut receiving = peer.start(directory, "receive", address, &[], receiver)?;
-    receiving.said("ready").await?;
+    receiving.await_line("ready").await?;
     sleep(SETTLING).await;
     let pace = [bench.pace.warm_up, bench.pace.length].map(|pace| pace.as_secs_f64().to_string());
     let mut sending = peer.start(directory, "send", address, &[&[CALLERS.to_string()][..], &pace].concat(), sender)?;
-    let sent = sending.says("sent ", bench.pace.warm_up + bench.pace.length + PATIENCE).await?;
+    let sent = sending.await_line_within("sent ", bench.pace.warm_up + bench.pace.length + PATIENCE).await?;
     let sent: Sent = serde_json::from_str(sent.trim_start_matches("sent "))?;
-    let told = fs::read_to_string(directory.join("receive.log"))?;
-    let received = rate(&told, sent.begin, sent.end).ok_or("the receiver has not told what came")?;
+    let log = fs::read_to_string(directory.join("receive.log"))?;
+    let received = rate(&log, sent.begin, sent.end).ok_or("the receiver did not report its count")?;
     let began = Instant::now();
     let window = (began, began + Duration::from_nanos(sent.end - sent.begin));
-    Ok((Taken::new(window, sent.latencies.into_iter().map(Duration::from_nanos))?, received))
+    Ok((Measurement::new(window, sent.latencies.into_iter().map(Duration::from_nanos))?, received))
 }
 
-/// Returns how many came a second between two instants, by the lines of a receiver that are nearest.
-fn rate(told: &str, begin: u64, end: u64) -> Option<f64> {
-    let counts: Vec<(u64, u64)> = told
+/// Returns the messages received per second between two instants, from the closest lines of a receiver's log.
+fn rate(log: &str, begin: u64, end: u64) -> Option<f64> {
+    let counts: Vec<(u64, u64)> = log
         .lines()
         .filter_map(|line| {
             let (at, count) = line.strip_prefix("at ")?.split_once(' ')?;
@@ -200,10 +200,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_that_between_the_lines_nearest_to_the_window() {
-        let told = "ready\nat 0 0\nat 900000000 10\nat 2100000000 250\nat 3000000000 999\n";
-        let rate = rate(told, 1_000_000_000, 2_000_000_000).expect("enough was told");
+    fn the_rate_is_measured_between_the_lines_closest_to_the_window() {
+        let log = "ready\nat 0 0\nat 900000000 10\nat 2100000000 250\nat 3000000000 999\n";
+        let rate = rate(log, 1_000_000_000, 2_000_000_000).expect("the log has two counts");
         assert!((rate - 200.0).abs() < 1e-9, "{rate}");
-        assert_eq!(super::rate("ready\n", 0, 1), None, "nothing was told");
+        assert_eq!(super::rate("ready\n", 0, 1), None, "the log has no count");
     }
 }

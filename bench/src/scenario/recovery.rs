@@ -5,31 +5,31 @@ use std::time::Instant;
 use teamwire_client::{Client, Event, SubscribeOptions};
 
 use super::{
+    row,
     start::{filled, ms},
-    who,
 };
-use crate::{Bench, Result, contender::Contender, report::Report};
+use crate::{Bench, Result, candidate::Candidate, report::Report};
 
-/// Its name.
+/// Its name on the command line.
 pub(crate) const NAME: &str = "recovery";
 
-/// Measures it.
+/// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let case = format!("{} messages queued; from the restart to the first delivery", bench.queued);
     for _ in 0..bench.runs {
         for store in &bench.stores {
             let mut team = filled(bench, *store).await?;
-            // Killed while the inbox is read.
+            // Kill it while a subscriber reads the inbox.
             first_delivery(&team.inboxes[0]).await?;
             let inbox = team.inboxes[0].clone();
             let coordinator = team.coordinator.as_mut().ok_or("no coordinator")?;
             coordinator.process().kill()?;
             let began = Instant::now();
-            coordinator.start_again()?;
-            // The client dials, fails and tries again as it does in production.
+            coordinator.restart()?;
+            // The client dials, fails and retries as in production.
             first_delivery(&inbox).await?;
             let delivered = ms(began);
-            report.add(NAME, &case, who(Contender::Teamwire(*store)), &[("ms", delivered)]);
+            report.add(NAME, &case, row(Candidate::Teamwire(*store)), &[("ms", delivered)]);
         }
     }
     Ok(())
@@ -38,10 +38,10 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 async fn first_delivery(client: &Client) -> Result<()> {
     let mut inbox = client.subscribe(SubscribeOptions::default());
     loop {
-        match inbox.next().await.ok_or("a subscription has ended")?? {
+        match inbox.next().await.ok_or("a subscription ended")?? {
             Event::Delivery(_) => return Ok(()),
             Event::Opened(_) | Event::Lost { .. } => {}
-            other => return Err(format!("a subscription was disturbed: {other:?}").into()),
+            other => return Err(format!("an unexpected event of a subscription: {other:?}").into()),
         }
     }
 }

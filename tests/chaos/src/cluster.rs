@@ -1,4 +1,4 @@
-//! What a run owns: the store, the coordinators, the workers. All of it ends with the stage.
+//! Everything that a run owns: the store, the coordinators and the members. Dropping it ends all of them.
 
 use std::{
     collections::BTreeMap,
@@ -26,53 +26,53 @@ use crate::{
     proxy::Proxy,
 };
 
-/// The operator's credential of a stage. It is good on loopback, while the stage stands.
+/// The operator's credential of every cluster, which only loopback can reach.
 pub(crate) const OPERATOR: &str = "two:proof0123456789abcdef0123456789";
 
-/// How long something may take to come up.
+/// The longest wait for something to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a lease and the grace after it last, in seconds, as coordinators have it by default.
+/// The default lease and its grace, in seconds.
 const LEASE_AND_GRACE_S: u64 = 45;
 
-/// How long a lease lasts, without a grace, where clocks are set.
+/// The lease, without a grace, where clocks are set, in seconds.
 const SHORT_LEASE_S: u64 = 10;
 
-/// Whom the supervisor's own notes are by.
+/// The name under which the supervisor records events.
 const SUPERVISOR: &str = "supervisor";
 
-/// The team.
+/// The team's name.
 pub const TEAM: &str = "proof";
 
-/// Which store the coordinators share.
+/// The store that the coordinators share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// A file of one coordinator.
+    /// A file, with one coordinator.
     Embedded,
-    /// A Redis that flushes before it answers, and two coordinators.
+    /// A Redis that flushes before it answers, with two coordinators.
     Redis,
 }
 
-/// What a stage is made of, besides what is on each.
+/// What a cluster has besides its store, coordinators and members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scene {
+pub enum ClusterSpec {
     /// Nothing else.
     Plain,
-    /// Proxies between coordinators and all that they speak with.
+    /// Proxies between the coordinators and their clients and Redis.
     Proxied,
-    /// A small disk for the file of the store.
+    /// A small disk for the store's file.
     SmallDisk,
     /// A Redis that flushes once a second.
     Everysec,
-    /// A Redis in memory with a replica, under a Sentinel. `replicas`: sends are answered once the replica has them.
-    Pair { replicas: bool },
-    /// Three nodes of Redis in memory.
-    Cluster,
-    /// Coordinators with clocks of their own.
+    /// A primary and a replica in memory, and a Sentinel. `replicas`: sends are answered after the replica has them.
+    SentinelPair { replicas: bool },
+    /// A Redis Cluster of three nodes in memory.
+    RedisCluster,
+    /// A separate clock for each coordinator.
     OwnClock,
 }
 
-/// A process that is killed when it is dropped.
+/// A process, killed on drop.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -90,21 +90,22 @@ impl Process {
     }
 
     pub fn signal(&self, signal: Signal) {
-        // It may be gone already.
+        // The process may have exited already.
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills the process and waits for its end.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Returns how it has ended, if it has. Within: none for a signal.
+    /// Returns the exit code if the process has ended; the inner `None` means a signal.
     pub fn ended(&mut self) -> Option<Option<i32>> {
         self.child.try_wait().ok().flatten().map(|status| status.code())
     }
 
+    /// Waits for the process to end. Returns `None` if it is still running after `patience`.
     pub(crate) async fn end(&mut self, patience: Duration) -> Option<Option<i32>> {
         let began = Instant::now();
         while began.elapsed() < patience {
@@ -127,24 +128,24 @@ impl Drop for Process {
 #[derive(Debug)]
 pub struct Coordinator {
     pub process: Process,
-    /// What stands between it and its store, and between it and its clients.
+    /// The proxies to its store and to its clients.
     pub proxies: Vec<Proxy>,
-    setup: Setup,
+    launch: Launch,
     address: String,
 }
 
-/// What a coordinator is started with, each time.
+/// How to start a coordinator.
 #[derive(Debug)]
-struct Setup {
+struct Launch {
     port: u16,
     directory: PathBuf,
     store: String,
     operator: PathBuf,
-    /// What it is started with besides, in its environment.
+    /// Additional environment variables.
     environment: Vec<(&'static str, OsString)>,
 }
 
-/// A member, and the processes that were or are it.
+/// A member and its running processes.
 #[derive(Debug)]
 pub struct Member {
     pub credential: String,
@@ -152,60 +153,62 @@ pub struct Member {
     started: u32,
 }
 
-/// All of it.
+/// A store, its coordinators and a team.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Cluster {
     pub coordinators: Vec<Coordinator>,
     pub members: BTreeMap<String, Member>,
-    /// The one Redis, where there is one.
+    /// The single Redis, if any.
     pub redis: Option<TestRedis>,
-    /// A primary and a replica, in any order, and who watches them.
-    pub pair: Option<(Vec<TestRedis>, TestSentinel)>,
-    pub cluster: Option<TestCluster>,
-    /// The disk that the file of the store lies on, where it has one of its own.
+    /// A primary and a replica, in any order, and their Sentinel.
+    pub sentinel_pair: Option<(Vec<TestRedis>, TestSentinel)>,
+    pub redis_cluster: Option<TestCluster>,
+    /// The small disk of the store's file, if any.
     pub disk: Option<Disk>,
-    /// The lead, outside of any session. Clones share that.
+    /// The lead, without a session.
     pub lead: Client,
-    /// The lead's own credential, for clients with a session of their own.
+    /// The lead's credential, for clients that open a session.
     pub lead_credential: String,
     pub(crate) teamwire: PathBuf,
     pub(crate) directory: PathBuf,
     seed: u64,
 }
 
-impl Stage {
-    /// Sets everything up in a directory: a store, coordinators, a team with so many members, which do not work yet.
-    pub async fn set(
+impl Cluster {
+    /// Starts a store, coordinators and a team in a directory. The members have no processes yet.
+    pub async fn start_all(
         directory: &Path,
         teamwire: &Path,
         store: Store,
-        scene: Scene,
+        spec: ClusterSpec,
         members: usize,
         seed: u64,
     ) -> Result<Self, Error> {
-        let failed = |error: io::Error| Error::Context(format!("the stage cannot be set: {error}"));
-        let no_redis = || failed(io::Error::other("there is no redis-server"));
+        let failed = |error: io::Error| Error::Context(format!("the cluster cannot be started: {error}"));
+        let no_redis = || failed(io::Error::other("redis-server is not installed"));
         fs::create_dir_all(directory.join("history")).map_err(failed)?;
         fs::write(directory.join("operator"), OPERATOR).map_err(failed)?;
-        let (mut redis, mut pair, mut cluster, mut disk) = (None, None, None, None);
-        let url = match (store, scene) {
-            (Store::Embedded, Scene::SmallDisk) => {
+        let (mut redis, mut sentinel_pair, mut redis_cluster, mut disk) = (None, None, None, None);
+        let url = match (store, spec) {
+            (Store::Embedded, ClusterSpec::SmallDisk) => {
                 let mounted = disk.insert(Disk::mount(&directory.join("disk")).map_err(failed)?);
                 format!("embedded:{}", mounted.directory().join("store").display())
             }
             (Store::Embedded, _) => format!("embedded:{}", directory.join("store").display()),
-            (Store::Redis, Scene::Pair { replicas }) => {
+            (Store::Redis, ClusterSpec::SentinelPair { replicas }) => {
                 let primary = TestRedis::start().ok_or_else(no_redis)?;
                 let replica = TestRedis::start_replica_of(&primary).await.ok_or_else(no_redis)?;
                 let sentinel = TestSentinel::start(&primary, 1).await.ok_or_else(no_redis)?;
                 sentinel.set_down_after(faults::NEVER).await;
                 let url = format!("redis+sentinel://127.0.0.1:{}/{}", sentinel.port(), TestSentinel::SERVICE);
-                pair = Some((vec![primary, replica], sentinel));
+                sentinel_pair = Some((vec![primary, replica], sentinel));
                 if replicas { format!("{url}?replicas=1&wait=500ms") } else { url }
             }
-            (Store::Redis, Scene::Cluster) => cluster.insert(TestCluster::start().await.ok_or_else(no_redis)?).url(),
+            (Store::Redis, ClusterSpec::RedisCluster) => {
+                redis_cluster.insert(TestCluster::start().await.ok_or_else(no_redis)?).url()
+            }
             (Store::Redis, _) => {
-                let fsync = if scene == Scene::Everysec { "everysec" } else { "always" };
+                let fsync = if spec == ClusterSpec::Everysec { "everysec" } else { "always" };
                 let settings = ["--save", "", "--appendonly", "yes", "--appendfsync", fsync];
                 let settings = [&settings[..], &["--maxmemory-policy", "noeviction"]].concat();
                 redis.insert(TestRedis::within(&directory.join("redis"), &settings).ok_or_else(no_redis)?).url()
@@ -215,16 +218,17 @@ impl Stage {
         for number in 1..=if store == Store::Redis { 2 } else { 1 } {
             let directory = directory.join(format!("coordinator-{number}"));
             let (mut store, mut proxies) = (url.clone(), Vec::new());
-            if let (Scene::Proxied, Some(redis)) = (scene, &redis) {
+            if let (ClusterSpec::Proxied, Some(redis)) = (spec, &redis) {
                 let proxy = Proxy::before(redis.port()).await.map_err(failed)?;
                 store = format!("redis://127.0.0.1:{}", proxy.port());
                 proxies.push(proxy);
             }
             let operator = directory.with_file_name("operator");
-            let environment = if scene == Scene::OwnClock { clock(&directory).map_err(failed)? } else { Vec::new() };
+            let environment =
+                if spec == ClusterSpec::OwnClock { clock(&directory).map_err(failed)? } else { Vec::new() };
             let mut coordinator =
                 Coordinator::start(teamwire, &directory, store, &operator, environment).map_err(failed)?;
-            if scene == Scene::Proxied {
+            if spec == ClusterSpec::Proxied {
                 let proxy = Proxy::before(coordinator.port()).await.map_err(failed)?;
                 coordinator.address = format!("http://127.0.0.1:{}", proxy.port());
                 proxies.push(proxy);
@@ -232,16 +236,16 @@ impl Stage {
             coordinators.push(Coordinator { proxies, ..coordinator });
         }
         let address = addresses(&coordinators);
-        let stranger = Client::connect(&address)?.with_retry(Retry::within(PATIENCE));
+        let anonymous = Client::connect(&address)?.with_retry(Retry::within(PATIENCE));
         let create = v1::CreateTeamRequest { name: TEAM.to_owned(), ..Default::default() };
-        let team = stranger.with_credential(OPERATOR)?.create_team(create).await?;
-        let lead = stranger.with_credential(&team.credential)?;
-        let mut stage = Self {
+        let team = anonymous.with_credential(OPERATOR)?.create_team(create).await?;
+        let lead = anonymous.with_credential(&team.credential)?;
+        let mut cluster = Self {
             coordinators,
             members: BTreeMap::new(),
             redis,
-            pair,
-            cluster,
+            sentinel_pair,
+            redis_cluster,
             disk,
             lead,
             lead_credential: team.credential,
@@ -249,25 +253,25 @@ impl Stage {
             directory: directory.to_owned(),
             seed,
         };
-        let lost_after_s = if scene == Scene::OwnClock { SHORT_LEASE_S } else { LEASE_AND_GRACE_S };
-        stage.note(What::Started { lost_after_s }).map_err(failed)?;
+        let lost_after_s = if spec == ClusterSpec::OwnClock { SHORT_LEASE_S } else { LEASE_AND_GRACE_S };
+        cluster.note(What::Started { lost_after_s }).map_err(failed)?;
         for number in 1..=members {
             let name = format!("m{number}");
             let invite = v1::InviteRequest { member: name.clone(), ..Default::default() };
-            let token = stage.lead.invite(invite).await?.join_token;
-            let joined = stranger.with_credential(&token)?.join(v1::JoinRequest::default()).await?;
+            let token = cluster.lead.invite(invite).await?.join_token;
+            let joined = anonymous.with_credential(&token)?.join(v1::JoinRequest::default()).await?;
             let member = Member { credential: joined.credential, processes: BTreeMap::new(), started: 0 };
-            stage.members.insert(name, member);
+            cluster.members.insert(name, member);
         }
-        Ok(stage)
+        Ok(cluster)
     }
 
-    /// Returns where histories are written.
+    /// Returns the directory of the histories.
     pub fn history(&self) -> PathBuf {
         self.directory.join("history")
     }
 
-    /// Starts another process of a member: a worker of this very program. Others of it are superseded.
+    /// Starts another process of a member, which supersedes the others. It runs this same program.
     pub fn start(&mut self, name: &str) -> io::Result<()> {
         let others: Vec<_> = self.members.keys().filter(|other| *other != name).cloned().collect();
         let (address, history, seed) = (addresses(&self.coordinators), self.history(), self.seed);
@@ -275,7 +279,7 @@ impl Stage {
         let Some(member) = self.members.get_mut(name) else { return Ok(()) };
         member.started += 1;
         let mut command = Command::new(env::current_exe()?);
-        command.arg("worker").arg(history).args([name, &member.started.to_string(), &seed.to_string(), &address]);
+        command.arg("member").arg(history).args([name, &member.started.to_string(), &seed.to_string(), &address]);
         command.args(others).env("TEAMWIRE_CREDENTIAL", &member.credential);
         member.processes.insert(member.started, Process::start(command, &log)?);
         Ok(())
@@ -292,8 +296,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Notes which processes have ended by themselves. Starts one for each member that has none, unless it is to end.
-    pub fn look_after(&mut self, restarts: bool) -> io::Result<()> {
+    /// Records which processes have exited. `restarts`: starts a process for each member that has none.
+    pub fn reap(&mut self, restarts: bool) -> io::Result<()> {
         let history = self.history();
         let mut alone = Vec::new();
         for (name, member) in &mut self.members {
@@ -317,7 +321,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Returns where all coordinators are, as clients want it.
+    /// Returns the addresses of all coordinators, as a client takes them.
     pub fn address(&self) -> String {
         addresses(&self.coordinators)
     }
@@ -327,16 +331,16 @@ impl Stage {
         self.directory.join("operator")
     }
 
-    /// Notes something that the supervisor has done or seen.
+    /// Records something that the supervisor did or saw.
     pub fn note(&self, what: What) -> io::Result<()> {
         Recorder::open(&self.history(), SUPERVISOR, 1)?.note(what);
         Ok(())
     }
 
-    /// Notes how much memory each coordinator has taken at most.
+    /// Records the peak memory of each coordinator.
     pub fn note_memory(&self) -> io::Result<()> {
         for (number, coordinator) in self.coordinators.iter().enumerate() {
-            // One that has just ended has taken none.
+            // An exited process has no memory.
             if let Some(peak_bytes) = peak_bytes(coordinator.process.id()) {
                 self.note(What::Memory { coordinator: number + 1, peak_bytes })?;
             }
@@ -344,31 +348,31 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts a coordinator again that was killed or has ended.
+    /// Restarts a coordinator that has ended.
     pub fn restart(&mut self, number: usize) -> io::Result<()> {
         self.restart_with(number, &[])
     }
 
-    /// The same, with more in its environment this time.
+    /// Restarts a coordinator with additional environment variables for this run.
     pub fn restart_with(&mut self, number: usize, more: &[(&'static str, OsString)]) -> io::Result<()> {
         let coordinator = &mut self.coordinators[number];
-        coordinator.process = coordinator.setup.spawn(&self.teamwire, more)?;
+        coordinator.process = coordinator.launch.spawn(&self.teamwire, more)?;
         Ok(())
     }
 
-    /// Asks a coordinator to end, waits until it has, and starts it again.
+    /// Terminates a coordinator, waits for its end, and restarts it.
     pub async fn roll(&mut self, number: usize) -> io::Result<()> {
         let process = &mut self.coordinators[number].process;
         process.signal(Signal::SIGTERM);
         if process.end(PATIENCE).await.is_none() {
-            return Err(io::Error::other("a coordinator does not end"));
+            return Err(io::Error::other("a coordinator does not exit"));
         }
         self.restart(number)
     }
 }
 
 impl Coordinator {
-    /// Starts a coordinator in a directory, which is made.
+    /// Creates a directory and starts a coordinator in it.
     pub(crate) fn start(
         teamwire: &Path,
         directory: &Path,
@@ -378,28 +382,29 @@ impl Coordinator {
     ) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let port = free_port();
-        let setup = Setup { port, directory: directory.to_owned(), store, operator: operator.to_owned(), environment };
-        let process = setup.spawn(teamwire, &[])?;
-        Ok(Self { process, setup, proxies: Vec::new(), address: format!("http://127.0.0.1:{port}") })
+        let launch =
+            Launch { port, directory: directory.to_owned(), store, operator: operator.to_owned(), environment };
+        let process = launch.spawn(teamwire, &[])?;
+        Ok(Self { process, launch, proxies: Vec::new(), address: format!("http://127.0.0.1:{port}") })
     }
 
-    /// Returns where its clients find it.
+    /// Returns the address for clients, which may be a proxy's.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns where it listens itself.
+    /// Returns the port that the coordinator itself listens on.
     pub fn port(&self) -> u16 {
-        self.setup.port
+        self.launch.port
     }
 
-    /// Returns a file of its directory.
+    /// Returns the path of a file in its directory.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.setup.directory.join(name)
+        self.launch.directory.join(name)
     }
 }
 
-impl Setup {
+impl Launch {
     fn spawn(&self, teamwire: &Path, more: &[(&'static str, OsString)]) -> io::Result<Process> {
         let mut command = Command::new(teamwire);
         command.args(["serve", "--listen", &format!("127.0.0.1:{}", self.port), "--store", &self.store]);
@@ -410,7 +415,7 @@ impl Setup {
     }
 }
 
-/// Returns the most memory that a process has taken so far, in bytes. `None`: it has ended.
+/// Returns the peak memory of a process, in bytes. `None`: the process has ended.
 pub fn peak_bytes(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let peak_kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"))?;
@@ -422,25 +427,25 @@ fn addresses(coordinators: &[Coordinator]) -> String {
     addresses.join(",")
 }
 
-/// Returns what gives a coordinator a clock of its own, which its file `clock` sets.
+/// Returns the environment that gives a coordinator its own clock, set by the file `clock` in its directory.
 fn clock(directory: &Path) -> io::Result<Vec<(&'static str, OsString)>> {
     let library = env::var_os("TEAMWIRE_FAKETIME").filter(|path| Path::new(path).is_file());
     let library = library.ok_or_else(|| {
         io::Error::other(
-            "libfaketime gives coordinators clocks of their own: install it (Debian and Ubuntu: `sudo apt-get install \
-             faketime`), and name its libfaketimeMT.so.1 in TEAMWIRE_FAKETIME",
+            "the clock faults need libfaketime: install it (Debian and Ubuntu: `sudo apt-get install \
+             faketime`) and set TEAMWIRE_FAKETIME to the path of libfaketimeMT.so.1",
         )
     })?;
     fs::create_dir_all(directory)?;
     let file = directory.join("clock");
     fs::write(&file, "+0h")?;
-    // The monotonic clock is not anybody's to set. The file is looked at once a second.
+    // Only the wall clock changes. libfaketime rereads the file once a second.
     Ok(vec![
         ("LD_PRELOAD", library),
         ("FAKETIME_TIMESTAMP_FILE", file.into()),
         ("FAKETIME_CACHE_DURATION", "1".into()),
         ("DONT_FAKE_MONOTONIC", "1".into()),
-        // Or nobody could be taken for lost in a run of less than a minute.
+        // With the default lease no member could become lost in a run of less than a minute.
         ("TEAMWIRE_LIMITS_LEASE_TTL", format!("{SHORT_LEASE_S}s").into()),
         ("TEAMWIRE_LIMITS_LOST_GRACE", "0s".into()),
         ("TEAMWIRE_DELIVERY_HEARTBEAT_INTERVAL", "5s".into()),

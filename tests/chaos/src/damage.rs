@@ -1,4 +1,4 @@
-//! Damage to the file of an embedded store, and what a coordinator makes of it.
+//! Damages copies of an embedded store's file and records what a coordinator makes of each.
 
 use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
 
@@ -7,35 +7,35 @@ use teamwire_client::{Client, Error, Retry, v1};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    cluster::{Coordinator, Stage},
+    cluster::{Cluster, Coordinator},
     history::{self, What},
 };
 
-/// The pages of the file, as its own and as a disk writes them.
+/// The page size of the file and of disk writes.
 const PAGE: usize = 4096;
 
-/// How long it may take until a damaged copy is refused, or opened and read.
+/// The longest a coordinator may take to refuse a damaged copy, or to open and read it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Kills the coordinator, damages copies of its file in every way, and notes what another coordinator makes of each. The file
-/// itself is left as it is, and its coordinator is not started again.
-pub async fn look(stage: &mut Stage, random: &mut StdRng) -> io::Result<()> {
-    stage.coordinators[0].process.kill();
-    // What was answered at the last moment is written down.
+/// Kills the coordinator, damages copies of its file in every way, and records what another coordinator makes of each. Leaves
+/// the file itself intact and its coordinator stopped.
+pub async fn inspect(cluster: &mut Cluster, random: &mut StdRng) -> io::Result<()> {
+    cluster.coordinators[0].process.kill();
+    // Let members record the last answers.
     sleep(Duration::from_millis(200)).await;
-    let file = fs::read(stage.directory.join("store"))?;
+    let file = fs::read(cluster.directory.join("store"))?;
     for (how, damaged) in damages(&file, random) {
-        let directory = stage.directory.join("damaged");
+        let directory = cluster.directory.join("damaged");
         fs::create_dir_all(&directory)?;
         fs::write(directory.join("store"), damaged)?;
-        let seen = open(stage, &directory, how).await?;
-        stage.note(seen)?;
+        let seen = open(cluster, &directory, how).await?;
+        cluster.note(seen)?;
         fs::remove_dir_all(&directory)?;
     }
     Ok(())
 }
 
-/// Returns the file damaged in each way, and what each is.
+/// Returns each kind of damage with the damaged copy.
 fn damages(file: &[u8], random: &mut StdRng) -> Vec<(String, Vec<u8>)> {
     let pages = file.len() / PAGE;
     let used: Vec<_> = (1..pages).filter(|page| file[page * PAGE..][..PAGE].iter().any(|byte| *byte != 0)).collect();
@@ -49,39 +49,39 @@ fn damages(file: &[u8], random: &mut StdRng) -> Vec<(String, Vec<u8>)> {
     let mut garbage = [0; PAGE / 2];
     random.fill_bytes(&mut garbage);
     vec![
-        cut("its tail is cut off", file.len() - random.random_range(1..PAGE)),
-        cut("it is cut between two pages", random.random_range(pages / 2..pages) * PAGE),
-        cut("it is cut somewhere", random.random_range(1..file.len())),
+        cut("the tail is cut off", file.len() - random.random_range(1..PAGE)),
+        cut("the file is cut between two pages", random.random_range(pages / 2..pages) * PAGE),
+        cut("the file is cut at a random place", random.random_range(1..file.len())),
         over("half a page is garbage", used(random) * PAGE, &garbage),
         over("half a page is empty", used(random) * PAGE + PAGE / 2, &[0; PAGE / 2]),
-        // Where redb says which commit is the last one.
-        over("its head is garbage", random.random_range(0..320), &garbage[..64]),
+        // redb keeps the number of the last commit there.
+        over("the head is garbage", random.random_range(0..320), &garbage[..64]),
     ]
 }
 
-/// Starts a coordinator on the file of a directory, and returns what came of it.
-async fn open(stage: &Stage, directory: &Path, how: String) -> io::Result<What> {
+/// Opens the file of a directory with a new coordinator and returns the outcome.
+async fn open(cluster: &Cluster, directory: &Path, how: String) -> io::Result<What> {
     let store = format!("embedded:{}", directory.join("store").display());
-    let mut coordinator = Coordinator::start(&stage.teamwire, directory, store, &stage.operator(), Vec::new())?;
+    let mut coordinator = Coordinator::start(&cluster.teamwire, directory, store, &cluster.operator(), Vec::new())?;
     let client =
-        Client::connect(coordinator.address()).and_then(|client| client.with_credential(&stage.lead_credential));
+        Client::connect(coordinator.address()).and_then(|client| client.with_credential(&cluster.lead_credential));
     let client = client.map_err(|error| io::Error::other(error.to_string()))?.with_retry(Retry::within(PATIENCE));
     let answered: Vec<_> =
-        history::read(&stage.history())?.into_iter().filter_map(|event| answered(event.what)).collect();
+        history::read(&cluster.history())?.into_iter().filter_map(|event| answered(event.what)).collect();
     tokio::select! {
         code = coordinator.process.end(PATIENCE * 2) => {
             let log = fs::read_to_string(directory.join("log"))?;
             let said: Vec<_> = log.lines().rev().take(3).collect();
-            // A signal has no code, and is none.
+            // Death by signal has no code, and counts as 0: not an explanation.
             let code = code.flatten().unwrap_or_default();
             Ok(What::Damaged { how, code: Some(code), said: said.join(" / "), missing: Vec::new() })
         }
         found = timeout(PATIENCE, messages(&client)) => {
             let (found, said) = match found {
                 Ok(Ok(found)) => (found, String::new()),
-                // It is said, and not passed over.
+                // The coordinator reported the damage.
                 Ok(Err(Error::Refused(refusal))) => (answered.iter().cloned().collect(), refusal.to_string()),
-                other => return Err(io::Error::other(format!("{how}: the store is neither open nor refused: {other:?}"))),
+                other => return Err(io::Error::other(format!("{how}: the coordinator neither opened nor refused the store: {other:?}"))),
             };
             let missing = answered.into_iter().filter(|id| !found.contains(id)).collect();
             Ok(What::Damaged { how, code: None, said, missing })
@@ -96,7 +96,7 @@ fn answered(what: What) -> Option<String> {
     }
 }
 
-/// Returns the ids of all messages that the history of the team has.
+/// Returns the ids of all messages in the team's history.
 async fn messages(lead: &Client) -> Result<BTreeSet<String>, Error> {
     let mut found = BTreeSet::new();
     let mut request = v1::ListHistoryRequest { limit: 1_000, ..Default::default() };

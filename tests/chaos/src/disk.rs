@@ -1,4 +1,4 @@
-//! A small disk that can be filled up.
+//! A small disk that can be filled.
 
 use std::{
     fs::{self, File},
@@ -11,35 +11,35 @@ use nix::{
     unistd::geteuid,
 };
 
-/// How large it is.
+/// The mount option for its size.
 const SIZE: &str = "size=64m";
 
-/// A disk in memory, mounted at a directory. Unmounted when dropped.
+/// A disk in memory, unmounted on drop.
 #[derive(Debug)]
 pub struct Disk {
     directory: PathBuf,
 }
 
 impl Disk {
-    /// Mounts a disk at a directory, which is made.
+    /// Creates a directory and mounts a disk there.
     pub fn mount(directory: &Path) -> io::Result<Self> {
         if !geteuid().is_root() {
-            return Err(io::Error::other("a disk of its own can be mounted by root only: run this as root"));
+            return Err(io::Error::other("only root can mount a disk: run this as root"));
         }
         fs::create_dir_all(directory)?;
         mount(Some("tmpfs"), directory, Some("tmpfs"), MsFlags::empty(), Some(SIZE))?;
         Ok(Self { directory: directory.to_owned() })
     }
 
-    /// Returns where it is mounted.
+    /// Returns its mount point.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Takes all the room that is left.
+    /// Fills the remaining space.
     pub fn fill(&self) -> io::Result<()> {
         let mut ballast = File::create(self.ballast())?;
-        // The pages of a tmpfs: whatever room is left then is less than one.
+        // The page size of a tmpfs: afterwards less than one page is free.
         let page = [1; 4096];
         loop {
             match ballast.write_all(&page) {
@@ -49,7 +49,7 @@ impl Disk {
         }
     }
 
-    /// Gives it back.
+    /// Frees the space.
     pub fn free(&self) -> io::Result<()> {
         fs::remove_file(self.ballast())
     }
@@ -61,9 +61,9 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What is still open there goes with its process.
+        // A file that is still open disappears with its process.
         if let Err(error) = umount2(&self.directory, MntFlags::MNT_DETACH) {
-            eprintln!("proof: {} cannot be unmounted: {error}", self.directory.display());
+            eprintln!("chaos: {} cannot be unmounted: {error}", self.directory.display());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Strangers, and a careless team, that do what they can against a coordinator.
+//! Strangers, and a careless team, that attack a coordinator.
 
 use std::{io, time::Duration};
 
@@ -15,85 +15,85 @@ use tokio::{
 
 use crate::cluster::OPERATOR;
 
-/// What they do.
+/// A kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flood {
-    /// Many connections on which nothing is said.
+    /// Many silent connections.
     Connections,
-    /// Many connections with a call that never becomes whole, or with half of a frame.
+    /// Many connections with half a frame or half a call.
     HalfOpen,
-    /// Calls that are begun and cancelled at once.
+    /// Calls that are cancelled at once.
     Resets,
     /// Calls with 256 KiB of headers.
     Headers,
-    /// Members of another team who open their streams and read nothing, while they are sent what they can be.
+    /// Members of another team that open streams and read nothing, while their lead sends as fast as it may.
     SlowReaders,
 }
 
-/// How many connections are held, of those that say little.
+/// The number of idle connections.
 const CONNECTIONS: usize = 1_000;
 
-/// How many connections do something all the while.
+/// The number of busy connections.
 const BUSY: usize = 8;
 
-/// How many members read nothing.
+/// The number of members that read nothing.
 const READERS: usize = 8;
 
-/// What HTTP/2 begins with.
+/// The preface of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// An empty message, as gRPC frames it: not compressed, no bytes.
+/// An empty gRPC message: uncompressed, zero bytes.
 const EMPTY: [u8; 5] = [0; 5];
 
 impl Flood {
-    /// Does it for a while to the coordinator at a port.
-    pub async fn run(self, port: u16, lasts: Duration) -> io::Result<()> {
+    /// Attacks the coordinator at a port for some time.
+    pub async fn run(self, port: u16, duration: Duration) -> io::Result<()> {
         let mut strangers = JoinSet::new();
         match self {
-            Self::Connections => (0..CONNECTIONS).for_each(|_| drop(strangers.spawn(again(port, say_nothing)))),
+            Self::Connections => (0..CONNECTIONS).for_each(|_| drop(strangers.spawn(again(port, stay_silent)))),
             Self::HalfOpen => (0..CONNECTIONS / 4).for_each(|number| {
                 match number % 2 {
-                    0 => strangers.spawn(again(port, leave_a_frame_half)),
-                    _ => strangers.spawn(again(port, leave_a_call_half)),
+                    0 => strangers.spawn(again(port, send_half_a_frame)),
+                    _ => strangers.spawn(again(port, send_half_a_call)),
                 };
             }),
             Self::Resets => (0..BUSY).for_each(|_| drop(strangers.spawn(again(port, cancel_calls)))),
             Self::Headers => (0..BUSY).for_each(|_| drop(strangers.spawn(again(port, send_headers)))),
             Self::SlowReaders => read_nothing(port, &mut strangers)
                 .await
-                .map_err(|error| io::Error::other(format!("nobody can read slowly: {error}")))?,
+                .map_err(|error| io::Error::other(format!("the slow readers cannot start: {error}")))?,
         }
-        sleep(lasts).await;
+        sleep(duration).await;
         strangers.shutdown().await;
         Ok(())
     }
 }
 
-/// Does something over one connection after the other.
+/// Attacks over one connection after the other.
 async fn again<F: Future<Output = Result<(), h2::Error>>>(port: u16, act: fn(TcpStream) -> F) {
     loop {
         if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)).await {
-            // However it ends.
+            // The outcome does not matter.
             let _ = act(stream).await;
         }
         sleep(Duration::from_millis(50)).await;
     }
 }
 
-async fn say_nothing(mut stream: TcpStream) -> Result<(), h2::Error> {
+async fn stay_silent(mut stream: TcpStream) -> Result<(), h2::Error> {
     let _ = stream.read_to_end(&mut Vec::new()).await;
     Ok(())
 }
 
-async fn leave_a_frame_half(mut stream: TcpStream) -> Result<(), h2::Error> {
-    // Empty settings, then headers of which five bytes of sixteen come.
+async fn send_half_a_frame(mut stream: TcpStream) -> Result<(), h2::Error> {
+    // Empty settings, then 5 of 16 bytes of headers.
     let frames = [&[0, 0, 0, 4, 0, 0, 0, 0, 0][..], &[0, 0, 16, 1, 4, 0, 0, 0, 1], b"\x83\x86\x44\x01/"].concat();
     let _ = stream.write_all(PREFACE).await;
     let _ = stream.write_all(&frames).await;
-    say_nothing(stream).await
+    stay_silent(stream).await
 }
 
-async fn leave_a_call_half(stream: TcpStream) -> Result<(), h2::Error> {
+async fn send_half_a_call(stream: TcpStream) -> Result<(), h2::Error> {
     let mut calls = begin(stream).await?;
     let (answer, mut body) = calls.send_request(call("MessageService/Send", 0), false)?;
     body.send_data(Bytes::from_static(&[0, 0, 0, 1, 0, 1]), false)?;
@@ -126,7 +126,7 @@ async fn begin(stream: TcpStream) -> Result<SendRequest<Bytes>, h2::Error> {
     calls.ready().await
 }
 
-/// A call in the name of nobody. `more`: how many bytes of headers that mean nothing.
+/// Builds a call with a random credential. `more`: the size of an additional, meaningless header.
 fn call(method: &str, more: usize) -> http::Request<()> {
     as_caller(method, &format!("twm:nobody:{}:0123456789abcdef", rand::rng().random::<u32>()), more)
 }
@@ -137,10 +137,10 @@ fn as_caller(method: &str, credential: &str, more: usize) -> http::Request<()> {
         .header("te", "trailers")
         .header("authorization", format!("Bearer {credential}"));
     let request = if more > 0 { request.header("x-more", "x".repeat(more)) } else { request };
-    request.body(()).expect("it is well formed")
+    request.body(()).expect("a well-formed request")
 }
 
-/// Makes a team whose members open streams and take nothing from them, and whose lead sends them all that it can.
+/// Creates a team whose members open streams and read nothing, and whose lead sends as fast as it may.
 async fn read_nothing(port: u16, strangers: &mut JoinSet<()>) -> Result<(), Error> {
     let anybody = Client::connect(&format!("http://127.0.0.1:{port}"))?;
     let name = format!("careless-{}", rand::rng().random::<u32>());
@@ -160,7 +160,7 @@ async fn read_nothing(port: u16, strangers: &mut JoinSet<()>) -> Result<(), Erro
         });
         let lead = lead.clone();
         strangers.spawn(async move {
-            // Until its inbox is full, and then for whatever is taken out of it.
+            // Fill the inbox, and keep it full.
             loop {
                 let _ = lead.send(message::direct(&member, "much", "x".repeat(64 * 1024))).await;
                 sleep(Duration::from_millis(20)).await;
@@ -175,7 +175,7 @@ async fn open_and_hold(port: u16, credential: &str) -> Result<(), h2::Error> {
     let mut calls = begin(stream).await?;
     let (answer, mut body) = calls.send_request(as_caller("MessageService/Stream", credential, 0), false)?;
     body.send_data(Bytes::from_static(&EMPTY), true)?;
-    // What arrives is never taken, so the window never opens again.
+    // Never read, so that the flow-control window never opens again.
     let _kept = answer.await?;
     std::future::pending().await
 }

@@ -1,106 +1,106 @@
-//! What was done and what came of it, as lines of JSON.
+//! A record of calls and their outcomes, as lines of JSON.
 //!
-//! Each process has a file of its own, to which it appends before it does something and after it was told what came of it. Of
-//! a process that was killed the last thing may be without an end: whether it was done is not known.
+//! Each process appends to its own file before a call and after its answer. The last call of a killed process may lack an
+//! outcome: whether it was carried out is unknown.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, Write as _},
     path::Path,
-    sync::Mutex,
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, by the clock of the machine that all processes run on, in microseconds since 1970.
+    /// The time by the machine's clock, which all processes share, in microseconds since 1970.
     pub at_us: u64,
-    /// The member.
+    /// The member's name.
     pub member: String,
-    /// Which of its processes, from 1.
+    /// The number of its process, from 1.
     pub process: u32,
-    /// What.
+    /// What happened.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened. `op` pairs an end with its beginning, within one process.
+/// What happened. Within a process, `op` pairs an outcome with its call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum What {
-    /// A send begins; `to` empty: to everybody. The content is like no other's.
+    /// A send begins. An empty `to` means a broadcast. The content is unique.
     Sending { op: u64, to: String, content: String },
-    /// It was answered with OK. `again`: the same send, repeated under its key. `replayed`, `durability`: as the answer says.
+    /// The send was answered with OK. `again`: a retry with the same key. `replayed`, `durability`: from the answer.
     Sent { op: u64, message_id: String, recipients: Vec<String>, again: bool, replayed: bool, durability: String },
-    /// It was refused.
+    /// The send was refused.
     SendRefused { op: u64, reason: String },
     /// A session was opened.
     Opened { epoch: u64 },
-    /// A message was handed out. Notices, too.
+    /// A message or notice was delivered.
     Delivered { message_id: String, sequence: u64, delivery_count: u32, from: String, content: String },
-    /// An acknowledgement is taken.
+    /// A message is acknowledged to the client library.
     Acking { message_id: String },
-    /// A flush begins.
+    /// A flush of acknowledgements begins.
     Flushing { op: u64 },
-    /// Everything that was taken before it began is confirmed.
+    /// The flush succeeded: every earlier acknowledgement is confirmed.
     Flushed { op: u64 },
-    /// The subscription has ended.
+    /// The subscription ended.
     Ended { how: String },
-    /// A task is asked for.
+    /// A claim begins.
     Claiming { op: u64 },
-    /// It was given.
+    /// A task was claimed.
     Claimed { op: u64, task_id: u64, token: String },
-    /// A task is about to be completed.
+    /// A completion begins.
     Completing { op: u64, task_id: u64, token: String },
-    /// It was.
+    /// The task was completed.
     Completed { op: u64 },
     /// It was not.
     CompleteRefused { op: u64, reason: String },
-    /// A request is about to be answered.
+    /// An answer to a request begins.
     Deciding { op: u64, request_id: String, approve: bool },
-    /// It was, so.
+    /// The request was decided as answered.
     Decided { op: u64, replayed: bool },
     /// It was not.
     DecideRefused { op: u64, reason: String },
-    /// Anything else came of it: nothing is known.
+    /// The call failed in any other way: its outcome is unknown.
     Unknown { op: u64, detail: String },
-    /// The supervisor has killed the process.
+    /// The supervisor killed the process.
     Killed,
-    /// The process has ended by itself, or by a signal (no code).
+    /// The process exited, or died by a signal (no code).
     Exited { code: Option<i32> },
-    /// The supervisor has made the store forget. What it did from one time to the other may be lost, if its answers came by
-    /// the second and said no more than APPLIED; both in microseconds since 1970.
+    /// The supervisor made the store lose writes. Whatever it answered with APPLIED between the two times may be lost; both in
+    /// microseconds since 1970.
     MayBeLost { from_us: u64, until_us: u64 },
-    /// The coordinators have started: whoever is not heard of for so long counts as lost, and nobody does sooner after their start.
+    /// The coordinators started. They declare a silent member lost after this time, and no sooner after their start.
     Started { lost_after_s: u64 },
-    /// Strangers begin to do what they can against a coordinator.
+    /// A flood began.
     FloodBegan,
-    /// They have stopped.
+    /// The flood ended.
     FloodEnded,
-    /// The most memory that a coordinator has taken so far, in bytes.
+    /// The peak memory of a coordinator so far, in bytes.
     Memory { coordinator: usize, peak_bytes: u64 },
-    /// A copy of the store's file was damaged after its coordinator was killed, and another one was started on it. `code`: with
-    /// which it ended, if it did; `said`: its last words; `missing`: what was answered with OK before the kill and is not there.
+    /// Another coordinator opened a damaged copy of a killed coordinator's store. `code`: its exit code, if it exited; `said`:
+    /// the end of its log; `missing`: messages that were answered with OK and are not in the copy.
     Damaged { how: String, code: Option<i32>, said: String, missing: Vec<String> },
-    /// In the end: the history of the team has it that somebody was taken for lost.
+    /// Final state: the team's history says that a member was declared lost.
     FinalLost { who: String },
-    /// In the end: the history of the team has it that the store has lost what it had answered.
+    /// Final state: the team's history says that the store lost acknowledged writes.
     FinalWritesLost,
-    /// In the end: a message, with what became of it at each recipient.
+    /// Final state: a message with its receipt for each recipient.
     FinalMessage { message_id: String, from: String, content: String, receipts: BTreeMap<String, String> },
-    /// In the end: a request.
+    /// Final state: a request.
     FinalRequest { request_id: String, state: String },
-    /// In the end: a task, and whether it is completed.
+    /// Final state: a task.
     FinalTask { task_id: u64, is_completed: bool },
-    /// In the end: something of a member's is left in its inbox although nobody was in the way.
+    /// Final state: something did not finish although every fault was healed.
     Stuck { detail: String },
 }
 
-/// Writes a history.
+/// Writes the history of one process.
 #[derive(Debug)]
 pub struct Recorder {
     member: String,
@@ -109,20 +109,20 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Opens the file of a process in a directory.
+    /// Opens the file of a process.
     pub fn open(directory: &Path, member: &str, process: u32) -> io::Result<Self> {
         let path = directory.join(format!("{member}-{process}.jsonl"));
         let file = File::options().create(true).append(true).open(path)?;
         Ok(Self { member: member.to_owned(), process, file: Mutex::new(file) })
     }
 
-    /// Notes what happens now. A history that cannot be written proves nothing: the process ends.
+    /// Records an event now. Aborts the process if the file cannot be written: an incomplete history proves nothing.
     pub fn note(&self, what: What) {
         let event = Event { at_us: now_us(), member: self.member.clone(), process: self.process, what };
         let mut line = serde_json::to_vec(&event).unwrap_or_default();
         line.push(b'\n');
-        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // One write, so that what a kill cuts off is whole lines.
+        let mut file = self.file.lock();
+        // A single write, so that a kill cuts off whole lines only.
         if let Err(error) = file.write_all(&line) {
             eprintln!("the history cannot be written: {error}");
             std::process::abort();
@@ -130,7 +130,7 @@ impl Recorder {
     }
 }
 
-/// Reads all histories of a directory, as one, in the order of time.
+/// Reads all histories of a directory as one, ordered by time.
 pub fn read(directory: &Path) -> io::Result<Vec<Event>> {
     let mut events = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -149,8 +149,8 @@ pub fn read(directory: &Path) -> io::Result<Vec<Event>> {
     Ok(events)
 }
 
-/// Counts the sends, claims … that have begun in processes that still run, and have not ended.
-pub fn under_way(events: &[Event]) -> usize {
+/// Counts the calls without an outcome in processes that still run.
+pub fn in_flight(events: &[Event]) -> usize {
     let mut begun = BTreeSet::new();
     for Event { member, process, what, .. } in events {
         match what {
@@ -171,7 +171,7 @@ pub fn under_way(events: &[Event]) -> usize {
     begun.len()
 }
 
-/// Returns the time as histories have it.
+/// Returns the time as histories record it.
 pub fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

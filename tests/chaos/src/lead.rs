@@ -1,4 +1,4 @@
-//! What a lead does beside the members' work, until all is to be [quiet](worker::is_quiet).
+//! What the lead does beside the members' work, until the run goes [quiet](member::is_quiet).
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,13 +7,13 @@ use tokio::time::sleep;
 
 use crate::{
     history::{Recorder, What},
-    worker,
+    member,
 };
 
-/// The member that it acts as.
+/// The lead's name.
 pub const LEAD: &str = "lead";
 
-/// Reads what the lead is sent, so that its inbox never fills up.
+/// Acknowledges everything the lead receives, so that its inbox never fills up.
 pub async fn read_all(lead: Client) {
     let mut inbox = lead.subscribe(SubscribeOptions::default());
     while let Some(Ok(event)) = inbox.next().await {
@@ -23,20 +23,20 @@ pub async fn read_all(lead: Client) {
     }
 }
 
-/// Puts a task on the board every so often.
+/// Adds a task at every interval.
 pub async fn give_work(lead: Client, history: PathBuf, every: Duration) {
-    while !worker::is_quiet(&history) {
+    while !member::is_quiet(&history) {
         let task = v1::CreateTaskRequest { subject: "Break it".to_owned(), ..Default::default() };
-        // One that could not be made is one less to be done.
+        // A task that cannot be created is one task less.
         let _ = lead.create_task(task).await;
         sleep(every).await;
     }
 }
 
-/// Answers every plan in one way, while somebody else answers it in the other. It looks for them every so often.
+/// Answers every pending plan the same way at every interval, while another process answers it the opposite way.
 pub async fn decide(lead: Client, recorder: Recorder, history: PathBuf, every: Duration, approve: bool) {
     let mut op = 0;
-    while !worker::is_quiet(&history) {
+    while !member::is_quiet(&history) {
         sleep(every).await;
         let pending = v1::ListRequestsRequest {
             kind: v1::RequestKind::PlanApproval.into(),

@@ -1,11 +1,11 @@
-//! Proof that teamwire keeps its promises while everything that can break is broken.
+//! Fault injection: proves that teamwire keeps its promises while everything that can break breaks.
 //!
-//! Members are real processes ([`worker`]) that send, receive, acknowledge and claim at random, and write what they do and
-//! what they are told into a [`history`], line by line, so that it outlives them. A supervisor ([`cluster`]) runs them with
-//! real coordinators and stores, breaks these ([`faults`]), lets everything heal, and adds what is there in the end. Then
-//! the history alone is looked at ([`check`]): each promise has one checker.
+//! Members are real processes ([`member`]) that send, receive, acknowledge and claim at random. Each records what it does and
+//! what it is answered in a [`history`], line by line, so that the record survives a kill. A supervisor runs them on a
+//! [`cluster`] of real coordinators and stores, injects [`faults`], heals everything, and adds the final state
+//! ([`final_state`]). Then one checker per promise examines the history alone ([`check`]).
 //!
-//! The checkers are themselves tested, with bugs that are planted into a real coordinator ([`buggy_store`], `tests/planted.rs`).
+//! Planted bugs ([`buggy_store`], `tests/planted.rs`) test the checkers.
 
 pub mod buggy_store;
 pub mod check;
@@ -13,9 +13,9 @@ pub mod cluster;
 pub mod damage;
 pub mod disk;
 pub mod faults;
+pub mod final_state;
 pub mod flood;
 pub mod history;
 pub mod lead;
+pub mod member;
 pub mod proxy;
-pub mod stock;
-pub mod worker;

@@ -1,6 +1,6 @@
-//! Breaks teamwire while it works, and says which promises were kept.
+//! Injects faults into a running teamwire and reports which promises it kept.
 
-mod table;
+mod report;
 
 use std::{
     env, fs, io,
@@ -12,27 +12,28 @@ use std::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use teamwire_chaos::{
-    check::{self, Counts, Promise, Violation},
-    cluster::{Scene, Stage, Store},
+    check::{self, Counts, PROMISES, Promise, Violation},
+    cluster::{Cluster, ClusterSpec, Store},
     faults::{FAULTS, Fault},
+    final_state,
     history::{self, Recorder, What},
     lead::{self, LEAD},
-    stock, worker,
+    member,
 };
 use teamwire_client::{Error, v1};
 use tokio::{task::JoinSet, time::sleep};
 
-/// How long everything may take to be done once nothing is broken any more.
+/// The longest all work may take to finish once every fault is healed.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How often the lead gives work, and looks for plans.
+/// The interval at which the lead adds tasks and answers plans.
 const OFTEN: Duration = Duration::from_millis(100);
 
-/// Break teamwire while it works, and say which promises were kept
+/// Inject faults into a running teamwire and report which promises it kept
 ///
-/// Starts a store, coordinators and a team of members, which are processes that send, acknowledge, claim and plan at random;
-/// breaks things, one after the other; lets everything heal, has all members end, and checks what all of them have written
-/// down. Prints a table of faults and promises. Exits with 1 if one was not kept.
+/// Starts a store, coordinators and a team of members: processes that send, acknowledge, claim and plan at random. Injects
+/// faults one after the other, heals everything, shuts all members down, and checks what they recorded. Prints a table of
+/// faults and promises. Exits with 1 if a promise was broken.
 #[derive(Parser, Debug)]
 #[command(version)]
 struct Cli {
@@ -42,47 +43,47 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Break things and check
+    /// Inject faults and check
     Run(Run),
-    /// Check the histories of a directory again
+    /// Check kept histories again
     Check {
-        /// Where they are
+        /// The directory of the histories
         directory: PathBuf,
     },
     /// List the faults
     List,
-    /// Work as a member; started by `run`
+    /// Run as a member; started by `run`
     #[command(hide = true)]
-    Worker(WorkerArgs),
+    Member(MemberArgs),
 }
 
 #[derive(Args, Debug)]
 struct Run {
-    /// Which fault: a name of `list`, `mix` (another one each time), or `all` (each alone, one run after the other)
+    /// The fault: a name from `list`, `mix` (a random one each time), or `all` (each in its own run)
     #[arg(long, default_value = "mix")]
     fault: String,
-    /// How long things are broken in each run, in seconds
+    /// How long each run injects faults, in seconds
     #[arg(long, default_value_t = 60, value_name = "N")]
     seconds: u64,
-    /// The same in minutes
+    /// The same, in minutes
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     minutes: Option<u64>,
-    /// Decides what is broken when, and what members do. Every run prints its own [default: a random one]
+    /// The seed of all random choices. Every run prints its seed [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Which store
+    /// The store
     #[arg(long, value_enum, default_value = "all")]
     store: StoreArg,
-    /// How many members there are
+    /// The number of members
     #[arg(long, default_value_t = 4, value_name = "N")]
     members: usize,
-    /// The program to test [default: the one beside this]
+    /// The teamwire binary to test [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     teamwire: Option<PathBuf>,
-    /// Keep histories and logs in this directory, that of failed runs included [default: only those of failed runs]
+    /// Keep the histories and logs of every run in this directory [default: keep only those of failed runs]
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Put what comes of each fault into the table of this file, in the place of what stands there of the same fault and store
+    /// Update the tables of this Markdown file with the outcome of each fault
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
@@ -95,7 +96,7 @@ enum StoreArg {
 }
 
 #[derive(Args, Debug)]
-struct WorkerArgs {
+struct MemberArgs {
     directory: PathBuf,
     member: String,
     process: u32,
@@ -104,13 +105,13 @@ struct WorkerArgs {
     others: Vec<String>,
 }
 
-/// What came of one run.
+/// The outcome of one run.
 struct Outcome {
     fault: String,
     store: Store,
     seed: u64,
     seconds: u64,
-    strikes: usize,
+    injections: usize,
     counts: Counts,
     tried: Vec<Promise>,
     violations: Vec<Violation>,
@@ -135,8 +136,8 @@ async fn main() -> ExitCode {
             }
             Err(error) => fail(&format!("the histories cannot be read: {error}")),
         },
-        Command::Worker(worker) => work(worker).await,
-        // Whatever was started or mounted goes with the run.
+        Command::Member(args) => run_member(args).await,
+        // Dropping the run ends and unmounts everything it started.
         Command::Run(run) => tokio::select! {
             code = run.all() => code,
             _ = tokio::signal::ctrl_c() => fail("interrupted"),
@@ -145,19 +146,19 @@ async fn main() -> ExitCode {
 }
 
 fn fail(what: &str) -> ExitCode {
-    eprintln!("proof: {what}");
+    eprintln!("chaos: {what}");
     ExitCode::FAILURE
 }
 
-async fn work(worker: WorkerArgs) -> ExitCode {
-    let WorkerArgs { directory, member, process, seed, address, others } = worker;
+async fn run_member(args: MemberArgs) -> ExitCode {
+    let MemberArgs { directory, member, process, seed, address, others } = args;
     let credential = env::var("TEAMWIRE_CREDENTIAL").unwrap_or_default();
-    let config = worker::Config { directory, member, process, seed, address, credential, others };
-    match worker::run(config).await {
+    let config = member::Config { directory, member, process, seed, address, credential, others };
+    match member::run(config).await {
         Ok(code) => code.into(),
         Err(error) => {
             eprintln!("{error}");
-            worker::OTHERWISE.into()
+            member::OTHERWISE.into()
         }
     }
 }
@@ -171,32 +172,32 @@ impl Run {
         };
         let (mut outcomes, mut broken) = (Vec::new(), None);
         'all: for store in stores {
-            let possible: Vec<_> = FAULTS.into_iter().filter(|fault| fault.is_of(store)).collect();
+            let possible: Vec<_> = FAULTS.into_iter().filter(|fault| fault.applies_to(store)).collect();
             let runs: Vec<(String, Vec<Fault>)> = match self.fault.as_str() {
                 "all" => possible.iter().map(|fault| (fault.name.to_owned(), vec![*fault])).collect(),
                 "mix" => vec![("mix".to_owned(), possible.into_iter().filter(|fault| fault.mixes).collect())],
                 name => match Fault::named(name) {
-                    Some(fault) if fault.is_of(store) => vec![(name.to_owned(), vec![fault])],
+                    Some(fault) if fault.applies_to(store) => vec![(name.to_owned(), vec![fault])],
                     Some(_) => continue,
                     None => return fail(&format!("there is no fault \"{name}\"; `list` names them")),
                 },
             };
             for (name, faults) in runs {
-                match self.one(&name, &faults, store).await {
+                match self.run_one(&name, &faults, store).await {
                     Ok(outcome) => {
                         outcome.print();
                         outcomes.push(outcome);
                     }
                     Err(error) => {
-                        broken = Some(format!("{name} on {store:?} could not be run: {error}"));
+                        broken = Some(format!("{name} on {store:?} did not finish: {error}"));
                         break 'all;
                     }
                 }
             }
         }
-        table::rows(&outcomes).iter().for_each(|row| println!("{row}"));
+        report::rows(&outcomes).iter().for_each(|row| println!("{row}"));
         if let Some(file) = &self.markdown
-            && let Err(error) = table::put(file, &outcomes)
+            && let Err(error) = report::update(file, &outcomes)
         {
             return fail(&format!("{} cannot be written: {error}", file.display()));
         }
@@ -214,14 +215,14 @@ impl Run {
     }
 
     /// Runs one fault, or a mix of them, on one store.
-    async fn one(&self, name: &str, faults: &[Fault], store: Store) -> Result<Outcome, Error> {
+    async fn run_one(&self, name: &str, faults: &[Fault], store: Store) -> Result<Outcome, Error> {
         let failed = |error: io::Error| Error::Context(error.to_string());
         let seed = self.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
-        eprintln!("proof: {name} on {store:?}, --seed {seed}, {} s", self.duration().as_secs());
-        let place = tempfile::Builder::new().prefix("teamwire-chaos-").tempdir().map_err(failed)?;
-        let outcome = self.in_place(place.path(), name, faults, store, seed).await;
+        eprintln!("chaos: {name} on {store:?}, --seed {seed}, {} s", self.duration().as_secs());
+        let directory = tempfile::Builder::new().prefix("teamwire-chaos-").tempdir().map_err(failed)?;
+        let outcome = self.run_in(directory.path(), name, faults, store, seed).await;
         if self.keep.is_some() || !outcome.as_ref().is_ok_and(|outcome| outcome.violations.is_empty()) {
-            let kept = place.keep();
+            let kept = directory.keep();
             let shown = match &self.keep {
                 Some(directory) => {
                     let to = directory.join(format!("{name}-{store:?}-{seed}").to_lowercase());
@@ -231,14 +232,14 @@ impl Run {
                 }
                 None => kept,
             };
-            eprintln!("proof: histories and logs are in {}", shown.display());
+            eprintln!("chaos: histories and logs are in {}", shown.display());
         }
         outcome
     }
 
-    async fn in_place(
+    async fn run_in(
         &self,
-        place: &Path,
+        directory: &Path,
         name: &str,
         faults: &[Fault],
         store: Store,
@@ -247,83 +248,83 @@ impl Run {
         let failed = |error: io::Error| Error::Context(error.to_string());
         let beside = env::current_exe().map_err(failed)?.with_file_name("teamwire");
         let teamwire = self.teamwire.clone().unwrap_or(beside);
-        // What mixes needs proxies, or nothing.
-        let scene = if let [fault] = faults { fault.scene } else { Scene::Proxied };
-        let mut stage = Stage::set(place, &teamwire, store, scene, self.members, seed).await?;
-        let strikes = self.play(&mut stage, faults, seed).await?;
-        let events = history::read(&stage.history()).map_err(failed)?;
+        // Faults that mix need proxies or nothing.
+        let spec = if let [fault] = faults { fault.spec } else { ClusterSpec::Proxied };
+        let mut cluster = Cluster::start_all(directory, &teamwire, store, spec, self.members, seed).await?;
+        let injections = self.inject(&mut cluster, faults, seed).await?;
+        let events = history::read(&cluster.history()).map_err(failed)?;
         let violations = check::check(&events);
-        let tried = Promise::ALL.into_iter().filter(|promise| promise.was_tried(&events)).collect();
+        let tried = PROMISES.iter().map(|spec| spec.promise).filter(|promise| promise.was_tried(&events)).collect();
         Ok(Outcome {
             fault: name.to_owned(),
             store,
             seed,
             seconds: self.duration().as_secs(),
-            strikes,
+            injections,
             counts: check::count(&events),
             tried,
             violations,
         })
     }
 
-    async fn play(&self, stage: &mut Stage, faults: &[Fault], seed: u64) -> Result<usize, Error> {
+    async fn inject(&self, cluster: &mut Cluster, faults: &[Fault], seed: u64) -> Result<usize, Error> {
         let failed = |error: io::Error| Error::Context(error.to_string());
         let mut random = StdRng::seed_from_u64(seed);
-        let history = stage.history();
-        let mut office = JoinSet::new();
-        let inbox = stage.lead.with_credential(&stage.lead_credential)?;
-        office.spawn(lead::read_all(inbox));
-        office.spawn(lead::give_work(stage.lead.clone(), history.clone(), OFTEN));
+        let history = cluster.history();
+        let mut lead_tasks = JoinSet::new();
+        let inbox = cluster.lead.with_credential(&cluster.lead_credential)?;
+        lead_tasks.spawn(lead::read_all(inbox));
+        lead_tasks.spawn(lead::give_work(cluster.lead.clone(), history.clone(), OFTEN));
         for (process, approve) in [(1, true), (2, false)] {
             let recorder = Recorder::open(&history, LEAD, process).map_err(failed)?;
-            office.spawn(lead::decide(stage.lead.clone(), recorder, history.clone(), OFTEN, approve));
+            lead_tasks.spawn(lead::decide(cluster.lead.clone(), recorder, history.clone(), OFTEN, approve));
         }
-        stage.look_after(true).map_err(failed)?;
-        let (began, mut strikes) = (Instant::now(), 0);
+        cluster.reap(true).map_err(failed)?;
+        let (began, mut injections) = (Instant::now(), 0);
         while began.elapsed() < self.duration() {
             sleep(Duration::from_millis(random.random_range(200..3_000))).await;
             let Some(fault) = faults.choose(&mut random) else { break };
-            stage.note_memory().map_err(failed)?;
-            fault.strike(stage, &mut random).await.map_err(failed)?;
-            strikes += 1;
-            stage.look_after(true).map_err(failed)?;
+            cluster.note_memory().map_err(failed)?;
+            fault.inject(cluster, &mut random).await.map_err(failed)?;
+            injections += 1;
+            cluster.reap(true).map_err(failed)?;
         }
-        stage.note_memory().map_err(failed)?;
-        // From here on nothing is broken: what is under way comes to its end.
-        fs::write(history.join(worker::QUIET), "").map_err(failed)?;
+        cluster.note_memory().map_err(failed)?;
+        // From here on everything is healed: calls in flight finish.
+        fs::write(history.join(member::QUIET), "").map_err(failed)?;
         let note = Recorder::open(&history, LEAD, 3).map_err(failed)?;
-        let names: Vec<_> = stage.members.keys().cloned().collect();
-        settle(stage, &note).await?;
+        let names: Vec<_> = cluster.members.keys().cloned().collect();
+        settle(cluster, &note).await?;
         for name in &names {
-            stage.lead.request_shutdown(name, "That is all.").await?;
+            cluster.lead.request_shutdown(name, "That is all.").await?;
         }
         let began = Instant::now();
-        while stage.members.values().any(|member| !member.processes.is_empty()) && began.elapsed() < PATIENCE {
-            stage.look_after(false).map_err(failed)?;
+        while cluster.members.values().any(|member| !member.processes.is_empty()) && began.elapsed() < PATIENCE {
+            cluster.reap(false).map_err(failed)?;
             sleep(Duration::from_millis(50)).await;
         }
-        for (name, member) in &stage.members {
+        for (name, member) in &cluster.members {
             for process in member.processes.keys() {
-                let detail = format!("process {process} does not end");
+                let detail = format!("process {process} does not exit");
                 Recorder::open(&history, name, *process).map_err(failed)?.note(What::Stuck { detail });
             }
         }
-        office.shutdown().await;
-        stock::take(&stage.lead, &note).await?;
-        Ok(strikes)
+        lead_tasks.shutdown().await;
+        final_state::record(&cluster.lead, &note).await?;
+        Ok(injections)
     }
 }
 
-/// Waits until nothing is left in the members' inboxes, the lead's included.
-async fn settle(stage: &mut Stage, note: &Recorder) -> Result<(), Error> {
+/// Waits until every inbox is empty and every call has its outcome.
+async fn settle(cluster: &mut Cluster, note: &Recorder) -> Result<(), Error> {
     let began = Instant::now();
     loop {
-        // Whoever was killed or replaced last has its successor by now.
-        stage.look_after(true).map_err(|error| Error::Context(error.to_string()))?;
-        let members = stage.lead.list_members(v1::ListMembersRequest::default()).await?.members;
+        // Restart members that were killed last.
+        cluster.reap(true).map_err(|error| Error::Context(error.to_string()))?;
+        let members = cluster.lead.list_members(v1::ListMembersRequest::default()).await?.members;
         let left: Vec<_> = members.iter().filter(|m| m.inbox_depth > 0 || !m.connected).collect();
-        let events = history::read(&stage.history()).map_err(|error| Error::Context(error.to_string()))?;
-        if left.is_empty() && history::under_way(&events) == 0 {
+        let events = history::read(&cluster.history()).map_err(|error| Error::Context(error.to_string()))?;
+        if left.is_empty() && history::in_flight(&events) == 0 {
             return Ok(());
         }
         if began.elapsed() > PATIENCE {
@@ -338,11 +339,11 @@ async fn settle(stage: &mut Stage, note: &Recorder) -> Result<(), Error> {
 }
 
 impl Outcome {
-    /// Says what else was seen.
-    fn besides(&self) -> String {
+    /// Returns further observations for the table.
+    fn also_seen(&self) -> String {
         let Counts { lost, damaged, refused, peak_bytes, .. } = self.counts;
         let mut seen = vec![format!("{} MiB", peak_bytes >> 20)];
-        if self.tried.contains(&Promise::LossTold) {
+        if self.tried.contains(&Promise::LossReported) {
             seen.push(format!("{lost} lost"));
         }
         if damaged > 0 {
@@ -354,20 +355,20 @@ impl Outcome {
     fn print(&self) {
         let Counts { sent, unknown, delivered, redelivered, claimed, decided, sessions, processes, .. } = self.counts;
         eprintln!(
-            "proof: {} strikes; {sent} sent, {unknown} of unknown outcome, {delivered} handed out, {redelivered} of them marked \
-             as again, {claimed} claims, {decided} decisions, {sessions} sessions, {processes} processes; {}",
-            self.strikes,
-            self.besides()
+            "chaos: {} faults; {sent} sent, {unknown} of unknown outcome, {delivered} delivered, {redelivered} of them marked \
+             as redelivered, {claimed} claims, {decided} decisions, {sessions} sessions, {processes} processes; {}",
+            self.injections,
+            self.also_seen()
         );
         for violation in self.violations.iter().take(20) {
-            eprintln!("proof: NOT KEPT: {violation}");
+            eprintln!("chaos: BROKEN: {violation}");
         }
         if self.violations.len() > 20 {
-            eprintln!("proof: and {} more", self.violations.len() - 20);
+            eprintln!("chaos: and {} more", self.violations.len() - 20);
         }
-        // In which nothing has happened nothing is proven.
+        // A run in which nothing happened proves nothing.
         if sent == 0 || delivered == 0 || claimed == 0 || decided == 0 {
-            eprintln!("proof: this run says little: too little has happened");
+            eprintln!("chaos: this run proves little: too little happened");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A network that can be bad: a proxy between two that speak TCP.
+//! A TCP proxy that injects network faults.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -14,45 +14,44 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// How many pieces may be on their way in one direction of a connection.
+/// The most chunks in flight in one direction of a connection.
 const PIECES_MAX: usize = 256;
 
-/// What the network is like.
+/// The faults of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Weather {
-    /// How long each piece is on its way, at least and at most.
+pub struct LinkFaults {
+    /// The minimum and maximum delay of each chunk.
     pub latency: (Duration, Duration),
-    /// The way on which everything vanishes. A connection on which something has vanished stays silent that way for ever,
-    /// and nobody closes it.
-    pub silent: Option<Way>,
-    /// How often connections were reset so far: whenever it grows, each is when it next carries an answer, in the middle of
-    /// that.
+    /// The direction in which everything is dropped. A connection that dropped something stays silent in that direction and
+    /// open for good.
+    pub silent: Option<Direction>,
+    /// The number of resets so far. When it grows, each connection is reset in the middle of its next answer.
     pub resets: u32,
 }
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From whoever has connected.
-    There,
-    /// To whoever has connected.
-    Back,
+pub enum Direction {
+    /// From the side that connected.
+    ToServer,
+    /// To the side that connected.
+    ToClient,
 }
 
-/// A proxy. It and its connections end with it.
+/// A proxy. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    weather: watch::Sender<Weather>,
+    faults: watch::Sender<LinkFaults>,
     _connections: JoinSet<()>,
 }
 
 impl Proxy {
-    /// Stands in front of a port of this machine.
+    /// Starts a proxy in front of a local port.
     pub async fn before(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let (weather, known) = watch::channel(Weather::default());
+        let (faults, known) = watch::channel(LinkFaults::default());
         let mut connections = JoinSet::new();
         connections.spawn(async move {
             let mut carried = JoinSet::new();
@@ -61,54 +60,54 @@ impl Proxy {
                 while carried.try_join_next().is_some() {}
             }
         });
-        Ok(Self { address, weather, _connections: connections })
+        Ok(Self { address, faults, _connections: connections })
     }
 
-    /// Returns where it listens.
+    /// Returns the port it listens on.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Changes the weather, for the connections that there are as well.
-    pub fn set(&self, change: impl FnOnce(&mut Weather)) {
-        self.weather.send_modify(change);
+    /// Changes the faults, for open connections too.
+    pub fn set(&self, change: impl FnOnce(&mut LinkFaults)) {
+        self.faults.send_modify(change);
     }
 }
 
 /// Carries one connection to its end.
-async fn carry(near: TcpStream, port: u16, weather: watch::Receiver<Weather>) {
-    // As where nobody listens: it is closed at once.
+async fn carry(near: TcpStream, port: u16, faults: watch::Receiver<LinkFaults>) {
+    // Close at once, as if no one listened.
     let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let _ = (near.set_nodelay(true), far.set_nodelay(true));
     let (near_read, near_write) = near.into_split();
     let (far_read, far_write) = far.into_split();
-    let mut ways = JoinSet::new();
-    ways.spawn(flow(near_read, far_write, Way::There, weather.clone()));
-    ways.spawn(flow(far_read, near_write, Way::Back, weather));
-    while let Some(ended) = ways.join_next().await {
-        // Whoever is reset is so both ways: the other half is dropped with this.
+    let mut directions = JoinSet::new();
+    directions.spawn(flow(near_read, far_write, Direction::ToServer, faults.clone()));
+    directions.spawn(flow(far_read, near_write, Direction::ToClient, faults));
+    while let Some(ended) = directions.join_next().await {
+        // A reset concerns both directions: returning drops the other half.
         if !matches!(ended, Ok(Ok(()))) {
             return;
         }
     }
 }
 
-/// Carries what comes one way, in order, each piece as late as the weather has it.
+/// Carries one direction of a connection, in order, with the delays that the faults ask for.
 async fn flow(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    way: Way,
-    weather: watch::Receiver<Weather>,
+    direction: Direction,
+    faults: watch::Receiver<LinkFaults>,
 ) -> io::Result<()> {
     let (pieces, mut due) = mpsc::channel::<(Instant, Vec<u8>)>(PIECES_MAX);
-    let resets = weather.borrow().resets;
+    let resets = faults.borrow().resets;
     let take = async move {
         let (mut buffer, mut arrives, mut is_silent) = (vec![0; 16 * 1024], Instant::now(), false);
         loop {
             let taken = from.read(&mut buffer).await?;
-            let now = *weather.borrow();
-            // What has vanished leaves a gap that nothing may follow.
-            is_silent |= now.silent == Some(way);
+            let now = *faults.borrow();
+            // Nothing may follow dropped bytes.
+            is_silent |= now.silent == Some(direction);
             if is_silent && taken == 0 {
                 std::future::pending::<()>().await;
             }
@@ -120,9 +119,9 @@ async fn flow(
             }
             let (least, most) = now.latency;
             let late = least + (most.saturating_sub(least)).mul_f64(rand::rng().random());
-            // In order, however late each is.
+            // Chunks keep their order whatever their delays.
             arrives = arrives.max(Instant::now() + late);
-            let torn = way == Way::Back && now.resets > resets;
+            let torn = direction == Direction::ToClient && now.resets > resets;
             let whole = if torn { taken / 2 } else { taken };
             if pieces.send((arrives, buffer[..whole].to_vec())).await.is_err() {
                 return Ok(());
@@ -142,7 +141,7 @@ async fn flow(
     let (taken, brought) = tokio::join!(take, bring);
     let mut to = brought?;
     if let Err(error) = taken {
-        // Not closed, but broken off, once the other half goes as well.
+        // Reset rather than close, once the other half is dropped too.
         to.as_ref().set_zero_linger()?;
         to.forget();
         return Err(error);
@@ -158,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// A proxy before somebody who repeats what is said.
+    /// Starts an echo server behind a proxy.
     async fn echo() -> (Proxy, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Proxy::before(listener.local_addr().unwrap().port()).await.unwrap();
@@ -182,25 +181,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn in_good_weather_all_comes_through_and_in_bad_later() {
+    async fn a_healthy_link_passes_everything_and_a_slow_one_delays_it() {
         let (proxy, mut stream) = echo().await;
         assert_eq!(say(&mut stream).await.unwrap(), *b"word");
-        proxy.set(|weather| weather.latency = (Duration::from_millis(100), Duration::from_millis(120)));
+        proxy.set(|faults| faults.latency = (Duration::from_millis(100), Duration::from_millis(120)));
         let began = Instant::now();
         assert_eq!(say(&mut stream).await.unwrap(), *b"word");
         assert!(began.elapsed() >= Duration::from_millis(200));
         stream.shutdown().await.unwrap();
-        assert_eq!(stream.read(&mut [0; 4]).await.unwrap(), 0, "an end is an end");
+        assert_eq!(stream.read(&mut [0; 4]).await.unwrap(), 0, "the close passes through");
     }
 
     #[tokio::test]
-    async fn what_vanishes_is_gone_for_good_without_a_close_and_the_next_connection_works() {
-        for way in [Way::There, Way::Back] {
+    async fn dropped_bytes_are_gone_for_good_without_a_close_and_the_next_connection_works() {
+        for direction in [Direction::ToServer, Direction::ToClient] {
             let (proxy, mut stream) = echo().await;
-            proxy.set(|weather| weather.silent = Some(way));
+            proxy.set(|faults| faults.silent = Some(direction));
             let patience = Duration::from_millis(200);
             assert!(timeout(patience, say(&mut stream)).await.is_err());
-            proxy.set(|weather| weather.silent = None);
+            proxy.set(|faults| faults.silent = None);
             assert!(timeout(patience, say(&mut stream)).await.is_err());
             let mut next = TcpStream::connect(proxy.address).await.unwrap();
             assert_eq!(say(&mut next).await.unwrap(), *b"word");
@@ -208,10 +207,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_cut_off_in_its_middle() {
+    async fn a_reset_cuts_an_answer_in_its_middle() {
         let (proxy, mut stream) = echo().await;
         assert_eq!(say(&mut stream).await.unwrap(), *b"word");
-        proxy.set(|weather| weather.resets += 1);
+        proxy.set(|faults| faults.resets += 1);
         stream.write_all(b"word").await.unwrap();
         let mut said = Vec::new();
         let error = stream.read_to_end(&mut said).await.unwrap_err();

@@ -1,6 +1,6 @@
-//! Bugs that are planted into a real coordinator: the checkers must find each, and for the right reason.
+//! Plants bugs into real coordinators: the checkers must find each, for the right reason.
 //!
-//! Two coordinators and the workers run in this process, on a store that lies in one way. Without a lie nothing is found.
+//! Two coordinators and the members run in this process, on a store with one bug. Without a bug the checkers find nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use teamwire_chaos::{
     check::{self, Promise},
     cluster,
     history::{self, What},
-    lead, worker,
+    lead, member,
 };
 use teamwire_client::{Client, Retry, v1};
 use teamwire_server::{
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 const SECRET: &str = "planted0123456789abcdef";
 
-/// Has members work on a store with a bug for a while, and returns which promises were not kept.
+/// Runs members on a store with a bug for a while, and returns the promises that were broken.
 async fn broken(bug: Bug) -> Vec<Promise> {
     let directory = tempfile::tempdir().unwrap();
     let store = store::open("memory:").await.unwrap();
@@ -38,7 +38,7 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         let buggy_store: Arc<dyn Store> = Arc::clone(&buggy_store) as _;
         let mut config = server::Config::new(SECRET);
         if bug == Bug::ShortLeases {
-            // Or it would take until somebody may be taken for lost at all.
+            // With the default lease no member could become lost in time.
             (config.limits.lease_ttl, config.limits.lost_grace) = (Duration::from_secs(1), Duration::ZERO);
             config.pace.heartbeat_interval = Duration::from_millis(200);
         }
@@ -51,20 +51,20 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         note.note(What::FloodBegan);
     }
 
-    let stranger = Client::connect(&address).unwrap().with_retry(Retry::within(Duration::from_secs(5)));
-    let operator = stranger.with_credential(&format!("two:{SECRET}")).unwrap();
+    let anonymous = Client::connect(&address).unwrap().with_retry(Retry::within(Duration::from_secs(5)));
+    let operator = anonymous.with_credential(&format!("two:{SECRET}")).unwrap();
     let create = v1::CreateTeamRequest { name: "planted".to_owned(), ..Default::default() };
     let created = operator.create_team(create).await.unwrap();
-    let lead = stranger.with_credential(&created.credential).unwrap();
-    let mut workers = JoinSet::new();
+    let lead = anonymous.with_credential(&created.credential).unwrap();
+    let mut members = JoinSet::new();
     let mut configs = Vec::new();
     for (at, member) in ["m1", "m2", "m3"].into_iter().enumerate() {
-        // What a coordinator has committed itself it does not read from the store.
+        // A coordinator does not read back what it committed itself.
         let address = if bug == Bug::SwappedEntries { addresses[at % 2].clone() } else { address.clone() };
         let invite = v1::InviteRequest { member: member.to_owned(), ..Default::default() };
         let token = lead.invite(invite).await.unwrap().join_token;
-        let joined = stranger.with_credential(&token).unwrap().join(v1::JoinRequest::default()).await.unwrap();
-        configs.push(worker::Config {
+        let joined = anonymous.with_credential(&token).unwrap().join(v1::JoinRequest::default()).await.unwrap();
+        configs.push(member::Config {
             directory: directory.path().to_owned(),
             member: member.to_owned(),
             process: 1,
@@ -75,10 +75,10 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         });
     }
     for config in &configs {
-        workers.spawn(worker::run(config.clone()));
+        members.spawn(member::run(config.clone()));
     }
     let inbox = lead.with_credential(&created.credential).unwrap();
-    workers.spawn(async move {
+    members.spawn(async move {
         lead::read_all(inbox).await;
         Ok(0)
     });
@@ -88,16 +88,16 @@ async fn broken(bug: Bug) -> Vec<Promise> {
             let _ = lead.create_task(task).await;
         }
         sleep(Duration::from_millis(50)).await;
-        // Now and then another process takes a member's place, and one is thrown out in the middle of its work.
+        // Sometimes another process supersedes a member in the middle of its work.
         if round % 15 == 10 {
             let config = &mut configs[round % 3];
             config.process += 1;
-            workers.spawn(worker::run(config.clone()));
+            members.spawn(member::run(config.clone()));
         }
     }
-    std::fs::write(directory.path().join(worker::QUIET), "").unwrap();
+    std::fs::write(directory.path().join(member::QUIET), "").unwrap();
     settle(&lead, directory.path()).await;
-    workers.shutdown().await;
+    members.shutdown().await;
     match bug {
         Bug::SilentLoss => note.note(What::MayBeLost { from_us: began_us, until_us: history::now_us() }),
         Bug::Leak => {
@@ -106,10 +106,10 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         }
         _ => {}
     }
-    teamwire_chaos::stock::take(&lead, &note).await.unwrap();
+    teamwire_chaos::final_state::record(&lead, &note).await.unwrap();
     let events = history::read(directory.path()).unwrap();
     let counts = check::count(&events);
-    assert!(counts.sent > 100 && counts.claimed > 10 && counts.sessions > 3, "too little has happened: {counts:?}");
+    assert!(counts.sent > 100 && counts.claimed > 10 && counts.sessions > 3, "too little happened: {counts:?}");
     let violations = check::check(&events);
     for violation in violations.iter().take(5) {
         eprintln!("{bug:?}: {violation}");
@@ -120,20 +120,20 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     promises
 }
 
-/// Waits until nothing is under way or left in an inbox; not for long, where a bug may keep it there.
+/// Waits up to 8 s until no call is in flight and all inboxes are empty; a bug may prevent both.
 async fn settle(lead: &Client, directory: &Path) {
     for _ in 0..160 {
         sleep(Duration::from_millis(50)).await;
         let members = lead.list_members(v1::ListMembersRequest::default()).await.unwrap().members;
         let is_empty = members.iter().all(|member| member.inbox_depth == 0);
-        if is_empty && history::under_way(&history::read(directory).unwrap()) == 0 {
+        if is_empty && history::in_flight(&history::read(directory).unwrap()) == 0 {
             return;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_found_where_nothing_is_wrong() {
+async fn no_violation_is_found_without_a_bug() {
     assert_eq!(broken(Bug::None).await, []);
 }
 
@@ -143,42 +143,42 @@ async fn a_trimmed_inbox_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forgotten_idempotency_keys_are_found() {
-    assert_eq!(broken(Bug::NoIdempotency).await, [Promise::NothingDoubled]);
+async fn ignored_idempotency_keys_are_found() {
+    assert_eq!(broken(Bug::NoIdempotency).await, [Promise::NothingDuplicated]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_in_the_place_of_another_is_found() {
+async fn a_swapped_inbox_entry_is_found() {
     assert!(broken(Bug::SwappedEntries).await.contains(&Promise::NothingInvented));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fence_that_is_gone_is_found() {
+async fn a_missing_session_fence_is_found() {
     assert!(broken(Bug::NoFence).await.contains(&Promise::Fenced));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_that_are_not_checked_are_found() {
+async fn unchecked_claims_are_found() {
     assert!(broken(Bug::NoClaimCheck).await.contains(&Promise::Claims));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signs_of_life_that_are_forgotten_are_found() {
+async fn expiring_leases_are_found() {
     assert!(broken(Bug::ShortLeases).await.contains(&Promise::Alive));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loss_that_nobody_is_told_of_is_found() {
+async fn an_unreported_loss_is_found() {
     let broken = broken(Bug::SilentLoss).await;
-    assert!(broken.contains(&Promise::LossTold) && !broken.contains(&Promise::NothingLost), "{broken:?}");
+    assert!(broken.contains(&Promise::LossReported) && !broken.contains(&Promise::NothingLost), "{broken:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sends_that_strangers_hold_up_are_found() {
-    assert_eq!(broken(Bug::Stalls).await, [Promise::Unharmed]);
+async fn sends_delayed_by_a_flood_are_found() {
+    assert_eq!(broken(Bug::Stalls).await, [Promise::Responsive]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_that_is_never_given_back_is_found() {
-    assert_eq!(broken(Bug::Leak).await, [Promise::Bounded]);
+async fn a_memory_leak_is_found() {
+    assert_eq!(broken(Bug::Leak).await, [Promise::MemoryBounded]);
 }

@@ -1,4 +1,4 @@
-//! Scenarios: what they say, and how they are played.
+//! Reads scenarios and plays them.
 
 use std::{
     collections::BTreeMap,
@@ -12,16 +12,16 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::actor::Actor;
+use super::driver::Driver;
 use crate::world::{LEAD, PATIENCE, World};
 
-/// Which languages play a scenario.
+/// Which languages play the members of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Cast {
-    /// One at a time plays all of it.
+    /// One language plays all of them.
     One,
-    /// All together.
+    /// Every language plays one.
     All,
 }
 
@@ -30,7 +30,7 @@ struct List {
     scenario: Vec<Scenario>,
 }
 
-/// One row of the list.
+/// A scenario of `tests/conformance/scenarios.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
@@ -41,22 +41,22 @@ pub(super) struct Scenario {
     /// The coordinator speaks TLS.
     #[serde(default)]
     tls: bool,
-    /// With `tls`: the coordinator lets in only those who have a certificate, and everybody has one.
+    /// With `tls`: the coordinator requires a client certificate, and every driver has one.
     #[serde(default)]
     client_certificates: bool,
-    /// Without `tls`: the coordinator's configuration, as its file has it.
+    /// Without `tls`: the text of the coordinator's configuration file.
     #[serde(default)]
     configuration: String,
-    /// What actors find in their environment besides; "$address" is where the coordinator is.
+    /// Additional environment variables of the drivers; `$address` stands for the coordinator's address.
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// Who plays besides the lead. They have joined before, and are connected.
+    /// The members besides the lead. They have joined and are connected before the first step.
     #[serde(default)]
     members: Vec<String>,
-    /// Who plays and has not joined.
+    /// Drivers that have not joined.
     #[serde(default)]
     strangers: Vec<String>,
-    /// Further processes of members: their names, and whose they are.
+    /// Second processes of members: driver name to member name.
     #[serde(default)]
     twins: BTreeMap<String, String>,
     steps: Vec<Step>,
@@ -70,40 +70,40 @@ fn one() -> Cast {
     Cast::One
 }
 
-/// One step: somebody does something, and is told something.
+/// A command and the expected answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
-    /// An actor, `cli` (the lead at the command line) or `coordinator`.
+    /// A driver, `cli` (the lead at the command line) or `coordinator`.
     who: String,
-    /// The word of a command; for `cli` the arguments, with spaces between them.
+    /// The command; for `cli` its arguments, separated by spaces.
     #[serde(rename = "do")]
     word: String,
-    /// How often.
+    /// How many times to run the step.
     #[serde(default = "once")]
     times: usize,
-    /// What goes with it.
+    /// The command's fields.
     #[serde(default)]
     with: Map<String, Value>,
-    /// What the answer must have in it.
+    /// What the answer must contain.
     #[serde(default)]
     gives: Option<Value>,
-    /// The same, but again and again until it has.
+    /// Like `gives`, but repeats the command until the answer matches.
     #[serde(default)]
     until: Option<Value>,
-    /// The refusal that the answer must be: its reason, or all that it must have in it.
+    /// The expected refusal: its reason, or what it must contain.
     #[serde(default)]
     refused: Option<Value>,
-    /// The answer is not waited for; the step `answer` of the same actor takes it.
+    /// Does not wait for the answer; a later `answer` step of the same driver checks it.
     #[serde(default)]
     later: bool,
-    /// What to keep of the answer: names, and where in it they are, as `message/id`.
+    /// Values to keep from the answer: name to path in the answer, such as `message/id`.
     #[serde(default)]
     keep: BTreeMap<String, String>,
 }
 
 impl Scenario {
-    /// Reads the list.
+    /// Reads `scenarios.toml`.
     pub(super) fn load() -> Vec<Self> {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/scenarios.toml");
         let list: List =
@@ -111,7 +111,7 @@ impl Scenario {
         list.scenario
     }
 
-    /// Plays it, and says where it fails. The languages are given to the actors in turn.
+    /// Plays it, and prints where it fails. Drivers take the languages in turn.
     pub(super) fn succeeds(&self, languages: &[&str]) -> bool {
         catch_unwind(AssertUnwindSafe(|| self.play(languages)))
             .map_err(|_| eprintln!("^ in \"{}\" with {languages:?}\n", self.name))
@@ -121,7 +121,7 @@ impl Scenario {
     fn play(&self, languages: &[&str]) {
         let mut world = if self.tls { World::with_tls() } else { World::configured(&self.configuration) };
         if self.client_certificates {
-            ask_for_certificates(&mut world);
+            require_certificates(&mut world);
         }
         world.create_team("acme");
         for member in &self.members {
@@ -129,10 +129,10 @@ impl Scenario {
         }
         let address = world.coordinator.address();
         let environment = self.environment.iter();
-        let mut stage = Stage {
+        let mut run = Run {
             environment: environment.map(|(name, text)| (name.clone(), text.replace("$address", &address))).collect(),
             world,
-            actors: BTreeMap::new(),
+            drivers: BTreeMap::new(),
             kept: BTreeMap::new(),
             languages: BTreeMap::new(),
         };
@@ -140,53 +140,53 @@ impl Scenario {
         let here = self.members.iter().chain(&self.strangers).map(|name| (name.as_str(), name.as_str()));
         let mut turns = languages.iter().cycle();
         for (name, identity) in here.chain([(LEAD, LEAD)]).chain(twins) {
-            // Who bears the name of a language plays in it.
+            // A member named after a language plays in that language.
             let language = languages.iter().find(|language| **language == name).or_else(|| turns.next()).unwrap();
-            stage.languages.insert(name.to_owned(), (identity.to_owned(), (*language).to_owned()));
-            stage.enter(name, !self.strangers.iter().any(|stranger| stranger == name));
+            run.languages.insert(name.to_owned(), (identity.to_owned(), (*language).to_owned()));
+            run.start(name, !self.strangers.iter().any(|stranger| stranger == name));
         }
         for (number, step) in self.steps.iter().enumerate() {
             for _ in 0..step.times {
-                stage.take(step, number + 1);
+                run.check(step, number + 1);
             }
         }
     }
 }
 
-/// Has the coordinator let in only those who have a certificate, and gives one to everybody.
-fn ask_for_certificates(world: &mut World) {
-    world.cli(LEAD, &["certs", "--client", "somebody"]).succeeds();
+/// Makes the coordinator require client certificates, and gives every program one.
+fn require_certificates(world: &mut World) {
+    world.cli(LEAD, &["certs", "--client", "driver"]).succeeds();
     let file = |name: &str| world.home(LEAD).join("certs").join(name).display().to_string();
-    let (ca, cert, key) = (file("ca.crt"), file("client-somebody.crt"), file("client-somebody.key"));
+    let (ca, cert, key) = (file("ca.crt"), file("client-driver.crt"), file("client-driver.key"));
     world.coordinator.restart_with(&[("TEAMWIRE_TLS_CLIENT_CA", &ca)]);
     world.environment.borrow_mut().extend([("TEAMWIRE_CERT".to_owned(), cert), ("TEAMWIRE_KEY".to_owned(), key)]);
 }
 
-/// A world with its actors.
-struct Stage {
+/// A world and its drivers.
+struct Run {
     world: World,
-    actors: BTreeMap<String, Actor>,
-    /// What actors find in their environment besides.
+    drivers: BTreeMap<String, Driver>,
+    /// Additional environment variables of the drivers.
     environment: BTreeMap<String, String>,
-    /// Whose place an actor has, and its language.
+    /// The member and the language of each driver.
     languages: BTreeMap<String, (String, String)>,
-    /// What was kept of answers.
+    /// Values kept from answers.
     kept: BTreeMap<String, Value>,
 }
 
-impl Stage {
-    fn enter(&mut self, name: &str, connects: bool) {
+impl Run {
+    fn start(&mut self, name: &str, connects: bool) {
         let (identity, language) = self.languages[name].clone();
-        let mut actor = Actor::start(&self.world, name, &identity, &language, &self.environment);
+        let mut driver = Driver::start(&self.world, name, &identity, &language, &self.environment);
         if connects {
-            actor.tell(&json!({ "do": "connect" }));
-            let answer = actor.answer();
+            driver.send(&json!({ "do": "connect" }));
+            let answer = driver.answer();
             assert!(holds(&json!({"ok": {"member": identity, "team": "acme"}}), &answer), "{name}: connect: {answer}");
         }
-        self.actors.insert(name.to_owned(), actor);
+        self.drivers.insert(name.to_owned(), driver);
     }
 
-    fn take(&mut self, step: &Step, number: usize) {
+    fn check(&mut self, step: &Step, number: usize) {
         let began = Instant::now();
         let what = format!("step {number}: {} {} {}", step.who, step.word, Value::Object(step.with.clone()));
         loop {
@@ -205,13 +205,13 @@ impl Stage {
                 }
                 return;
             }
-            let may_come = step.until.is_some() && began.elapsed() < PATIENCE;
-            assert!(may_come, "{what}\n  wanted {wanted}\n  but is {answer}");
+            let may_retry = step.until.is_some() && began.elapsed() < PATIENCE;
+            assert!(may_retry, "{what}\n  wanted {wanted}\n  got    {answer}");
             thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Has somebody do something, and returns the answer.
+    /// Runs a step's command, and returns the answer.
     fn act(&mut self, step: &Step) -> Value {
         let done = |value: Value| json!({ "ok": value });
         match (step.who.as_str(), step.word.as_str()) {
@@ -228,48 +228,48 @@ impl Stage {
             ("cli", words) => {
                 let words: Vec<String> = words.split(' ').map(|word| self.filled_text(word)).collect();
                 let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
-                let said = self.world.cli(LEAD, &arguments).succeeds().stdout;
-                return done(json!({ "said": said.trim() }));
+                let stdout = self.world.cli(LEAD, &arguments).succeeds().stdout;
+                return done(json!({ "stdout": stdout.trim() }));
             }
-            (name, "kill") => self.actor(name).kill(),
+            (name, "kill") => self.driver(name).kill(),
             (name, "exit") => {
-                let code = self.actor(name).exit();
+                let code = self.driver(name).exit();
                 return done(json!({ "code": code }));
             }
-            (name, "enter") => self.enter(name, true),
-            (name, "answer") => return self.actor(name).answer(),
+            (name, "start") => self.start(name, true),
+            (name, "answer") => return self.driver(name).answer(),
             (name, "take") => {
-                let actor = self.actor(name);
-                actor.tell(&json!({ "do": "next" }));
-                let taken = actor.answer();
-                if let Some(id) = taken.pointer("/ok/message/id") {
-                    actor.tell(&json!({ "do": "ack", "message_id": id }));
-                    assert!(holds(&done(json!({})), &actor.answer()), "{name} acknowledges {id}");
+                let driver = self.driver(name);
+                driver.send(&json!({ "do": "next" }));
+                let next = driver.answer();
+                if let Some(id) = next.pointer("/ok/message/id") {
+                    driver.send(&json!({ "do": "ack", "message_id": id }));
+                    assert!(holds(&done(json!({})), &driver.answer()), "{name} acknowledges {id}");
                 }
-                return taken;
+                return next;
             }
             (name, word) => {
                 let mut command = self.filled(&Value::Object(step.with.clone()));
                 command["do"] = word.into();
-                let actor = self.actor(name);
-                actor.tell(&command);
+                let driver = self.driver(name);
+                driver.send(&command);
                 if !step.later {
-                    return actor.answer();
+                    return driver.answer();
                 }
             }
         }
         done(json!({}))
     }
 
-    fn actor(&mut self, name: &str) -> &mut Actor {
-        self.actors.get_mut(name).unwrap_or_else(|| panic!("nobody plays {name}"))
+    fn driver(&mut self, name: &str) -> &mut Driver {
+        self.drivers.get_mut(name).unwrap_or_else(|| panic!("no driver is called {name}"))
     }
 
-    /// Puts what was kept in the place of `$NAME`.
+    /// Replaces each `$NAME` by the value kept under that name.
     fn filled(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => match text.strip_prefix('$') {
-                Some(name) => self.kept.get(name).unwrap_or_else(|| panic!("nothing was kept as {name}")).clone(),
+                Some(name) => self.kept.get(name).unwrap_or_else(|| panic!("no step has kept {name}")).clone(),
                 None => value.clone(),
             },
             Value::Array(values) => values.iter().map(|value| self.filled(value)).collect(),
@@ -286,7 +286,7 @@ impl Stage {
     }
 }
 
-/// Returns whether a value has all that is wanted of it. `"-"` wants it to be absent, `"*"` to be there and not empty.
+/// Returns whether a value contains what is wanted. `"-"` matches an absent value, `"*"` any that is not empty.
 fn holds(wanted: &Value, value: &Value) -> bool {
     match (wanted, value) {
         (Value::Object(wanted), Value::Object(value)) => wanted.iter().all(|(key, wanted)| match value.get(key) {
@@ -302,7 +302,7 @@ fn holds(wanted: &Value, value: &Value) -> bool {
 }
 
 #[test]
-fn what_is_wanted_must_be_there() {
+fn a_value_matches_only_if_it_contains_all_that_is_wanted() {
     let value = json!({ "a": { "b": 1, "c": "x" }, "d": [1, 2] });
     for wanted in
         [json!({}), json!({ "a": { "b": 1 } }), json!({ "d": [1, 2], "e": "-" }), json!({ "a": { "c": "*" } })]

@@ -1,6 +1,6 @@
-//! What is broken, when, and for how long.
+//! Injects faults at random: which, when, and for how long.
 
-use std::{ops::Range, sync::PoisonError, time::Duration};
+use std::{ops::Range, time::Duration};
 
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
 use teamwire_chaos::history::What;
@@ -8,109 +8,109 @@ use turmoil::Sim;
 
 use crate::{
     faulty_store::StoreFaults,
-    world::{Coordinator, Errand, Stage},
+    world::{Command, Coordinator, Play},
 };
 
-/// How long a message takes at most on a link with which nothing is wrong.
+/// The longest latency of a healthy link.
 const LATENCY_MAX: Duration = Duration::from_millis(20);
 
-/// What can happen.
+/// A fault.
 #[derive(Clone, Copy, Debug)]
-enum Strike {
-    /// A link loses everything, without a word.
+enum Fault {
+    /// A link silently drops everything.
     Cut,
-    /// A link loses everything in one direction.
+    /// A link drops everything in one direction.
     CutOneWay,
-    /// A link keeps everything back, and brings it later.
+    /// A link holds everything back and delivers it later.
     Hold,
     /// A link is slow.
     Slow,
-    /// A link loses something now and then, and with it the connection.
+    /// A link drops some segments, which breaks connections.
     Lossy,
-    /// Nobody reaches a coordinator.
+    /// A coordinator is cut off from everything.
     Isolate,
     /// A coordinator's process is killed.
     Kill,
-    /// A coordinator's machine loses power: nobody is told that its connections have ended.
+    /// A coordinator's machine loses power: its connections do not close.
     PowerLoss,
-    /// A coordinator is asked to end.
+    /// A coordinator drains and exits.
     Drain,
     /// A member's process is killed.
     KillMember,
     /// A member's machine loses power.
-    PowerLossOfMember,
-    /// A member's process gets a successor while it runs.
-    Succeed,
-    /// A member's process is asked to end; a new life follows.
+    MemberPowerLoss,
+    /// A second process supersedes a member's process.
+    Supersede,
+    /// A member is asked to shut down; a new life follows.
     Dismiss,
-    /// A member's life is replaced by a new one.
+    /// A member begins a new life.
     Renew,
-    /// A member's life is ended by force.
+    /// A member is force-stopped.
     Force,
-    /// A coordinator does not reach the store.
+    /// One coordinator cannot reach the store.
     StoreAway,
-    /// No coordinator reaches the store.
+    /// No coordinator can reach the store.
     StoreDown,
-    /// The store takes no writes.
+    /// The store refuses writes.
     StoreRefuses,
     /// The store is slow.
     StoreSlow,
-    /// Notifications get lost.
+    /// Notifications are dropped.
     StoreMute,
 }
 
-/// What is chosen from. What finds out whether old sessions are fenced is there more than once.
-const ALL: [Strike; 22] = [
-    Strike::Cut,
-    Strike::CutOneWay,
-    Strike::Hold,
-    Strike::Slow,
-    Strike::Lossy,
-    Strike::Isolate,
-    Strike::Kill,
-    Strike::PowerLoss,
-    Strike::Drain,
-    Strike::KillMember,
-    Strike::PowerLossOfMember,
-    Strike::Succeed,
-    Strike::Succeed,
-    Strike::Succeed,
-    Strike::Dismiss,
-    Strike::Renew,
-    Strike::Force,
-    Strike::StoreAway,
-    Strike::StoreDown,
-    Strike::StoreRefuses,
-    Strike::StoreSlow,
-    Strike::StoreMute,
+/// The faults to choose from. `Supersede`, which tests the fencing of old sessions, has three times the weight.
+const ALL: [Fault; 22] = [
+    Fault::Cut,
+    Fault::CutOneWay,
+    Fault::Hold,
+    Fault::Slow,
+    Fault::Lossy,
+    Fault::Isolate,
+    Fault::Kill,
+    Fault::PowerLoss,
+    Fault::Drain,
+    Fault::KillMember,
+    Fault::MemberPowerLoss,
+    Fault::Supersede,
+    Fault::Supersede,
+    Fault::Supersede,
+    Fault::Dismiss,
+    Fault::Renew,
+    Fault::Force,
+    Fault::StoreAway,
+    Fault::StoreDown,
+    Fault::StoreRefuses,
+    Fault::StoreSlow,
+    Fault::StoreMute,
 ];
 
-/// What puts things right again.
+/// The repair of a fault.
 #[derive(Clone, Debug)]
-enum Mend {
+enum Repair {
     Link(String, String),
     Links(String),
     Store(usize),
 }
 
-/// What is broken, and what will be.
-pub(crate) struct Strikes {
+/// The faults in effect and to come.
+pub(crate) struct Chaos {
     random: StdRng,
     coordinators: Vec<Coordinator>,
     next: Duration,
-    mends: Vec<(Duration, Mend)>,
-    /// When coordinators that do not run are started again.
+    repairs: Vec<(Duration, Repair)>,
+    /// When to restart each coordinator that does not run.
     starts: Vec<Option<Duration>>,
     count: usize,
 }
 
-impl Strikes {
+impl Chaos {
     pub(crate) fn new(random: StdRng, coordinators: Vec<Coordinator>) -> Self {
         let starts = coordinators.iter().map(|_| None).collect();
-        Self { random, coordinators, next: Duration::ZERO, mends: Vec::new(), starts, count: 0 }
+        Self { random, coordinators, next: Duration::ZERO, repairs: Vec::new(), starts, count: 0 }
     }
 
-    /// Returns how often something was broken.
+    /// Returns the number of faults so far.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -119,12 +119,12 @@ impl Strikes {
         Duration::from_millis(self.random.random_range(ms))
     }
 
-    pub(crate) fn toss(&mut self) -> bool {
+    pub(crate) fn coin_flip(&mut self) -> bool {
         self.random.random()
     }
 
-    /// Starts coordinators that do not run, a little later.
-    pub(crate) fn keep_coordinators(&mut self, sim: &mut Sim<'_>, now: Duration) {
+    /// Restarts coordinators that do not run, after a short while.
+    pub(crate) fn restart_coordinators(&mut self, sim: &mut Sim<'_>, now: Duration) {
         for number in 0..self.coordinators.len() {
             let host = &*self.coordinators[number].host;
             if sim.is_host_running(host) {
@@ -138,129 +138,129 @@ impl Strikes {
         }
     }
 
-    /// Mends what is to be mended by now, and breaks the next thing if it is time.
-    pub(crate) fn go_on(&mut self, sim: &mut Sim<'_>, stage: &Stage, now: Duration) {
-        let (due, rest) = std::mem::take(&mut self.mends).into_iter().partition(|(at, _)| *at <= now);
-        self.mends = rest;
-        let due: Vec<(Duration, Mend)> = due;
-        due.into_iter().for_each(|(_, mend)| self.mend(sim, &mend));
+    /// Makes the repairs that are due, and injects the next fault if it is time.
+    pub(crate) fn advance(&mut self, sim: &mut Sim<'_>, play: &Play, now: Duration) {
+        let (due, rest) = std::mem::take(&mut self.repairs).into_iter().partition(|(at, _)| *at <= now);
+        self.repairs = rest;
+        let due: Vec<(Duration, Repair)> = due;
+        due.into_iter().for_each(|(_, repair)| self.repair(sim, &repair));
         if self.next <= now {
             self.next = now + self.pause(50..2_000);
-            if let Some(strike) = ALL.choose(&mut self.random).copied() {
+            if let Some(fault) = ALL.choose(&mut self.random).copied() {
                 self.count += 1;
-                self.strike(sim, stage, strike, now);
+                self.inject(sim, play, fault, now);
             }
         }
     }
 
-    /// Mends everything.
+    /// Repairs everything.
     pub(crate) fn heal(&mut self, sim: &mut Sim<'_>) {
-        for (_, mend) in std::mem::take(&mut self.mends) {
-            self.mend(sim, &mend);
+        for (_, repair) in std::mem::take(&mut self.repairs) {
+            self.repair(sim, &repair);
         }
     }
 
-    fn mend(&mut self, sim: &mut Sim<'_>, mend: &Mend) {
-        match mend {
-            Mend::Link(a, b) => mend_link(sim, a, b),
-            Mend::Links(host) => {
+    fn repair(&mut self, sim: &mut Sim<'_>, repair: &Repair) {
+        match repair {
+            Repair::Link(a, b) => repair_link(sim, a, b),
+            Repair::Links(host) => {
                 for other in hosts(sim) {
                     if other != *host {
-                        mend_link(sim, host, &other);
+                        repair_link(sim, host, &other);
                     }
                 }
             }
-            Mend::Store(number) => *self.coordinators[*number].store.faults() = StoreFaults::default(),
+            Repair::Store(number) => *self.coordinators[*number].store.faults() = StoreFaults::default(),
         }
     }
 
-    fn strike(&mut self, sim: &mut Sim<'_>, stage: &Stage, strike: Strike, now: Duration) {
+    fn inject(&mut self, sim: &mut Sim<'_>, play: &Play, fault: Fault, now: Duration) {
         let number = self.random.random_range(0..self.coordinators.len());
         let coordinator = self.coordinators[number].host.clone();
-        let desk = self.random.random_range(0..stage.shared().desks.len());
+        let machine = self.random.random_range(0..play.shared().machines.len());
         let (host, member) = {
-            let desk = &stage.shared().desks[desk];
-            // The office is a client as well.
-            let host = if self.random.random_bool(0.15) { "office".to_owned() } else { desk.host.clone() };
-            (host, desk.member)
+            let machine = &play.shared().machines[machine];
+            // The lead is a client too.
+            let host = if self.random.random_bool(0.15) { "lead".to_owned() } else { machine.host.clone() };
+            (host, machine.member)
         };
-        // Mostly short; some last until what waits on them gives up.
+        // Most faults are short; some outlast the timeouts of those who wait.
         let until = now + if self.random.random_bool(0.2) { self.pause(5_000..40_000) } else { self.pause(50..4_000) };
-        let link = Mend::Link(coordinator.clone(), host.clone());
-        match strike {
-            Strike::Cut => {
+        let link = Repair::Link(coordinator.clone(), host.clone());
+        match fault {
+            Fault::Cut => {
                 sim.partition(&*coordinator, &*host);
-                self.mends.push((until, link));
+                self.repairs.push((until, link));
             }
-            Strike::CutOneWay => {
-                let (from, to) = if self.toss() { (&coordinator, &host) } else { (&host, &coordinator) };
+            Fault::CutOneWay => {
+                let (from, to) = if self.coin_flip() { (&coordinator, &host) } else { (&host, &coordinator) };
                 sim.partition_oneway(&**from, &**to);
-                self.mends.push((until, link));
+                self.repairs.push((until, link));
             }
-            Strike::Hold => {
+            Fault::Hold => {
                 sim.hold(&*coordinator, &*host);
-                // Not for longer than the checkers allow for what is on its way: what was handed out before another process
-                // has processed it would pass for handed out again.
+                // No longer than the checkers allow for deliveries in flight: a message delivered before another process
+                // confirmed it would count as delivered again.
                 let until = now + self.pause(50..4_000);
-                self.mends.push((until, link));
+                self.repairs.push((until, link));
             }
-            Strike::Slow => {
+            Fault::Slow => {
                 let delay = self.pause(50..3_000);
                 sim.set_link_max_message_latency(&*coordinator, &*host, delay);
-                self.mends.push((until, link));
+                self.repairs.push((until, link));
             }
-            Strike::Lossy => {
+            Fault::Lossy => {
                 sim.set_link_fail_rate(&*coordinator, &*host, 0.03);
-                self.mends.push((until, link));
+                self.repairs.push((until, link));
             }
-            Strike::Isolate => self.isolate(sim, &coordinator, until),
-            Strike::Kill => self.kill(sim, &coordinator),
-            Strike::PowerLoss => {
+            Fault::Isolate => self.isolate(sim, &coordinator, until),
+            Fault::Kill => self.kill(sim, &coordinator),
+            Fault::PowerLoss => {
                 self.isolate(sim, &coordinator, now + Duration::from_millis(20));
                 self.kill(sim, &coordinator);
             }
-            Strike::Drain => {
+            Fault::Drain => {
                 let shutdown = &self.coordinators[number].shutdown;
-                shutdown.lock().unwrap_or_else(PoisonError::into_inner).cancel();
+                shutdown.lock().cancel();
             }
-            Strike::KillMember | Strike::PowerLossOfMember => {
-                let host = stage.shared().desks[desk].host.clone();
-                if matches!(strike, Strike::PowerLossOfMember) {
+            Fault::KillMember | Fault::MemberPowerLoss => {
+                let host = play.shared().machines[machine].host.clone();
+                if matches!(fault, Fault::MemberPowerLoss) {
                     self.isolate(sim, &host, until);
                 }
-                let ended = stage.shared().desks[desk].process.take();
+                let ended = play.shared().machines[machine].process.take();
                 if let Some(process) = ended {
                     sim.crash(&*host);
-                    let name = stage.shared().members[member].name.clone();
-                    stage.note(&name, process, What::Killed);
+                    let name = play.shared().members[member].name.clone();
+                    play.note(&name, process, What::Killed);
                 }
             }
-            Strike::Succeed => {
+            Fault::Supersede => {
                 let free = {
-                    let mut shared = stage.shared();
-                    let free = shared.desks.iter_mut().find(|it| it.member == member && it.process.is_none());
-                    free.map(|desk| {
-                        desk.is_called = true;
-                        desk.host.clone()
+                    let mut shared = play.shared();
+                    let free = shared.machines.iter_mut().find(|it| it.member == member && it.process.is_none());
+                    free.map(|machine| {
+                        machine.should_start = true;
+                        machine.host.clone()
                     })
                 };
                 if let Some(host) = free {
                     sim.bounce(&*host);
                 }
             }
-            // One at a time, so that most of them are at work.
-            Strike::Dismiss | Strike::Renew | Strike::Force if stage.is_renewing() => {}
-            Strike::Dismiss => stage.shared().errands.push(Errand::Dismiss(member)),
-            Strike::Renew => stage.shared().errands.push(Errand::Renew(member)),
-            Strike::Force => stage.shared().errands.push(Errand::Force(member)),
-            Strike::StoreAway => self.change_store(number, until, |faults| faults.is_down = true),
-            Strike::StoreRefuses => self.change_store(number, until, |faults| faults.is_refusing = true),
-            Strike::StoreMute => self.change_store(number, until, |faults| faults.is_mute = true),
-            Strike::StoreSlow => {
+            // One member at a time, so that most of them work.
+            Fault::Dismiss | Fault::Renew | Fault::Force if play.is_renewing() => {}
+            Fault::Dismiss => play.shared().commands.push(Command::Dismiss(member)),
+            Fault::Renew => play.shared().commands.push(Command::Renew(member)),
+            Fault::Force => play.shared().commands.push(Command::Force(member)),
+            Fault::StoreAway => self.change_store(number, until, |faults| faults.is_down = true),
+            Fault::StoreRefuses => self.change_store(number, until, |faults| faults.is_refusing = true),
+            Fault::StoreMute => self.change_store(number, until, |faults| faults.is_mute = true),
+            Fault::StoreSlow => {
                 let delay_max = self.pause(20..1_500);
                 self.change_store(number, until, |faults| faults.delay_max = delay_max);
             }
-            Strike::StoreDown => {
+            Fault::StoreDown => {
                 let until = now + self.pause(100..8_000);
                 for number in 0..self.coordinators.len() {
                     self.change_store(number, until, |faults| faults.is_down = true);
@@ -271,7 +271,7 @@ impl Strikes {
 
     fn change_store(&mut self, number: usize, until: Duration, change: impl FnOnce(&mut StoreFaults)) {
         change(&mut self.coordinators[number].store.faults());
-        self.mends.push((until, Mend::Store(number)));
+        self.repairs.push((until, Repair::Store(number)));
     }
 
     fn isolate(&mut self, sim: &mut Sim<'_>, host: &str, until: Duration) {
@@ -280,7 +280,7 @@ impl Strikes {
                 sim.partition(host, &*other);
             }
         }
-        self.mends.push((until, Mend::Links(host.to_owned())));
+        self.repairs.push((until, Repair::Links(host.to_owned())));
     }
 
     fn kill(&mut self, sim: &mut Sim<'_>, coordinator: &str) {
@@ -290,14 +290,14 @@ impl Strikes {
     }
 }
 
-fn mend_link(sim: &mut Sim<'_>, a: &str, b: &str) {
+fn repair_link(sim: &mut Sim<'_>, a: &str, b: &str) {
     sim.set_link_fail_rate(a, b, 0.0);
     sim.set_link_max_message_latency(a, b, LATENCY_MAX);
-    // What was held back is brought now; what was lost stays so.
+    // Held segments are delivered now; dropped ones stay lost.
     sim.release(a, b);
 }
 
-/// Returns all hosts, in the order in which they were made.
+/// Returns all hosts in the order of their creation.
 fn hosts(sim: &Sim<'_>) -> Vec<String> {
     let mut hosts = Vec::new();
     sim.links(|links| {

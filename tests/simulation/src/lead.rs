@@ -1,11 +1,12 @@
-//! What the lead does: it sets the team up, gives work, answers plans, runs errands, and in the end has everybody go home.
+//! The lead: creates the team, adds tasks, answers plans, carries out the supervisor's commands, and shuts everyone down.
 
 use std::time::Duration;
 
 use teamwire_chaos::{
+    final_state,
     history::{self, Recorder, What},
     lead::{self, LEAD},
-    stock, worker,
+    member,
 };
 use teamwire_client::{Client, Error, Retry, v1};
 use tokio::{
@@ -15,149 +16,148 @@ use tokio::{
 
 use crate::{
     net,
-    world::{Act, Errand, SECRET, Stage},
+    world::{Command, Phase, Play, SECRET},
 };
 
-/// How often the lead gives work, and looks for plans.
+/// The interval at which the lead adds tasks and answers plans.
 const OFTEN: Duration = Duration::from_millis(300);
 
-/// How long a call is tried. Longer than any fault lasts.
-const CALL_PATIENCE: Duration = Duration::from_secs(60);
+/// The retry budget of a call, longer than any fault lasts.
+const RETRY_BUDGET: Duration = Duration::from_secs(60);
 
-/// How long everything may take to be done once nothing is broken any more.
+/// The longest all work may take to finish once everything is repaired.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The lead at work.
-struct Office {
-    stage: Stage,
-    /// Has no credential.
-    stranger: Client,
-    /// The lead, outside of any session.
-    lead: Client,
+/// The lead's state.
+struct Lead {
+    play: Play,
+    /// A client without a credential.
+    anonymous: Client,
+    /// The lead's client, without a session.
+    client: Client,
 }
 
-/// Does all of it.
-pub(crate) async fn run(stage: Stage) -> turmoil::Result {
-    let stranger = net::client(&stage.address)?.with_retry(Retry::within(CALL_PATIENCE));
-    let operator = stranger.with_credential(&format!("two:{SECRET}"))?;
+/// Plays the lead's part to its end.
+pub(crate) async fn run(play: Play) -> turmoil::Result {
+    let anonymous = net::client(&play.address)?.with_retry(Retry::within(RETRY_BUDGET));
+    let operator = anonymous.with_credential(&format!("two:{SECRET}"))?;
     let create = v1::CreateTeamRequest { name: "simulated".to_owned(), ..Default::default() };
     let credential = operator.create_team(create).await?.credential;
-    let lead = stranger.with_credential(&credential)?;
-    let office = Office { stage, stranger, lead };
-    let count = office.stage.shared().members.len();
+    let client = anonymous.with_credential(&credential)?;
+    let lead = Lead { play, anonymous, client };
+    let count = lead.play.shared().members.len();
     for member in 0..count {
-        office.invite(member).await?;
+        lead.invite(member).await?;
     }
-    office.stage.shared().act = Act::Broken;
+    lead.play.shared().phase = Phase::Broken;
 
     let mut work = JoinSet::new();
-    let directory = office.stage.directory.to_path_buf();
-    work.spawn(lead::read_all(office.lead.with_credential(&credential)?));
-    work.spawn(lead::give_work(office.lead.clone(), directory.clone(), OFTEN));
+    let directory = lead.play.directory.to_path_buf();
+    work.spawn(lead::read_all(lead.client.with_credential(&credential)?));
+    work.spawn(lead::give_work(lead.client.clone(), directory.clone(), OFTEN));
     for (process, approve) in [(1, true), (2, false)] {
         let recorder = Recorder::open(&directory, LEAD, process)?;
-        work.spawn(lead::decide(office.lead.clone(), recorder, directory.clone(), OFTEN, approve));
+        work.spawn(lead::decide(lead.client.clone(), recorder, directory.clone(), OFTEN, approve));
     }
-    while office.act() == Act::Broken {
-        office.run_errands().await;
+    while lead.phase() == Phase::Broken {
+        lead.run_commands().await;
         sleep(Duration::from_millis(20)).await;
     }
-    std::fs::write(office.stage.directory.join(worker::QUIET), "")?;
-    office.settle().await?;
-    office.stage.shared().act = Act::Ending;
-    office.send_home().await?;
+    std::fs::write(lead.play.directory.join(member::QUIET), "")?;
+    lead.settle().await?;
+    lead.play.shared().phase = Phase::Ending;
+    lead.shut_down().await?;
     work.shutdown().await;
-    stock::take(&office.lead, &Recorder::open(&office.stage.directory, LEAD, 3)?).await?;
-    office.stage.shared().act = Act::Over;
+    final_state::record(&lead.client, &Recorder::open(&lead.play.directory, LEAD, 3)?).await?;
+    lead.play.shared().phase = Phase::Over;
     Ok(())
 }
 
-impl Office {
-    fn act(&self) -> Act {
-        self.stage.shared().act
+impl Lead {
+    fn phase(&self) -> Phase {
+        self.play.shared().phase
     }
 
     fn name(&self, member: usize) -> String {
-        self.stage.shared().members[member].name.clone()
+        self.play.shared().members[member].name.clone()
     }
 
-    /// Begins a life with a new token.
+    /// Begins a new life with a new join token.
     async fn invite(&self, member: usize) -> Result<(), Error> {
         let invite = v1::InviteRequest { member: self.name(member), ..Default::default() };
-        let token = self.lead.invite(invite).await?.join_token;
+        let token = self.client.invite(invite).await?.join_token;
         self.join(member, &token).await
     }
 
     async fn join(&self, member: usize, credential: &str) -> Result<(), Error> {
-        let joined = self.stranger.with_credential(credential)?.join(v1::JoinRequest::default()).await?;
-        let mut shared = self.stage.shared();
+        let joined = self.anonymous.with_credential(credential)?.join(v1::JoinRequest::default()).await?;
+        let mut shared = self.play.shared();
         let member = &mut shared.members[member];
         member.credential = joined.credential;
-        member.needs_life = false;
+        member.needs_new_life = false;
         Ok(())
     }
 
-    /// Does what the supervisor has asked for, one after the other. Whose life was ended is asked for again until it has
-    /// another one.
-    async fn run_errands(&self) {
-        let errands = self.stage.shared().errands.clone();
-        for errand in errands {
-            let is_done = match errand {
-                Errand::Dismiss(member) => {
-                    let _ = self.lead.request_shutdown(&self.name(member), "Come back later.").await;
+    /// Carries out the supervisor's commands in order. A command that ended a life is retried until the member has a new one.
+    async fn run_commands(&self) {
+        let commands = self.play.shared().commands.clone();
+        for command in commands {
+            let is_done = match command {
+                Command::Dismiss(member) => {
+                    let _ = self.client.request_shutdown(&self.name(member), "Come back later.").await;
                     true
                 }
-                Errand::Renew(member) => self.renew(member).await.is_ok(),
-                Errand::Force(member) => self.force(member).await.is_ok(),
+                Command::Renew(member) => self.renew(member).await.is_ok(),
+                Command::Force(member) => self.force(member).await.is_ok(),
             };
             if is_done {
-                self.stage.shared().errands.retain(|other| *other != errand);
+                self.play.shared().commands.retain(|other| *other != command);
             }
         }
     }
 
-    /// Begins a new life with the credential of the last one, or else by force.
+    /// Begins a new life with the last credential, or by force if that is refused.
     async fn renew(&self, member: usize) -> Result<(), Error> {
-        let credential = self.stage.shared().members[member].credential.clone();
+        let credential = self.play.shared().members[member].credential.clone();
         match self.join(member, &credential).await {
             Err(Error::Refused(_)) => self.force(member).await,
             joined => joined,
         }
     }
 
-    /// Ends a life, if there is one, and begins a new one.
+    /// Force-stops the current life, if any, and begins a new one.
     async fn force(&self, member: usize) -> Result<(), Error> {
         let stop = v1::ForceStopRequest { member: self.name(member), ..Default::default() };
-        match self.lead.force_stop(stop).await {
+        match self.client.force_stop(stop).await {
             Ok(_) | Err(Error::Refused(_)) => self.invite(member).await,
             Err(error) => Err(error),
         }
     }
 
-    /// Waits until every member is there and has nothing left to do.
+    /// Waits until every member is connected and idle.
     async fn settle(&self) -> turmoil::Result {
         let began = Instant::now();
         loop {
-            self.run_errands().await;
-            let members = self.lead.list_members(v1::ListMembersRequest::default()).await?.members;
+            self.run_commands().await;
+            let members = self.client.list_members(v1::ListMembersRequest::default()).await?.members;
             let is_busy = |m: &&v1::Member| m.inbox_depth > 0 || !m.connected || !m.pending_shutdown.is_empty();
             let left: Vec<_> = members.iter().filter(|m| m.name != LEAD).filter(is_busy).collect();
-            let under_way = match left.is_empty() {
-                true => history::under_way(&history::read(&self.stage.directory)?),
+            let in_flight = match left.is_empty() {
+                true => history::in_flight(&history::read(&self.play.directory)?),
                 false => 0,
             };
-            if left.is_empty() && under_way == 0 && !self.stage.is_renewing() {
+            if left.is_empty() && in_flight == 0 && !self.play.is_renewing() {
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {
                 for member in left {
                     let (depth, connected) = (member.inbox_depth, member.connected);
                     let detail = format!("{} has {depth} messages left, connected: {connected}", member.name);
-                    self.stage.note(LEAD, 3, What::Stuck { detail });
+                    self.play.note(LEAD, 3, What::Stuck { detail });
                 }
-                if under_way > 0 {
-                    let detail = format!("{under_way} calls have not ended");
-                    self.stage.note(LEAD, 3, What::Stuck { detail });
+                if in_flight > 0 {
+                    let detail = format!("{in_flight} calls have no outcome");
+                    self.play.note(LEAD, 3, What::Stuck { detail });
                 }
                 return Ok(());
             }
@@ -165,25 +165,25 @@ impl Office {
         }
     }
 
-    /// Has every member end.
-    async fn send_home(&self) -> Result<(), Error> {
-        let count = self.stage.shared().members.len();
+    /// Shuts every member down.
+    async fn shut_down(&self) -> Result<(), Error> {
+        let count = self.play.shared().members.len();
         for member in 0..count {
-            self.lead.request_shutdown(&self.name(member), "That is all.").await?;
+            self.client.request_shutdown(&self.name(member), "That is all.").await?;
         }
         let gone = async {
-            while self.stage.shared().desks.iter().any(|desk| desk.process.is_some()) {
+            while self.play.shared().machines.iter().any(|machine| machine.process.is_some()) {
                 sleep(Duration::from_millis(50)).await;
             }
         };
         if timeout(PATIENCE, gone).await.is_err() {
-            let shared = self.stage.shared();
-            let left = shared.desks.iter().filter_map(|desk| Some((desk.member, desk.process?)));
+            let shared = self.play.shared();
+            let left = shared.machines.iter().filter_map(|machine| Some((machine.member, machine.process?)));
             let left: Vec<_> = left.map(|(member, process)| (shared.members[member].name.clone(), process)).collect();
             drop(shared);
             for (name, process) in left {
-                let detail = format!("process {process} does not end");
-                self.stage.note(&name, process, What::Stuck { detail });
+                let detail = format!("process {process} does not exit");
+                self.play.note(&name, process, What::Stuck { detail });
             }
         }
         Ok(())

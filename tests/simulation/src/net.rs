@@ -1,4 +1,4 @@
-//! The simulated network, as a coordinator listens on it and a client connects over it.
+//! The simulated network: a coordinator's listener and a client's connector.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -7,14 +7,14 @@ use teamwire_client::{Client, Connect, ConnectOptions, Duplex, Error};
 use teamwire_server::edge::Listen;
 use turmoil::net::{TcpListener, TcpStream};
 
-/// Where coordinators listen.
+/// The port of every coordinator.
 pub(crate) const PORT: u16 = 7420;
 
-/// A listener of the host that runs.
+/// A listener on the current host.
 pub(crate) struct Port(TcpListener);
 
 impl Port {
-    /// Listens.
+    /// Starts to listen.
     pub(crate) async fn open() -> io::Result<Self> {
         TcpListener::bind(("0.0.0.0", PORT)).await.map(Self)
     }
@@ -37,7 +37,7 @@ impl Connect for Dialler {
     }
 }
 
-/// Makes a client of the host that runs.
+/// Connects a client from the current host.
 pub(crate) fn client(address: &str) -> Result<Client, Error> {
     let options = ConnectOptions { connector: Some(Arc::new(Dialler)), ..ConnectOptions::default() };
     Client::connect_with(address, options)

@@ -1,19 +1,20 @@
-//! The world: coordinators on one store, members at work, an office that the lead works in, and the network between them.
+//! The simulated world: coordinators on one store, members, their lead, and the network between them.
 
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hasher as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt as _, rngs::StdRng};
 use teamwire_chaos::{
     buggy_store::{Bug, BuggyStore},
     check::{self, Counts, Violation},
     history::{self, Recorder, What},
-    worker,
+    member,
 };
 use teamwire_server::{
     server::{self, Listeners},
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use turmoil::Sim;
 
 use crate::{
-    chaos::Strikes,
+    chaos::Chaos,
     determinism,
     faulty_store::FaultyStore,
     lead,
@@ -33,23 +34,23 @@ use crate::{
 /// The operator's secret.
 pub(crate) const SECRET: &str = "simulated0123456789abcdef";
 
-/// One step of the simulation. What hosts do within one is not seen by others before the next.
+/// One step of the simulation. Hosts see each other's actions in the next step.
 const STEP: Duration = Duration::from_millis(5);
 
-/// After this everything has failed, whatever it waits for.
+/// The simulated time after which a run has failed.
 const END: Duration = Duration::from_secs(600);
 
-/// How far the play is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Act {
-    /// The team is set up.
+pub(crate) enum Phase {
+    /// The lead creates the team.
     #[default]
     Setup,
-    /// Members work, and things break.
+    /// Members work while faults happen.
     Broken,
-    /// All is healed, and what was begun comes to its end.
+    /// Everything is repaired, and calls in flight finish.
     Healed,
-    /// Members are asked to end.
+    /// Members are asked to shut down.
     Ending,
     Over,
 }
@@ -59,47 +60,47 @@ pub(crate) enum Act {
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) credential: String,
-    /// Its last process was dismissed, or thrown out.
-    pub(crate) needs_life: bool,
+    /// Its last process was shut down or rejected.
+    pub(crate) needs_new_life: bool,
     processes: u32,
 }
 
-/// A machine that processes of one member run on. Each has two, so that one process may follow another while that runs.
+/// A machine for one member's processes. Each member has two, so that a second process can supersede the first.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Machine {
     pub(crate) host: String,
     pub(crate) member: usize,
-    /// The process that runs there.
+    /// The process that runs on it.
     pub(crate) process: Option<u32>,
-    /// A process is to be started there.
-    pub(crate) is_called: bool,
+    /// Whether its next boot starts a process.
+    pub(crate) should_start: bool,
 }
 
-/// What the supervisor asks of the office.
+/// The supervisor's command to the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Errand {
-    /// Ask a member to end.
+pub(crate) enum Command {
+    /// Ask a member to shut down.
     Dismiss(usize),
     /// Begin a new life for a member.
     Renew(usize),
-    /// End a life by force, and begin a new one.
+    /// Force-stop a member and begin a new life.
     Force(usize),
 }
 
-/// What hosts and the supervisor share.
+/// The state that hosts and the supervisor share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    pub(crate) act: Act,
+    pub(crate) phase: Phase,
     pub(crate) members: Vec<Member>,
-    pub(crate) desks: Vec<Desk>,
-    pub(crate) errands: Vec<Errand>,
-    /// What nothing but a fault of the simulation or a panic can explain.
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) commands: Vec<Command>,
+    /// Failures of the simulation itself, and panics.
     pub(crate) failures: Vec<String>,
 }
 
-/// A handle of all that hosts need.
+/// A handle to everything that hosts need.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage {
+pub(crate) struct Play {
     pub(crate) shared: Arc<Mutex<Shared>>,
     pub(crate) directory: Arc<Path>,
     /// The addresses of all coordinators.
@@ -107,27 +108,27 @@ pub(crate) struct Stage {
     pub(crate) seed: u64,
 }
 
-impl Stage {
+impl Play {
     pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
-    /// Returns whether there is nothing more to play.
+    /// Returns whether the run is over.
     fn is_over(&self) -> bool {
         let shared = self.shared();
-        shared.act == Act::Over || !shared.failures.is_empty()
+        shared.phase == Phase::Over || !shared.failures.is_empty()
     }
 
-    /// Returns whether a member has a new life before it.
+    /// Returns whether any member is about to begin a new life.
     pub(crate) fn is_renewing(&self) -> bool {
         let shared = self.shared();
-        !shared.errands.is_empty() || shared.members.iter().any(|member| member.needs_life)
+        !shared.commands.is_empty() || shared.members.iter().any(|member| member.needs_new_life)
     }
 
     pub(crate) fn note(&self, member: &str, process: u32, what: What) {
         match Recorder::open(&self.directory, member, process) {
             Ok(recorder) => recorder.note(what),
-            Err(error) => self.shared().failures.push(format!("the history cannot be written: {error}")),
+            Err(error) => self.shared().failures.push(format!("cannot write the history: {error}")),
         }
     }
 }
@@ -137,25 +138,25 @@ impl Stage {
 pub(crate) struct Coordinator {
     pub(crate) host: String,
     pub(crate) store: Arc<FaultyStore>,
-    /// What tells it to end.
+    /// Cancelling it drains the coordinator.
     pub(crate) shutdown: Arc<Mutex<CancellationToken>>,
 }
 
-/// What came of a play.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) took: Duration,
-    pub(crate) strikes: usize,
+    pub(crate) faults: usize,
     pub(crate) counts: Counts,
     pub(crate) violations: Vec<Violation>,
     pub(crate) failures: Vec<String>,
-    /// Of all that happened and all that is stored in the end.
+    /// A hash of all events and of the final content of the store.
     pub(crate) fingerprint: u64,
 }
 
-/// Plays a seed, with a bug. The histories are written to a directory.
-pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
-    determinism::rule(seed);
+/// Runs a seed, with a bug, and writes the histories to a directory.
+pub(crate) fn run(seed: u64, bug: Bug, directory: &Path) -> Outcome {
+    determinism::install(seed);
     let mut random: StdRng = rand::make_rng();
     let mut sim = turmoil::Builder::new()
         .rng_seed(random.random())
@@ -170,46 +171,45 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
     let buggy_store = BuggyStore::new(Arc::clone(&model) as _, bug);
 
     let coordinators: Vec<_> =
-        (1..=random.random_range(2..=3)).map(|n| coordinate(&mut sim, n, &buggy_store)).collect();
+        (1..=random.random_range(2..=3)).map(|n| start_coordinator(&mut sim, n, &buggy_store)).collect();
     let addresses: Vec<_> = coordinators.iter().map(|it| format!("http://{}:{PORT}", sim.lookup(&*it.host))).collect();
-    let stage =
-        Stage { shared: Arc::default(), directory: directory.into(), address: addresses.join(",").into(), seed };
-    sim.host("office", {
-        let stage = stage.clone();
-        move || lead::run(stage.clone())
+    let play = Play { shared: Arc::default(), directory: directory.into(), address: addresses.join(",").into(), seed };
+    sim.host("lead", {
+        let play = play.clone();
+        move || lead::run(play.clone())
     });
     let count = random.random_range(3..=4);
-    stage.shared().members = (1..=count)
-        .map(|n| Member { name: format!("m{n}"), credential: String::new(), needs_life: false, processes: 0 })
+    play.shared().members = (1..=count)
+        .map(|n| Member { name: format!("m{n}"), credential: String::new(), needs_new_life: false, processes: 0 })
         .collect();
     for (member, place) in (0..count).flat_map(|member| [(member, 'a'), (member, 'b')]) {
         let host = format!("m{}{place}", member + 1);
-        let desk = stage.shared().desks.len();
-        stage.shared().desks.push(Desk { host: host.clone(), member, process: None, is_called: false });
-        let stage = stage.clone();
-        sim.host(host, move || work(stage.clone(), desk));
+        let machine = play.shared().machines.len();
+        play.shared().machines.push(Machine { host: host.clone(), member, process: None, should_start: false });
+        let play = play.clone();
+        sim.host(host, move || work(play.clone(), machine));
     }
 
-    // Now and then for so long that leases run out and members count as lost.
+    // Sometimes long enough for leases to expire and members to become lost.
     let broken_for = if random.random_bool(0.1) { 50..100 } else { 8..20 };
     let broken_for = Duration::from_secs(random.random_range(broken_for));
-    let mut strikes = Strikes::new(random, coordinators);
-    let mut supervisor = Supervisor { stage: stage.clone(), starts: BTreeMap::new(), broken_for, broken_until: None };
-    while !stage.is_over() {
+    let mut chaos = Chaos::new(random, coordinators);
+    let mut supervisor = Supervisor { play: play.clone(), starts: BTreeMap::new(), broken_for, broken_until: None };
+    while !play.is_over() {
         if let Err(error) = sim.step() {
-            stage.shared().failures.push(format!("a host has failed: {error}"));
+            play.shared().failures.push(format!("a host failed: {error}"));
         }
         determinism::advance(sim.elapsed());
-        supervisor.look(&mut sim, &mut strikes);
+        supervisor.step(&mut sim, &mut chaos);
     }
     let took = sim.elapsed();
-    let strikes = strikes.count();
+    let faults = chaos.count();
     drop(sim);
 
     let mut fingerprint = DefaultHasher::new();
-    let mut failures = std::mem::take(&mut stage.shared().failures);
+    let mut failures = std::mem::take(&mut play.shared().failures);
     let events = history::read(directory).unwrap_or_else(|error| {
-        failures.push(format!("the histories cannot be read: {error}"));
+        failures.push(format!("cannot read the histories: {error}"));
         Vec::new()
     });
     for event in &events {
@@ -218,7 +218,7 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
     fingerprint.write(format!("{model:?}").as_bytes());
     Outcome {
         took,
-        strikes,
+        faults,
         counts: check::count(&events),
         violations: check::check(&events),
         failures,
@@ -226,17 +226,17 @@ pub(crate) fn play(seed: u64, bug: Bug, directory: &Path) -> Outcome {
     }
 }
 
-/// Puts a coordinator up.
-fn coordinate(sim: &mut Sim<'_>, number: usize, store: &Arc<BuggyStore>) -> Coordinator {
+/// Adds a coordinator's host.
+fn start_coordinator(sim: &mut Sim<'_>, number: usize, store: &Arc<BuggyStore>) -> Coordinator {
     let (host, faulty) = (format!("c{number}"), FaultyStore::new(Arc::clone(store) as _));
     let shutdown = Arc::new(Mutex::new(CancellationToken::new()));
-    let (reached, told) = (Arc::clone(&faulty), Arc::clone(&shutdown));
+    let (to_store, told) = (Arc::clone(&faulty), Arc::clone(&shutdown));
     sim.host(&*host, move || {
-        let (store, token) = (Arc::clone(&reached), CancellationToken::new());
-        *told.lock().unwrap_or_else(PoisonError::into_inner) = token.clone();
+        let (store, token) = (Arc::clone(&to_store), CancellationToken::new());
+        *told.lock() = token.clone();
         async move {
             let listeners = Listeners { protocol: Port::open().await?, health: None };
-            // Without its store it does not come up, and is started again.
+            // Without its store it exits, and is restarted.
             let _ = server::run(server::Config::new(SECRET), store, listeners, token).await;
             Ok(())
         }
@@ -244,111 +244,111 @@ fn coordinate(sim: &mut Sim<'_>, number: usize, store: &Arc<BuggyStore>) -> Coor
     Coordinator { host, store: faulty, shutdown }
 }
 
-/// Runs a process of a member at a desk, if one is to be there.
-async fn work(stage: Stage, desk: usize) -> turmoil::Result {
+/// Runs a member's process on a machine, if one should start.
+async fn work(play: Play, machine: usize) -> turmoil::Result {
     let (name, config) = {
-        let mut shared = stage.shared();
-        let Shared { desks, members, .. } = &mut *shared;
-        let desk = &mut desks[desk];
-        if !std::mem::take(&mut desk.is_called) {
+        let mut shared = play.shared();
+        let Shared { machines, members, .. } = &mut *shared;
+        let machine = &mut machines[machine];
+        if !std::mem::take(&mut machine.should_start) {
             return Ok(());
         }
         let others = members.iter().map(|it| it.name.clone());
-        let member = &members[desk.member];
-        let config = worker::Config {
-            directory: PathBuf::from(&*stage.directory),
+        let member = &members[machine.member];
+        let config = member::Config {
+            directory: PathBuf::from(&*play.directory),
             member: member.name.clone(),
             process: member.processes + 1,
-            seed: stage.seed,
-            address: stage.address.to_string(),
+            seed: play.seed,
+            address: play.address.to_string(),
             credential: member.credential.clone(),
             others: others.filter(|other| *other != member.name).collect(),
         };
-        let member = &mut members[desk.member];
+        let member = &mut members[machine.member];
         member.processes += 1;
-        desk.process = Some(member.processes);
+        machine.process = Some(member.processes);
         (config.member.clone(), config)
     };
     let (process, credential) = (config.process, config.credential.clone());
-    let code = match net::client(&stage.address) {
-        Ok(client) => worker::run_over(client, config).await.unwrap_or(worker::OTHERWISE),
-        Err(_) => worker::OTHERWISE,
+    let code = match net::client(&play.address) {
+        Ok(client) => member::run_over(client, config).await.unwrap_or(member::OTHERWISE),
+        Err(_) => member::OTHERWISE,
     };
-    stage.note(&name, process, What::Exited { code: Some(code.into()) });
-    let mut shared = stage.shared();
-    let Shared { desks, members, .. } = &mut *shared;
-    desks[desk].process = None;
-    let member = &mut members[desks[desk].member];
-    // With the credential of a life that is over it gets nowhere.
-    member.needs_life |= [0, worker::OTHERWISE].contains(&code) && member.credential == credential;
+    play.note(&name, process, What::Exited { code: Some(code.into()) });
+    let mut shared = play.shared();
+    let Shared { machines, members, .. } = &mut *shared;
+    machines[machine].process = None;
+    let member = &mut members[machines[machine].member];
+    // The credential of an ended life is useless.
+    member.needs_new_life |= [0, member::OTHERWISE].contains(&code) && member.credential == credential;
     Ok(())
 }
 
-/// What keeps the play going, besides the hosts.
+/// Injects faults and starts processes, from outside the hosts.
 struct Supervisor {
-    stage: Stage,
-    /// When which member gets a process again.
+    play: Play,
+    /// When to start each member's next process.
     starts: BTreeMap<usize, Duration>,
     broken_for: Duration,
     broken_until: Option<Duration>,
 }
 
 impl Supervisor {
-    fn look(&mut self, sim: &mut Sim<'_>, strikes: &mut Strikes) {
-        let (now, act) = (sim.elapsed(), self.stage.shared().act);
-        strikes.keep_coordinators(sim, now);
-        match act {
-            Act::Setup | Act::Over => {}
-            Act::Broken => {
+    fn step(&mut self, sim: &mut Sim<'_>, chaos: &mut Chaos) {
+        let (now, phase) = (sim.elapsed(), self.play.shared().phase);
+        chaos.restart_coordinators(sim, now);
+        match phase {
+            Phase::Setup | Phase::Over => {}
+            Phase::Broken => {
                 if now >= *self.broken_until.get_or_insert(now + self.broken_for) {
-                    strikes.heal(sim);
-                    let mut shared = self.stage.shared();
-                    shared.act = Act::Healed;
-                    shared.errands.retain(|errand| matches!(errand, Errand::Renew(_) | Errand::Force(_)));
+                    chaos.heal(sim);
+                    let mut shared = self.play.shared();
+                    shared.phase = Phase::Healed;
+                    shared.commands.retain(|command| matches!(command, Command::Renew(_) | Command::Force(_)));
                 } else {
-                    strikes.go_on(sim, &self.stage, now);
+                    chaos.advance(sim, &self.play, now);
                 }
-                self.keep_members(sim, strikes, now);
+                self.restart_members(sim, chaos, now);
             }
-            Act::Healed => self.keep_members(sim, strikes, now),
-            Act::Ending => {}
+            Phase::Healed => self.restart_members(sim, chaos, now),
+            Phase::Ending => {}
         }
     }
 
-    /// Starts a process of each member that has none, a little later, and asks for a new life where that is needed.
-    fn keep_members(&mut self, sim: &mut Sim<'_>, strikes: &mut Strikes, now: Duration) {
-        let count = self.stage.shared().members.len();
+    /// Starts a process for each member without one, after a short while, and requests new lives where needed.
+    fn restart_members(&mut self, sim: &mut Sim<'_>, chaos: &mut Chaos, now: Duration) {
+        let count = self.play.shared().members.len();
         for member in 0..count {
-            if let Some(host) = self.call(strikes, member, now) {
+            if let Some(host) = self.machine_to_boot(chaos, member, now) {
                 sim.bounce(&*host);
             }
         }
     }
 
-    /// Returns where a process of a member is to be started now.
-    fn call(&mut self, strikes: &mut Strikes, member: usize, now: Duration) -> Option<String> {
-        let shared = &mut *self.stage.shared();
-        let mut desks = shared.desks.iter().filter(|desk| desk.member == member);
-        if desks.any(|desk| desk.process.is_some() || desk.is_called) {
+    /// Returns the machine to boot for a member's next process, if it is time.
+    fn machine_to_boot(&mut self, chaos: &mut Chaos, member: usize, now: Duration) -> Option<String> {
+        let shared = &mut *self.play.shared();
+        let mut machines = shared.machines.iter().filter(|machine| machine.member == member);
+        if machines.any(|machine| machine.process.is_some() || machine.should_start) {
             self.starts.remove(&member);
             return None;
         }
-        let lives = [Errand::Renew(member), Errand::Force(member)];
-        let mut waits = lives.iter().any(|errand| shared.errands.contains(errand));
-        if shared.members[member].needs_life && !waits {
-            shared.errands.push(Errand::Renew(member));
+        let lives = [Command::Renew(member), Command::Force(member)];
+        let mut waits = lives.iter().any(|command| shared.commands.contains(command));
+        if shared.members[member].needs_new_life && !waits {
+            shared.commands.push(Command::Renew(member));
             waits = true;
         }
         if waits {
             return None;
         }
-        if now < *self.starts.entry(member).or_insert_with(|| now + strikes.pause(50..1_500)) {
+        if now < *self.starts.entry(member).or_insert_with(|| now + chaos.pause(50..1_500)) {
             return None;
         }
         self.starts.remove(&member);
-        let mut desks = shared.desks.iter_mut().filter(|desk| desk.member == member);
-        let desk = desks.nth(usize::from(strikes.toss()))?;
-        desk.is_called = true;
-        Some(desk.host.clone())
+        let mut machines = shared.machines.iter_mut().filter(|machine| machine.member == member);
+        let machine = machines.nth(usize::from(chaos.coin_flip()))?;
+        machine.should_start = true;
+        Some(machine.host.clone())
     }
 }

@@ -1,0 +1,285 @@
+// The driver of tests/conformance: does with the Go client what it is told, one JSON object a line.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/teamwire/teamwire/client/go"
+	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
+)
+
+type object = map[string]any
+
+// command is what may stand in a line.
+type command struct {
+	Do         string
+	String     string
+	Name       string
+	Message    message
+	Key        string
+	Seconds    *float64
+	MessageID  string `json:"message_id"`
+	RequestID  string `json:"request_id"`
+	Reason     string
+	Subject    string
+	BlockedBy  []uint64 `json:"blocked_by"`
+	TaskID     uint64   `json:"task_id"`
+	ClaimToken string   `json:"claim_token"`
+	Code       int32
+}
+
+// message is an object of SendMessage, as it is sent and as it came.
+type message struct {
+	Type          string `json:"type"`
+	ID            string `json:"id,omitempty"`
+	From          string `json:"from,omitempty"`
+	Recipient     string `json:"recipient,omitempty"`
+	Summary       string `json:"summary,omitempty"`
+	Content       string `json:"content,omitempty"`
+	RequestID     string `json:"request_id,omitempty"`
+	Approve       *bool  `json:"approve,omitempty"`
+	InReplyTo     string `json:"in_reply_to,omitempty"`
+	Notice        string `json:"notice,omitempty"`
+	DeliveryCount uint32 `json:"delivery_count,omitempty"`
+}
+
+type driver struct {
+	client *teamwire.Client
+	inbox  *teamwire.Inbox
+}
+
+func main() {
+	a, out := &driver{}, json.NewEncoder(os.Stdout)
+	out.SetEscapeHTML(false)
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var said command
+		answer, err := object{}, json.Unmarshal(lines.Bytes(), &said)
+		if err == nil {
+			answer, err = a.do(context.Background(), said)
+		}
+		if err := out.Encode(outcome(answer, err)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	if a.client != nil {
+		a.client.Close()
+	}
+}
+
+func outcome(answer object, err error) object {
+	var refused *teamwire.Error
+	switch {
+	case err == nil:
+		return object{"ok": answer}
+	case errors.As(err, &refused) && refused.Reason != "":
+		said := object{"reason": refused.Reason, "code": codeName(refused), "message": status.Convert(refused).Message()}
+		if refused.Field != "" {
+			said["field"] = refused.Field
+		}
+		return object{"refused": said}
+	default:
+		return object{"failed": err.Error()}
+	}
+}
+
+// codeName returns a code as the protocol writes it: NOT_FOUND, where gRPC for Go says NotFound.
+func codeName(err error) string {
+	var name strings.Builder
+	for n, letter := range status.Code(err).String() {
+		if n > 0 && letter >= 'A' && letter <= 'Z' {
+			name.WriteByte('_')
+		}
+		name.WriteRune(letter)
+	}
+	return strings.ToUpper(name.String())
+}
+
+func (d *driver) do(ctx context.Context, c command) (object, error) {
+	switch c.Do {
+	case "connect":
+		return a.enter(teamwire.Connect(ctx))
+	case "join":
+		return a.enter(teamwire.Join(ctx, c.String, c.Name))
+	}
+	if a.client == nil {
+		return nil, errors.New("connect or join first")
+	}
+	switch c.Do {
+	case "send":
+		request, err := c.Message.request()
+		if err != nil {
+			return nil, err
+		}
+		request.IdempotencyKey = c.Key
+		return sent(a.client.Messages.Send(ctx, request))
+	case "subscribe":
+		a.inbox = a.client.Subscribe(ctx)
+		return object{}, nil
+	case "approve_shutdown":
+		return sent(a.client.ApproveShutdown(ctx, c.RequestID))
+	case "reject_shutdown":
+		return sent(a.client.RejectShutdown(ctx, c.RequestID, c.Reason))
+	case "wait_decision":
+		request, err := a.client.WaitDecision(ctx, c.RequestID, c.seconds())
+		return object{"state": word(request.GetState(), "REQUEST_STATE_"), "reason": request.GetReason()}, err
+	case "receipts":
+		reply, err := a.client.Messages.GetMessage(ctx, &v1.GetMessageRequest{MessageId: c.MessageID})
+		states := object{}
+		for _, receipt := range reply.GetReceipts() {
+			states[receipt.GetRecipient()] = word(receipt.GetState(), "RECEIPT_STATE_")
+		}
+		return states, err
+	case "create_task":
+		reply, err := a.client.Tasks.CreateTask(ctx, &v1.CreateTaskRequest{Subject: c.Subject, BlockedBy: c.BlockedBy})
+		return object{"task_id": reply.GetTask().GetId()}, err
+	case "claim_next":
+		reply, err := a.client.Tasks.ClaimNextTask(ctx, &v1.ClaimNextTaskRequest{})
+		if claim := reply.GetClaim(); claim != nil {
+			task := claim.GetTask()
+			return object{"task_id": task.GetId(), "subject": task.GetSubject(), "claim_token": claim.GetToken()}, err
+		}
+		return object{}, err
+	case "complete_task":
+		_, err := a.client.Tasks.CompleteTask(ctx, &v1.CompleteTaskRequest{TaskId: c.TaskID, ClaimToken: c.ClaimToken})
+		return object{}, err
+	case "members":
+		reply, err := a.client.Teams.ListMembers(ctx, &v1.ListMembersRequest{})
+		states := object{}
+		for _, member := range reply.GetMembers() {
+			states[member.GetName()] = word(member.GetState(), "MEMBER_STATE_")
+		}
+		return states, err
+	case "leave":
+		return object{}, a.client.Leave(ctx, c.Code)
+	}
+	if a.inbox == nil {
+		return nil, fmt.Errorf("%q is no command, or needs a subscription first", c.Do)
+	}
+	switch c.Do {
+	case "next":
+		return a.next(ctx, c.seconds())
+	case "ack":
+		a.inbox.Ack(c.MessageID)
+		return object{}, nil
+	case "flush":
+		return object{}, a.inbox.Flush(ctx)
+	}
+	return nil, fmt.Errorf("%q is no command", c.Do)
+}
+
+func (d *driver) enter(client *teamwire.Client, err error) (object, error) {
+	if err != nil {
+		return nil, err
+	}
+	if a.client != nil {
+		a.client.Close()
+	}
+	a.client, a.inbox = client, nil
+	return object{"member": client.Member, "team": client.Team}, nil
+}
+
+func (d *driver) next(ctx context.Context, patience time.Duration) (object, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	next, err := a.inbox.Next(ctx)
+	switch {
+	case err == nil:
+		return object{"message": written(next)}, nil
+	case ctx.Err() != nil:
+		return object{"nothing": true}, nil
+	case err != io.EOF:
+		return nil, err
+	}
+	ended := object{"ended": word(a.inbox.Ending().Reason, "CLOSE_REASON_")}
+	if id := a.inbox.Ending().RequestID; id != "" {
+		ended["request_id"] = id
+	}
+	return ended, nil
+}
+
+func (c command) seconds() time.Duration {
+	if c.Seconds == nil {
+		return 20 * time.Second
+	}
+	return time.Duration(*c.Seconds * float64(time.Second))
+}
+
+func sent(reply *v1.SendResponse, err error) (object, error) {
+	return object{
+		"message_id": reply.GetMessageId(), "request_id": reply.GetRequestId(), "replayed": reply.GetReplayed(),
+		"recipients": append([]string{}, reply.GetRecipients()...), "warnings": append([]string{}, reply.GetWarnings()...),
+	}, err
+}
+
+// word returns the name of a value of an enum as the drivers' protocol writes it.
+func word(value fmt.Stringer, prefix string) string {
+	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
+}
+
+func (m message) request() (*v1.SendRequest, error) {
+	request := &v1.SendRequest{InReplyTo: m.InReplyTo}
+	switch m.Type {
+	case "message":
+		body := &v1.DirectMessage{Recipient: m.Recipient, Summary: m.Summary, Content: m.Content}
+		request.Body = &v1.SendRequest_Message{Message: body}
+	case "broadcast":
+		request.Body = &v1.SendRequest_Broadcast{Broadcast: &v1.Broadcast{Summary: m.Summary, Content: m.Content}}
+	case "shutdown_request":
+		body := &v1.ShutdownRequest{Recipient: m.Recipient, Reason: m.Content}
+		request.Body = &v1.SendRequest_ShutdownRequest{ShutdownRequest: body}
+	case "shutdown_response":
+		body := &v1.ShutdownResponse{RequestId: m.RequestID, Approve: m.Approve, Reason: m.Content}
+		request.Body = &v1.SendRequest_ShutdownResponse{ShutdownResponse: body}
+	case "plan_approval_request":
+		body := &v1.PlanApprovalRequest{Plan: m.Content, Summary: m.Summary}
+		request.Body = &v1.SendRequest_PlanApprovalRequest{PlanApprovalRequest: body}
+	case "plan_approval_response":
+		body := &v1.PlanApprovalResponse{
+			Recipient: m.Recipient, RequestId: m.RequestID, Approve: m.Approve, Feedback: m.Content,
+		}
+		request.Body = &v1.SendRequest_PlanApprovalResponse{PlanApprovalResponse: body}
+	default:
+		return nil, fmt.Errorf("%q is no type of a message", m.Type)
+	}
+	return request, nil
+}
+
+func written(came *teamwire.Message) message {
+	m := message{
+		ID: came.GetId(), From: came.GetSender().GetName(), RequestID: came.GetRequestId(),
+		InReplyTo: came.GetInReplyTo(), DeliveryCount: came.DeliveryCount,
+	}
+	switch body := came.GetBody().(type) {
+	case *v1.Message_Message:
+		b := body.Message
+		m.Type, m.Recipient, m.Summary, m.Content = "message", b.GetRecipient(), b.GetSummary(), b.GetContent()
+	case *v1.Message_Broadcast:
+		m.Type, m.Summary, m.Content = "broadcast", body.Broadcast.GetSummary(), body.Broadcast.GetContent()
+	case *v1.Message_ShutdownRequest:
+		m.Type, m.Recipient, m.Content = "shutdown_request", body.ShutdownRequest.GetRecipient(), body.ShutdownRequest.GetReason()
+	case *v1.Message_ShutdownResponse:
+		m.Type, m.Approve, m.Content = "shutdown_response", body.ShutdownResponse.Approve, body.ShutdownResponse.GetReason()
+	case *v1.Message_PlanApprovalRequest:
+		b := body.PlanApprovalRequest
+		m.Type, m.Summary, m.Content = "plan_approval_request", b.GetSummary(), b.GetPlan()
+	case *v1.Message_PlanApprovalResponse:
+		b := body.PlanApprovalResponse
+		m.Type, m.Recipient, m.Approve, m.Content = "plan_approval_response", b.GetRecipient(), b.Approve, b.GetFeedback()
+	case *v1.Message_Notice:
+		m.Type, m.Notice, m.Content = "notice", word(body.Notice.GetKind(), "NOTICE_KIND_"), body.Notice.GetText()
+	}
+	return m
+}

@@ -1,0 +1,279 @@
+package io.teamwire;
+
+import com.google.gson.Gson;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import io.teamwire.v1.Broadcast;
+import io.teamwire.v1.ClaimNextTaskRequest;
+import io.teamwire.v1.CompleteTaskRequest;
+import io.teamwire.v1.CreateTaskRequest;
+import io.teamwire.v1.DirectMessage;
+import io.teamwire.v1.GetMessageRequest;
+import io.teamwire.v1.GetTeamRequest;
+import io.teamwire.v1.ListMembersRequest;
+import io.teamwire.v1.Message;
+import io.teamwire.v1.PlanApprovalRequest;
+import io.teamwire.v1.PlanApprovalResponse;
+import io.teamwire.v1.SendRequest;
+import io.teamwire.v1.SendResponse;
+import io.teamwire.v1.ShutdownRequest;
+import io.teamwire.v1.ShutdownResponse;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+
+/** Does what tests/conformance/README.md says, a command a line. */
+final class ConformanceDriver {
+    private static final Gson GSON = new Gson();
+
+    private final Map<String, Delivery> delivered = new HashMap<>();
+    private Teamwire me;
+    private Subscription inbox;
+
+    private final Map<String, Function<Command, Map<String, ?>>> commands = Map.ofEntries(
+            Map.entry("connect", command -> enter(Teamwire.connect())),
+            Map.entry("join", command -> enter(Teamwire.join(command.text("string"), command.text("name")))),
+            Map.entry("send", this::send),
+            Map.entry("subscribe", command -> {
+                inbox = me.subscribe();
+                return Map.of();
+            }),
+            Map.entry("next", command -> next(command.seconds())),
+            Map.entry("ack", command -> {
+                delivered.get(command.text("message_id")).ack();
+                return Map.of();
+            }),
+            Map.entry("flush", command -> {
+                inbox.flush();
+                return Map.of();
+            }),
+            Map.entry("approve_shutdown", command -> sent(me.approveShutdown(command.text("request_id")))),
+            Map.entry(
+                    "reject_shutdown",
+                    command -> sent(me.rejectShutdown(command.text("request_id"), command.text("reason")))),
+            Map.entry("wait_decision", command -> {
+                var request = me.waitDecision(command.text("request_id"), command.seconds());
+                return Map.of("state", word(request.getState(), "REQUEST_STATE_"), "reason", request.getReason());
+            }),
+            Map.entry("receipts", command -> me
+                    .messages()
+                    .getMessage(GetMessageRequest.newBuilder()
+                            .setMessageId(command.text("message_id"))
+                            .build())
+                    .getReceiptsList()
+                    .stream()
+                    .collect(Collectors.toMap(
+                            receipt -> receipt.getRecipient(), receipt -> word(receipt.getState(), "RECEIPT_STATE_")))),
+            Map.entry("create_task", command -> {
+                var request = CreateTaskRequest.newBuilder().setSubject(command.text("subject"));
+                if (command.json().has("blocked_by")) {
+                    command.json().getAsJsonArray("blocked_by").forEach(id -> request.addBlockedBy(id.getAsLong()));
+                }
+                return Map.of(
+                        "task_id",
+                        me.tasks().createTask(request.build()).getTask().getId());
+            }),
+            Map.entry("claim_next", command -> {
+                var reply = me.tasks().claimNextTask(ClaimNextTaskRequest.getDefaultInstance());
+                var task = reply.getClaim().getTask();
+                return reply.hasClaim()
+                        ? Map.of(
+                                "task_id", task.getId(),
+                                "subject", task.getSubject(),
+                                "claim_token", reply.getClaim().getToken())
+                        : Map.of();
+            }),
+            Map.entry("complete_task", command -> {
+                me.tasks()
+                        .completeTask(CompleteTaskRequest.newBuilder()
+                                .setTaskId(command.json().get("task_id").getAsLong())
+                                .setClaimToken(command.text("claim_token"))
+                                .build());
+                return Map.of();
+            }),
+            Map.entry(
+                    "members",
+                    command -> me.teams().listMembers(ListMembersRequest.getDefaultInstance()).getMembersList().stream()
+                            .collect(Collectors.toMap(
+                                    member -> member.getName(), member -> word(member.getState(), "MEMBER_STATE_")))),
+            Map.entry("leave", command -> {
+                me.leave(command.json().get("code").getAsInt());
+                return Map.of();
+            }));
+
+    private record Command(JsonObject json) {
+        String text(String name) {
+            return json.has(name) ? json.get(name).getAsString() : "";
+        }
+
+        Duration seconds() {
+            return Duration.ofMillis(
+                    json.has("seconds") ? (long) (json.get("seconds").getAsDouble() * 1000) : 20_000);
+        }
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        var driver = new ConformanceDriver();
+        var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        var out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        for (var line = in.readLine(); line != null; line = in.readLine()) {
+            out.println(GSON.toJson(driver.answer(line)));
+        }
+        if (driver.inbox != null) {
+            driver.inbox.close();
+        }
+        if (driver.me != null) {
+            driver.me.close();
+        }
+    }
+
+    private Map<String, ?> answer(String line) {
+        try {
+            var command = new Command(JsonParser.parseString(line).getAsJsonObject());
+            var known = commands.get(command.text("do"));
+            return known == null ? Map.of("failed", "no such command") : Map.of("ok", known.apply(command));
+        } catch (TeamwireException e) {
+            var refused = new LinkedHashMap<String, String>();
+            refused.put("reason", e.reason());
+            refused.put("code", e.code().name());
+            refused.put("message", e.getMessage());
+            refused.put("field", e.field());
+            return e.reason().isEmpty() ? Map.of("failed", e.toString()) : Map.of("refused", filled(refused));
+        } catch (RuntimeException e) {
+            return Map.of("failed", e.toString());
+        }
+    }
+
+    private Map<String, ?> enter(Teamwire client) {
+        me = client;
+        var team = me.teams().getTeam(GetTeamRequest.getDefaultInstance()).getTeam();
+        return Map.of("member", me.member(), "team", team.getName());
+    }
+
+    private Map<String, ?> send(Command command) {
+        var message = new Command(command.json().getAsJsonObject("message"));
+        var request = SendRequest.newBuilder()
+                .setIdempotencyKey(command.text("key"))
+                .setInReplyTo(message.text("in_reply_to"));
+        var recipient = message.text("recipient");
+        var summary = message.text("summary");
+        var content = message.text("content");
+        var requestId = message.text("request_id");
+        JsonElement approve = message.json().get("approve");
+        switch (message.text("type")) {
+            case "message" ->
+                request.setMessage(DirectMessage.newBuilder()
+                        .setRecipient(recipient)
+                        .setSummary(summary)
+                        .setContent(content));
+            case "broadcast" ->
+                request.setBroadcast(Broadcast.newBuilder().setSummary(summary).setContent(content));
+            case "shutdown_request" ->
+                request.setShutdownRequest(
+                        ShutdownRequest.newBuilder().setRecipient(recipient).setReason(content));
+            case "shutdown_response" -> {
+                var answer =
+                        ShutdownResponse.newBuilder().setRequestId(requestId).setReason(content);
+                request.setShutdownResponse(approve == null ? answer : answer.setApprove(approve.getAsBoolean()));
+            }
+            case "plan_approval_request" ->
+                request.setPlanApprovalRequest(
+                        PlanApprovalRequest.newBuilder().setPlan(content).setSummary(summary));
+            case "plan_approval_response" -> {
+                var answer = PlanApprovalResponse.newBuilder()
+                        .setRecipient(recipient)
+                        .setRequestId(requestId)
+                        .setFeedback(content);
+                request.setPlanApprovalResponse(approve == null ? answer : answer.setApprove(approve.getAsBoolean()));
+            }
+            default -> {} // The coordinator says what is wrong.
+        }
+        return sent(me.send(request));
+    }
+
+    private static Map<String, ?> sent(SendResponse response) {
+        return Map.of(
+                "message_id", response.getMessageId(),
+                "request_id", response.getRequestId(),
+                "recipients", response.getRecipientsList(),
+                "replayed", response.getReplayed(),
+                "warnings", response.getWarningsList());
+    }
+
+    private Map<String, ?> next(Duration patience) {
+        var next = inbox.next(patience);
+        next.ifPresent(delivery -> delivered.put(delivery.message().getId(), delivery));
+        if (next.isPresent()) {
+            return Map.of("message", told(next.get()));
+        }
+        return inbox.ending()
+                .<Map<String, ?>>map(closing -> Map.of(
+                        "ended", word(closing.getReason(), "CLOSE_REASON_"), "request_id", closing.getRequestId()))
+                .orElse(Map.of("nothing", true));
+    }
+
+    private static Map<String, ?> told(Delivery delivery) {
+        Message message = delivery.message();
+        var told = new LinkedHashMap<String, Object>();
+        told.put("type", word(message.getBodyCase(), ""));
+        told.put("id", message.getId());
+        told.put("from", message.getSender().getName());
+        told.put("request_id", message.getRequestId());
+        told.put("in_reply_to", message.getInReplyTo());
+        told.put("delivery_count", delivery.deliveryCount());
+        switch (message.getBodyCase()) {
+            case MESSAGE -> {
+                told.put("recipient", message.getMessage().getRecipient());
+                told.put("summary", message.getMessage().getSummary());
+                told.put("content", message.getMessage().getContent());
+            }
+            case BROADCAST -> {
+                told.put("summary", message.getBroadcast().getSummary());
+                told.put("content", message.getBroadcast().getContent());
+            }
+            case SHUTDOWN_REQUEST -> {
+                told.put("recipient", message.getShutdownRequest().getRecipient());
+                told.put("content", message.getShutdownRequest().getReason());
+            }
+            case SHUTDOWN_RESPONSE -> {
+                told.put("approve", message.getShutdownResponse().getApprove());
+                told.put("content", message.getShutdownResponse().getReason());
+            }
+            case PLAN_APPROVAL_REQUEST -> {
+                told.put("summary", message.getPlanApprovalRequest().getSummary());
+                told.put("content", message.getPlanApprovalRequest().getPlan());
+            }
+            case PLAN_APPROVAL_RESPONSE -> {
+                told.put("recipient", message.getPlanApprovalResponse().getRecipient());
+                told.put("approve", message.getPlanApprovalResponse().getApprove());
+                told.put("content", message.getPlanApprovalResponse().getFeedback());
+            }
+            case NOTICE -> {
+                told.put("notice", word(message.getNotice().getKind(), "NOTICE_KIND_"));
+                told.put("content", message.getNotice().getText());
+            }
+            case BODY_NOT_SET -> {}
+        }
+        return filled(told);
+    }
+
+    /** Leaves out what is empty. */
+    private static <V> Map<String, V> filled(Map<String, V> map) {
+        map.values().removeIf(""::equals);
+        return map;
+    }
+
+    private static String word(Enum<?> value, String prefix) {
+        return value.name().substring(prefix.length()).toLowerCase(Locale.ROOT);
+    }
+}

@@ -1,0 +1,150 @@
+/** Does with the client what it is told: a JSON object a line in, one out. The protocol is that of tests/conformance. */
+
+import { createInterface } from "node:readline";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type Client,
+  Code,
+  connect,
+  type InboxMessage,
+  join,
+  type Subscription,
+  TeamwireError,
+  v1,
+} from "@teamwire/client";
+
+// biome-ignore lint/suspicious/noExplicitAny: commands and answers are JSON.
+type Json = any;
+
+let client!: Client;
+let inbox: Subscription;
+
+const commands: Record<string, (command: Json) => Promise<unknown>> = {
+  connect: async () => {
+    await client?.close();
+    client = await connect();
+    return whoami();
+  },
+  join: async ({ string, name }) => {
+    await client?.close();
+    client = await join(string, { name });
+    return whoami();
+  },
+  send: async ({ message, key }) => sent(await client.messages.send({ ...request(message), idempotencyKey: key })),
+  subscribe: async () => {
+    inbox = client.subscribe();
+  },
+  next: async ({ seconds = 20 }) => {
+    const patience = AbortSignal.timeout(1_000 * seconds);
+    // The signal's own timer would not keep the process.
+    const timer = setTimeout(() => {}, 1_000 * seconds);
+    try {
+      const message = await inbox.receive(patience);
+      if (message !== undefined) return { message: received(message) };
+      const { how, ...more } = inbox.ending ?? { how: "error" };
+      return { ended: how, ...("requestId" in more && { request_id: more.requestId }) };
+    } catch (error) {
+      if (error === patience.reason) return { nothing: true };
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  },
+  ack: async ({ message_id }) => inbox.ack(message_id),
+  flush: () => inbox.flush(),
+  approve_shutdown: async ({ request_id }) => sent(await client.approveShutdown(request_id)),
+  reject_shutdown: async ({ request_id, reason }) => sent(await client.rejectShutdown(request_id, reason)),
+  wait_decision: async ({ request_id, seconds = 20 }) => {
+    const { state, reason } = await client.waitDecision(request_id, 1_000 * seconds);
+    return { state: v1.RequestState[state].toLowerCase(), reason };
+  },
+  receipts: async ({ message_id }) => {
+    const { receipts } = await client.messages.getMessage({ messageId: message_id });
+    return Object.fromEntries(receipts.map((one) => [one.recipient, v1.ReceiptState[one.state].toLowerCase()]));
+  },
+  create_task: async ({ subject, blocked_by = [] }) => {
+    const { task } = await client.tasks.createTask({ subject, blockedBy: blocked_by.map(BigInt) });
+    return { task_id: Number(task?.id) };
+  },
+  claim_next: async () => {
+    const { claim } = await client.tasks.claimNextTask({});
+    if (claim?.task === undefined) return {};
+    return { task_id: Number(claim.task.id), subject: claim.task.subject, claim_token: claim.token };
+  },
+  complete_task: async ({ task_id, claim_token }) => {
+    await client.tasks.completeTask({ taskId: BigInt(task_id), claimToken: claim_token });
+  },
+  members: async () => {
+    const { members } = await client.teams.listMembers({});
+    return Object.fromEntries(members.map(({ name, state }) => [name, v1.MemberState[state].toLowerCase()]));
+  },
+  leave: ({ code }) => client.leave({ code }),
+};
+
+type Request = MessageInitShape<typeof v1.SendRequestSchema>;
+
+/** The six kinds, as the protocol of conformance drivers writes them, and what each is in the client's. */
+const bodies: Record<string, (said: Json) => Request["body"]> = {
+  message: ({ recipient, summary, content }) => ({ case: "message", value: { recipient, summary, content } }),
+  broadcast: ({ summary, content }) => ({ case: "broadcast", value: { summary, content } }),
+  shutdown_request: ({ recipient, content }) => ({ case: "shutdownRequest", value: { recipient, reason: content } }),
+  shutdown_response: ({ request_id, approve, content }) => ({
+    case: "shutdownResponse",
+    value: { requestId: request_id, approve, reason: content },
+  }),
+  plan_approval_request: ({ summary, content }) => ({ case: "planApprovalRequest", value: { summary, plan: content } }),
+  plan_approval_response: ({ recipient, request_id, approve, content }) => ({
+    case: "planApprovalResponse",
+    value: { recipient, requestId: request_id, approve, feedback: content },
+  }),
+};
+
+function request(said: Json): Request {
+  return { body: bodies[said.type]?.(said), inReplyTo: said.in_reply_to };
+}
+
+async function whoami(): Promise<Json> {
+  const { team } = await client.teams.getTeam({});
+  return { member: client.member, team: team?.name };
+}
+
+function sent({ messageId, requestId, recipients, replayed, warnings }: v1.SendResponse): Json {
+  return { message_id: messageId, request_id: requestId, recipients, replayed, warnings };
+}
+
+function received({ id, sender, deliveryCount, requestId, inReplyTo, body }: InboxMessage): Json {
+  const value: Json = body.value ?? {};
+  const shown = {
+    type: body.case?.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    id,
+    from: sender?.name,
+    delivery_count: deliveryCount,
+    request_id: requestId,
+    in_reply_to: inReplyTo,
+    recipient: value.recipient,
+    summary: value.summary,
+    content: value.content || value.reason || value.plan || value.feedback || value.text,
+    approve: value.approve,
+    notice: body.case === "notice" ? v1.NoticeKind[body.value.kind].toLowerCase() : undefined,
+  };
+  return Object.fromEntries(Object.entries(shown).filter(([, value]) => value !== undefined && value !== ""));
+}
+
+function failure(error: unknown): Json {
+  if (!(error instanceof TeamwireError) || error.reason === undefined) return { failed: `${error}` };
+  const name = Code[error.code].replace(/(?<=[a-z])[A-Z]/g, "_$&").toUpperCase();
+  const code = name === "CANCELED" ? "CANCELLED" : name;
+  return { refused: { reason: error.reason, code, field: error.field, message: error.rawMessage } };
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  let answer: Json;
+  try {
+    const command = JSON.parse(line);
+    answer = { ok: (await commands[command.do]?.(command)) ?? {} };
+  } catch (error) {
+    answer = failure(error);
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}
+await client?.close();

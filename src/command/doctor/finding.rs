@@ -1,0 +1,30 @@
+//! Findings.
+
+/// A finding of the doctor.
+pub(super) struct Finding {
+    /// The class, as in `--help`: `not_queued`, `not_injected`, `not_consumed`, `not_gone_offline`, `plan_unanswered`,
+    /// `lost`; for notes `delete_blocked` and `more`.
+    pub(super) class: &'static str,
+    /// False for a note, which does not change the exit code.
+    pub(super) is_problem: bool,
+    pub(super) member: String,
+    pub(super) message_id: String,
+    /// What is wrong and why.
+    pub(super) text: String,
+    /// What to do next.
+    pub(super) next: String,
+}
+
+impl Finding {
+    pub(super) fn problem(class: &'static str, member: &str, text: String, next: String) -> Self {
+        Self { class, is_problem: true, member: member.to_owned(), message_id: String::new(), text, next }
+    }
+
+    pub(super) fn note(class: &'static str, text: String, next: String) -> Self {
+        Self { is_problem: false, ..Self::problem(class, "", text, next) }
+    }
+
+    pub(super) fn about(self, message_id: &str) -> Self {
+        Self { message_id: message_id.to_owned(), ..self }
+    }
+}

@@ -1,0 +1,159 @@
+//! `teamwire doctor`: diagnoses a team and says what to do next.
+
+mod age;
+mod finding;
+mod member;
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use teamwire_client::{Reason, v1};
+use teamwire_proto::v1::{RequestKind, RequestState, Role};
+
+use self::{
+    age::{age, duration_text},
+    finding::Finding,
+    member::{delete_blocked, unknown},
+};
+use super::Output;
+use crate::{
+    context::{Caller, ContextArgs},
+    failure::{Failure, REFUSED},
+    show,
+};
+
+/// Diagnose the team: find stuck messages, members and requests, and what to do next
+///
+/// Reports these problems, with exit code 1 if there are any:
+///
+/// - not queued: messages to the member are refused (unknown name, exited, inbox full)
+///
+/// - not injected: messages wait because no process reads the inbox
+///
+/// - not consumed: messages were delivered but never acknowledged
+///
+/// - not gone offline: the member did not exit after its shutdown, or did not answer the request
+///
+/// - plan unanswered: a plan awaits the lead's answer
+///
+/// - lost: the member's lease expired
+///
+/// Also notes which members block the team's deletion.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// Only this member; also explains why a name cannot be sent to
+    member: Option<String>,
+    /// How long something can take before it counts as a problem, in seconds
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    patience: u64,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+impl Doctor {
+    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
+        let members = caller.client.list_members(v1::ListMembersRequest::default()).await?.members;
+        let mut findings = Vec::new();
+        let is_wanted = |member: &v1::Member| {
+            self.member.as_deref().is_none_or(|named| {
+                member.name.eq_ignore_ascii_case(named)
+                    || named.eq_ignore_ascii_case("team-lead") && member.role() == Role::Lead
+            })
+        };
+        let wanted: Vec<&v1::Member> = members.iter().filter(|member| is_wanted(member)).collect();
+        if let (Some(named), []) = (&self.member, wanted.as_slice()) {
+            findings.push(unknown(named, &members));
+        }
+        for member in wanted {
+            self.not_queued(member, &mut findings);
+            self.not_gone_offline(member, &mut findings);
+            self.waiting(&caller, member, &mut findings).await?;
+        }
+        self.requests(&caller, &mut findings).await?;
+        if self.member.is_none() {
+            findings.extend(delete_blocked(&caller, &members));
+        }
+        self.print(&team, &caller, &findings)
+    }
+
+    /// Reports requests that have waited too long for an answer.
+    async fn requests(&self, caller: &Caller, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+        let request = v1::ListRequestsRequest {
+            state: RequestState::Pending.into(),
+            member: self.member.clone().unwrap_or_default(),
+            ..v1::ListRequestsRequest::default()
+        };
+        let pending = match caller.client.list_requests(request).await {
+            Ok(reply) => reply.requests,
+            // An unknown member is reported already.
+            Err(error) if error.reason() == Some(Reason::AgentNotFound) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for request in pending {
+            let waits = age(request.created_at.as_ref());
+            if waits < self.patience() {
+                continue;
+            }
+            let (id, name) = (&request.id, &request.member);
+            findings.push(match request.kind() {
+                RequestKind::PlanApproval => Finding::problem(
+                    "plan_unanswered",
+                    name,
+                    format!("{name}'s plan has waited {} for an answer.", duration_text(waits)),
+                    format!("The lead decides: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`."),
+                ),
+                _ => Finding::problem(
+                    "not_gone_offline",
+                    name,
+                    format!("{name} has not answered its shutdown request in {}.", duration_text(waits)),
+                    format!(
+                        "Wait for it (`teamwire requests {id} --wait`), or stop it: `teamwire shutdown {name} --force`."
+                    ),
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience)
+    }
+
+    fn print(&self, team: &v1::Team, caller: &Caller, findings: &[Finding]) -> Result<(), Failure> {
+        let problems = findings.iter().filter(|finding| finding.is_problem).count();
+        if self.output.json {
+            for finding in findings {
+                show::line(&json!({
+                    "class": finding.class,
+                    "severity": if finding.is_problem { "problem" } else { "note" },
+                    "member": finding.member,
+                    "message_id": finding.message_id,
+                    "text": finding.text,
+                    "next": finding.next,
+                }));
+            }
+        } else {
+            anstream::println!("Team {} at {}: the coordinator and its store are up.", team.name, caller.address);
+            for finding in findings {
+                let class = finding.class.replace('_', " ");
+                let style = if finding.is_problem { show::warning() } else { show::dim() };
+                anstream::println!("\n{} {}", show::paint(style, class), show::plain(&finding.text));
+                if !finding.message_id.is_empty() {
+                    anstream::println!("    message: teamwire message show {}", finding.message_id);
+                }
+                anstream::println!("    next:    {}", finding.next);
+            }
+            if problems == 0 {
+                anstream::println!("\nNo problems found.");
+            }
+        }
+        match problems {
+            0 => Ok(()),
+            1 => Err(Failure::with_code(REFUSED, "Found 1 problem.")),
+            n => Err(Failure::with_code(REFUSED, format!("Found {n} problems."))),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Keeps `docs/cli.md` and `docs/config.schema.json` current: these tests compare them with the sources, and with
+//! `UPDATE_DOCS=1`, as set by `cargo xtask generate`, rewrite them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{env, fs, path::Path};
+
+use clap::{Arg, Command, CommandFactory as _, builder::Resettable};
+use clap_markdown::MarkdownOptions;
+
+use super::Cli;
+use crate::config::schema::schema;
+
+#[test]
+fn the_command_reference_is_current() {
+    let options = MarkdownOptions::new().title("Command reference".to_owned()).show_footer(false);
+    let markdown = clap_markdown::help_markdown_command_custom(&complete(Cli::command()), &options);
+    let markdown = markdown.replace(
+        "This document contains the help content for the `teamwire` command-line program.",
+        "The text of `--help`. Every command also takes the options of [`teamwire`](#teamwire) itself.",
+    );
+    let lines: Vec<_> = markdown.lines().map(str::trim_end).collect();
+    let note = "<!-- Generated from src/command/ by `cargo xtask generate`. Do not edit. -->";
+    check("cli.md", &format!("{note}\n\n{}\n", lines.join("\n").replace("\n\n\n", "\n").trim_end()));
+}
+
+#[test]
+fn the_configuration_schema_is_current() {
+    check("config.schema.json", &format!("{:#}\n", schema()));
+}
+
+/// Adds what the Markdown generator leaves out, the environment variables, and removes what it should not show, hidden
+/// defaults.
+fn complete(command: Command) -> Command {
+    let argument = |arg: Arg| {
+        let arg = if arg.is_hide_default_value_set() { arg.default_value(Resettable::Reset) } else { arg };
+        let Some(variable) = arg.get_env().map(|variable| variable.display().to_string()) else { return arg };
+        let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+        if help.contains(&variable) { arg } else { arg.long_help(format!("{help} [env: {variable}]")) }
+    };
+    command.mut_args(argument).mut_subcommands(complete)
+}
+
+fn check(name: &str, current: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, current).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == current, "docs/{name} is out of date. Run `cargo xtask generate` and commit the result.");
+}

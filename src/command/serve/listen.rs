@@ -1,0 +1,85 @@
+//! Listening sockets and the open-file limit.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::net::{TcpListener, TcpSocket};
+
+use crate::failure::Failure;
+
+/// The length of the kernel's accept queue; the kernel may lower it.
+///
+/// A whole team reconnects at once after a restart, and the kernel silently drops connections that do not fit the queue.
+const BACKLOG: u32 = 4_096;
+
+/// The maximum number of open files besides connections: the store, the listeners, certificates during a reload.
+const OTHER_FILES: u64 = 128;
+
+/// Raises the open-file limit to fit `max` connections. Many systems default to a soft limit of 1,024 files.
+pub(super) fn raise_open_file_limit(max: usize) {
+    let wanted = max as u64 + OTHER_FILES;
+    let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
+        let raised = now.max(wanted.min(most));
+        setrlimit(Resource::RLIMIT_NOFILE, raised, most).map(|()| raised)
+    });
+    match allowed {
+        Ok(allowed) if allowed >= wanted => {}
+        Ok(allowed) => tracing::warn!(
+            allowed,
+            wanted,
+            "the open-file limit is too low for network.connections_max: raise its hard limit (ulimit -Hn, LimitNOFILE=) or lower \
+             network.connections_max"
+        ),
+        Err(error) => tracing::warn!(%error, "cannot determine the open-file limit"),
+    }
+}
+
+/// Binds the listener of the protocol.
+pub(super) fn bind_protocol(at: SocketAddr) -> Result<TcpListener, Failure> {
+    let bind = || {
+        let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Like `TcpListener::bind`, so that a restarted coordinator can bind its port immediately.
+        socket.set_reuseaddr(true)?;
+        socket.bind(at)?;
+        socket.listen(BACKLOG)
+    };
+    bind().map_err(|error: io::Error| {
+        Failure::local(&format!("Cannot listen on {at}; is another coordinator running?"), error)
+    })
+}
+
+/// Binds an auxiliary listener, if an address is configured. `what` names its purpose in the error.
+pub(super) async fn bind_auxiliary(at: Option<SocketAddr>, what: &str) -> Result<Option<TcpListener>, Failure> {
+    let Some(at) = at else { return Ok(None) };
+    let listener = TcpListener::bind(at).await;
+    listener.map(Some).map_err(|error| Failure::local(&format!("Cannot listen on {at} for {what}"), error))
+}
+
+/// Returns the address at which clients on this machine reach a listener: the loopback address for a wildcard one.
+pub(super) fn local_address(listener: SocketAddr) -> SocketAddr {
+    match listener {
+        SocketAddr::V4(address) if address.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        SocketAddr::V6(address) if address.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_clients_reach_a_wildcard_listener_on_the_loopback() {
+        for (listens, reached) in [
+            ("0.0.0.0:7420", "127.0.0.1:7420"),
+            ("[::]:7420", "[::1]:7420"),
+            ("192.0.2.7:1", "192.0.2.7:1"),
+            ("127.0.0.1:7420", "127.0.0.1:7420"),
+        ] {
+            assert_eq!(local_address(listens.parse().expect(listens)).to_string(), reached);
+        }
+    }
+}

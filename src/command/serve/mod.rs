@@ -1,0 +1,275 @@
+//! `teamwire serve`: runs a coordinator.
+
+mod certificate;
+mod listen;
+mod operator;
+
+use std::{
+    io::IsTerminal as _,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::Args;
+use teamwire_server::{
+    grpc::Advertised,
+    server::{self, Listeners},
+    store,
+    telemetry::prometheus,
+};
+use tokio::signal::unix::SignalKind;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+
+use self::listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit};
+use crate::{
+    config::{Config, Settings, schema::schema},
+    context::{ADDRESS_FILE, ContextArgs, make_private_directory, write_private},
+    failure::Failure,
+    show::{bold, dim, paint},
+    trace::Traces,
+};
+
+/// The embedded store's file in the state directory.
+const STORE_FILE: &str = "teamwire.redb";
+
+/// Run a coordinator
+///
+/// Without options, the coordinator listens on this machine only and stores everything in one file in its state directory.
+/// The first start creates the operator's credential in the same directory, where the other commands find it.
+#[derive(Args, Debug)]
+#[command(
+    after_long_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key --advertise https://HOST:7420"
+)]
+pub struct Serve {
+    /// The configuration file, in TOML; --print-config shows every key [env: TEAMWIRE_CONFIG]
+    ///
+    /// The environment can set every key: listen as TEAMWIRE_LISTEN, limits.members_max as TEAMWIRE_LIMITS_MEMBERS_MAX.
+    /// Precedence, lowest to highest: defaults, file, environment, flags.
+    #[arg(long, env = "TEAMWIRE_CONFIG", value_name = "FILE", hide_env = true)]
+    config: Option<PathBuf>,
+    /// Print the effective configuration, with every key documented, and exit
+    #[arg(long)]
+    print_config: bool,
+    /// Print the JSON Schema of the configuration file and exit
+    #[arg(long)]
+    print_config_schema: bool,
+    /// The address to listen on; port 0 selects a free port [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB],
+    /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state directory]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// The coordinator's TLS certificate chain, in PEM
+    ///
+    /// The coordinator reloads certificates when their files change and on SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+    /// The certificate's private key, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// Require client certificates issued by one of these CAs, in PEM
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<String>,
+    /// The URLs at which other machines reach this coordinator, as https://HOST:PORT
+    #[arg(long, value_name = "URL[,URL]")]
+    advertise: Option<String>,
+    /// Allow other machines to connect without TLS; anyone on the network can then read everything and steal credentials
+    #[arg(long)]
+    insecure_no_tls: bool,
+    /// Also answer health checks at this address, without TLS; for Kubernetes and other probes
+    #[arg(long, value_name = "HOST:PORT")]
+    health: Option<String>,
+    /// Serve Prometheus metrics at http://HOST:PORT/metrics
+    ///
+    /// Metrics contain no message contents, names or credentials, so it is safe to expose them to other machines.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// The log format: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// The log level: error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+}
+
+impl Serve {
+    pub async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
+        if self.print_config_schema {
+            anstream::println!("{:#}", schema());
+            return Ok(());
+        }
+        let config = self.load_config()?;
+        if self.print_config {
+            anstream::print!("{}", config.print());
+            return Ok(());
+        }
+        let settings = config.settings;
+        let listen = settings.listen()?;
+        require_tls_beyond_loopback(listen, &settings)?;
+        start_log(&settings, traces)?;
+        let tls = certificate::load(&settings)?;
+        raise_open_file_limit(settings.edge.connections_max);
+        let state_dir = context.state_dir()?;
+        make_private_directory(&state_dir)?;
+        let secret = operator::secret(&state_dir, settings.operator_credential.as_deref())?;
+
+        // Bind before opening the store, so that a taken port leaves the store untouched.
+        let listener = bind_protocol(listen)?;
+        let metrics_listener = bind_auxiliary(settings.metrics()?, "metrics").await?;
+        let health_listener = bind_auxiliary(settings.health()?, "health checks").await?;
+        let store_url = store_url(&settings, &state_dir);
+        let store = store::open(&store_url).await.map_err(|error| {
+            Failure::with_code(crate::failure::UNREACHABLE, format!("The store cannot be opened: {error}."))
+        })?;
+
+        let shutdown = stop_on_signal()?;
+        if let Some(tls) = &tls {
+            certificate::reload_on_hangup(Arc::clone(tls))?;
+        }
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let address = format!("{scheme}://{}", local_address(listener.local_addr()?));
+        write_private(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes())?;
+        let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
+        certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
+
+        let is_interactive = settings.log_format == "text" && std::io::stderr().is_terminal();
+        let config = server::Config {
+            limits: settings.limits,
+            pace: settings.pace,
+            rates: settings.rates,
+            edge: settings.edge,
+            tls,
+            tls_reload_interval: settings.tls_reload_interval,
+            advertised: Advertised { addresses: settings.advertise, ca_fingerprint },
+            web_origins: settings.web_origins,
+            drain_grace: settings.drain_grace,
+            hard_stop: settings.hard_stop,
+            ..server::Config::new(&secret)
+        };
+        let stop_metrics = CancellationToken::new();
+        let _stop_metrics_on_return = stop_metrics.clone().drop_guard();
+        if let Some(listener) = metrics_listener {
+            tracing::info!(address = %listener.local_addr()?, "metrics are served");
+            tokio::spawn(prometheus::serve(listener, Arc::clone(&config.metrics), stop_metrics));
+        }
+        tracing::info!(%address, %listen, store = store_kind(&store_url), "serving");
+        if is_interactive {
+            print_next_steps(&address, &state_dir);
+        }
+        if let Some(listener) = &health_listener {
+            tracing::info!(address = %listener.local_addr()?, "health checks are answered");
+        }
+        let listeners = Listeners { protocol: listener, health: health_listener };
+        let served = server::run(config, store, listeners, shutdown).await;
+        served.map_err(|error| Failure::local("The coordinator failed", error))?;
+        tracing::info!("ended");
+        Ok(())
+    }
+
+    fn load_config(&self) -> Result<Config, Failure> {
+        // Our variables are UTF-8; ignore those that are not.
+        let environment =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let file = self.config.as_deref().filter(|file| !file.as_os_str().is_empty());
+        Config::load(file, environment, &self.flags())
+    }
+
+    /// Returns the flags given, as configuration keys and values.
+    fn flags(&self) -> Vec<(&'static str, String)> {
+        let given = [
+            ("listen", &self.listen),
+            ("store", &self.store),
+            ("tls.cert", &self.tls_cert),
+            ("tls.key", &self.tls_key),
+            ("tls.client_ca", &self.client_ca),
+            ("advertise", &self.advertise),
+            ("health", &self.health),
+            ("metrics", &self.metrics),
+            ("log_format", &self.log_format),
+            ("log", &self.log),
+        ];
+        let given = given.into_iter().filter_map(|(key, flag)| Some((key, flag.clone()?)));
+        given.chain(self.insecure_no_tls.then(|| ("insecure_no_tls", true.to_string()))).collect()
+    }
+}
+
+fn require_tls_beyond_loopback(listen: SocketAddr, settings: &Settings) -> Result<(), Failure> {
+    if listen.ip().is_loopback() || settings.tls_cert.is_some() || settings.insecure_no_tls {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "Other machines can reach {listen}, but TLS is off. Give a certificate with --tls-cert and --tls-key, listen on \
+         127.0.0.1, or, on a network that you trust, use --insecure-no-tls.",
+    )))
+}
+
+fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&settings.log).map_err(|error| {
+        Failure::usage(format!(
+            "log is \"{}\", which is not a valid filter: {error}. Use error, warn, info, debug or trace.",
+            settings.log
+        ))
+    })?;
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = match settings.log_format.as_str() {
+        "json" => log.json().boxed(),
+        _ => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed(),
+    };
+    let started = tracing_subscriber::registry().with(log.with_filter(filter)).with(traces.layer()).try_init();
+    started.map_err(|error| Failure::local("Cannot start the log", error))
+}
+
+/// Returns the configured store's URL, or that of the embedded store in the state directory.
+fn store_url(settings: &Settings, state_dir: &Path) -> String {
+    match settings.store.as_str() {
+        "" => format!("embedded:{}", state_dir.join(STORE_FILE).display()),
+        url => url.to_owned(),
+    }
+}
+
+/// Returns the kind of a store for the log, without the rest of its URL, which may hold a password.
+fn store_kind(url: &str) -> &str {
+    match url.split_once([':', '+']) {
+        Some(("redis" | "rediss" | "valkey" | "valkeys", _)) => "redis",
+        Some((kind, _)) => kind,
+        None => "unknown",
+    }
+}
+
+/// Returns a token that the first SIGTERM or SIGINT cancels. A second signal exits with 130, without draining.
+fn stop_on_signal() -> Result<CancellationToken, Failure> {
+    let shutdown = CancellationToken::new();
+    let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())?;
+    let mut interrupt = tokio::signal::unix::signal(SignalKind::interrupt())?;
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("draining; send a second signal to exit immediately");
+        stop.cancel();
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(shutdown)
+}
+
+/// Prints commands to try next, for a person who started the coordinator in a terminal.
+fn print_next_steps(address: &str, state_dir: &Path) {
+    // Use the name this process was started with, so that the commands work even if `teamwire` is not in PATH.
+    let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());
+    anstream::eprintln!(
+        "\n{}\n\n  {me} team create acme\n  {me} run backend -- cat        {}\n  {me} send backend \"Hello!\" -s \"a first \
+         message\"\n  {me} status\n\n{}\n",
+        paint(bold(), format!("The coordinator is listening on {address}. In another terminal, type:")),
+        paint(dim(), "# in a third terminal; any program that reads lines"),
+        paint(dim(), format!("All data is stored in {}.", state_dir.display()))
+    );
+}

@@ -1,0 +1,149 @@
+//! `teamwire task claim`, `next`, `complete` and `release`.
+
+use std::time::Duration;
+
+use clap::Args;
+use teamwire_client::v1;
+
+use super::{Output, get, optional_text, report, report_unblocked};
+use crate::{
+    context::{Caller, ContextArgs},
+    failure::{Failure, NOT_IN_TIME},
+    show,
+};
+
+#[derive(Args, Debug)]
+pub struct Claim {
+    /// The task's number
+    id: u64,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Next {
+    /// How long to wait for a task, in seconds; exit code 5 if there was none
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
+    wait: u64,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Complete {
+    #[command(flatten)]
+    claim: ClaimArgs,
+    /// The result of the task; - reads it from standard input
+    #[arg(long, short)]
+    result: Option<String>,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+#[derive(Args, Debug)]
+pub struct Release {
+    #[command(flatten)]
+    claim: ClaimArgs,
+    /// The reason, for the next member to claim the task
+    #[arg(long, short, default_value = "", hide_default_value = true)]
+    reason: String,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// The claim to complete or release.
+#[derive(Args, Debug)]
+pub struct ClaimArgs {
+    /// The task's number
+    id: u64,
+    /// The claim token [default: the token of your current claim]
+    ///
+    /// A program that works on a task should pass its token: the coordinator then refuses the call if another member has
+    /// claimed the task in the meantime.
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+}
+
+impl Claim {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let claim = caller.client.claim_task(self.id).await?.claim.ok_or_else(show::incomplete)?;
+        report_claim(self.output, &claim);
+        Ok(())
+    }
+}
+
+impl Next {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        match caller.client.claim_next_task(Duration::from_secs(self.wait)).await? {
+            Some(claim) => {
+                report_claim(self.output, &claim);
+                Ok(())
+            }
+            None => Err(Failure::with_code(
+                NOT_IN_TIME,
+                "No task is ready. See `teamwire task list`, or wait for one with --wait SECONDS.",
+            )),
+        }
+    }
+}
+
+impl Complete {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let request = v1::CompleteTaskRequest {
+            task_id: self.claim.id,
+            claim_token: self.claim.token(&caller).await?,
+            result: optional_text(self.result.as_deref())?.unwrap_or_default(),
+            ..v1::CompleteTaskRequest::default()
+        };
+        let reply = caller.client.complete_task(request).await?;
+        if self.output.json {
+            show::line(&show::json("CompleteTaskResponse", &reply));
+            return Ok(());
+        }
+        report(self.output, &reply.task.ok_or_else(show::incomplete)?, "Completed");
+        report_unblocked(&reply.unblocked);
+        Ok(())
+    }
+}
+
+impl Release {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let request = v1::ReleaseTaskRequest {
+            task_id: self.claim.id,
+            claim_token: self.claim.token(&caller).await?,
+            reason: self.reason.clone(),
+            ..v1::ReleaseTaskRequest::default()
+        };
+        let task = caller.client.release_task(request).await?.task.ok_or_else(show::incomplete)?;
+        report(self.output, &task, "Released");
+        Ok(())
+    }
+}
+
+impl ClaimArgs {
+    /// Returns the given token or else the token of the caller's claim; empty if the caller has not claimed the task.
+    async fn token(&self, caller: &Caller) -> Result<String, Failure> {
+        match &self.token {
+            Some(token) => Ok(token.clone()),
+            None => Ok(get(caller, self.id).await?.claim_token),
+        }
+    }
+}
+
+fn report_claim(output: Output, claim: &v1::Claim) {
+    if output.json {
+        show::line(&show::json("Claim", claim));
+        return;
+    }
+    if let Some(task) = &claim.task {
+        show::task(task);
+        anstream::println!(
+            "You claimed it. When it is done: teamwire task complete {0}. To give it back: teamwire task release {0}",
+            task.id
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! `teamwire task create`.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use teamwire_client::v1;
+
+use super::{Output, optional_text, pair, report};
+use crate::{context::ContextArgs, failure::Failure, show};
+
+#[derive(Args, Debug)]
+pub struct Create {
+    /// What to do, on one line
+    subject: String,
+    /// Everything a member needs to know to do the task; - reads it from standard input
+    #[arg(long, short)]
+    description: Option<String>,
+    /// The name of the task while it is in progress, such as "Running the tests"
+    #[arg(long, value_name = "TEXT")]
+    active_form: Option<String>,
+    /// Assign the task to this member, who gets a notice
+    #[arg(long, short, value_name = "MEMBER")]
+    owner: Option<String>,
+    /// A task that must be completed first; may be repeated
+    #[arg(long, short, value_name = "ID", value_delimiter = ',')]
+    blocked_by: Vec<u64>,
+    /// Metadata to store with the task; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    meta: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+impl Create {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let request = v1::CreateTaskRequest {
+            subject: self.subject.clone(),
+            description: optional_text(self.description.as_deref())?.unwrap_or_default(),
+            active_form: self.active_form.clone().unwrap_or_default(),
+            owner: self.owner.clone().unwrap_or_default(),
+            blocked_by: self.blocked_by.clone(),
+            metadata: self.meta.iter().cloned().collect::<BTreeMap<_, _>>(),
+            ..v1::CreateTaskRequest::default()
+        };
+        let task = caller.client.create_task(request).await?.task.ok_or_else(show::incomplete)?;
+        report(self.output, &task, "Created");
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! `teamwire task show`.
+
+use clap::Args;
+
+use super::{Output, get};
+use crate::{context::ContextArgs, failure::Failure, show};
+
+#[derive(Args, Debug)]
+pub struct Show {
+    /// The task's number
+    id: u64,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+impl Show {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let reply = get(&caller, self.id).await?;
+        if self.output.json {
+            show::line(&show::json("GetTaskResponse", &reply));
+            return Ok(());
+        }
+        show::task(&reply.task.ok_or_else(show::incomplete)?);
+        if !reply.claim_token.is_empty() {
+            anstream::println!("{}", show::paint(show::dim(), format!("claim token: {}", reply.claim_token)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! `teamwire task update`.
+
+use clap::Args;
+use teamwire_client::v1;
+
+use super::{Output, optional_text, pair, report};
+use crate::{context::ContextArgs, failure::Failure, show};
+
+#[derive(Args, Debug)]
+pub struct Update {
+    /// The task's number
+    id: u64,
+    /// What to do, on one line
+    #[arg(long, short)]
+    subject: Option<String>,
+    /// Everything a member needs to know to do the task; - reads it from standard input
+    #[arg(long, short)]
+    description: Option<String>,
+    /// The name of the task while it is in progress
+    #[arg(long, value_name = "TEXT")]
+    active_form: Option<String>,
+    /// Assign the task to this member, who gets a notice
+    #[arg(long, short, value_name = "MEMBER")]
+    owner: Option<String>,
+    /// Remove the owner
+    #[arg(long, conflicts_with = "owner")]
+    no_owner: bool,
+    /// Add a task that must be completed first; may be repeated
+    #[arg(long, short, value_name = "ID", value_delimiter = ',')]
+    blocked_by: Vec<u64>,
+    /// Remove a task from those that must be completed first; may be repeated
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    not_blocked_by: Vec<u64>,
+    /// Metadata to set; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    meta: Vec<(String, String)>,
+    /// A metadata key to remove; may be repeated
+    #[arg(long, value_name = "KEY")]
+    no_meta: Vec<String>,
+    /// Update only if the task still has this version (see `task show --json`)
+    #[arg(long, value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
+    if_version: u64,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+impl Update {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        let request = v1::UpdateTaskRequest {
+            task_id: self.id,
+            expected_version: self.if_version,
+            subject: self.subject.clone(),
+            description: optional_text(self.description.as_deref())?,
+            active_form: self.active_form.clone(),
+            owner: if self.no_owner { Some(String::new()) } else { self.owner.clone() },
+            add_blocked_by: self.blocked_by.clone(),
+            remove_blocked_by: self.not_blocked_by.clone(),
+            set_metadata: self.meta.iter().cloned().collect(),
+            remove_metadata: self.no_meta.clone(),
+            ..v1::UpdateTaskRequest::default()
+        };
+        let unchanged =
+            v1::UpdateTaskRequest { task_id: self.id, expected_version: self.if_version, ..Default::default() };
+        if request == unchanged {
+            return Err(Failure::usage(
+                "Nothing to change. Give at least one option; see `teamwire task update --help`.",
+            ));
+        }
+        let task = caller.client.update_task(request).await?.task.ok_or_else(show::incomplete)?;
+        report(self.output, &task, "Updated");
+        Ok(())
+    }
+}

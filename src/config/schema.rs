@@ -1,0 +1,71 @@
+//! The JSON Schema of the configuration file, for editors that check and complete TOML.
+//!
+//! Derived from the table of keys and from the comments and values of the default file, so there is nothing to keep in sync.
+
+use serde_json::{Map, Value, json};
+use toml_edit::DocumentMut;
+
+use super::{
+    DEFAULT,
+    key::{KEYS, Key},
+    value::Kind,
+};
+
+/// Returns the JSON Schema of the configuration file.
+pub fn schema() -> Value {
+    let document: DocumentMut = DEFAULT.parse().expect("the default file is valid TOML");
+    let mut properties = Map::new();
+    for key in KEYS {
+        let (section, name) = key.path();
+        match section {
+            None => {
+                properties.insert(name.to_owned(), property(key, document.as_table()));
+            }
+            Some(section) => {
+                let table = document[section].as_table().expect("the default file has every section");
+                let object = properties
+                    .entry(section)
+                    .or_insert_with(|| json!({ "type": "object", "additionalProperties": false, "properties": {} }));
+                object["properties"][name] = property(key, table);
+            }
+        }
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration of `teamwire serve`",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn property(key: &Key, table: &toml_edit::Table) -> Value {
+    let mut property = match &key.kind {
+        Kind::Text | Kind::Duration(_) => json!({ "type": "string" }),
+        Kind::Choice(of) => json!({ "enum": of }),
+        Kind::List => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Number(range) => json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() }),
+        Kind::Size(range) => json!({
+            "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": range.start(), "maximum": range.end() }],
+        }),
+    };
+    let (_, name) = key.path();
+    let (written, item) = table.get_key_value(name).expect("the default file has every key");
+    let comment = written.leaf_decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    property["description"] = description(comment).into();
+    property["default"] = match item.as_value() {
+        Some(toml_edit::Value::Boolean(flag)) => (*flag.value()).into(),
+        Some(toml_edit::Value::Integer(number)) => (*number.value()).into(),
+        Some(toml_edit::Value::String(text)) => text.value().as_str().into(),
+        // Every list is empty by default.
+        _ => json!([]),
+    };
+    property
+}
+
+/// Returns the last paragraph of a key's comment as one line; the paragraphs before it belong to the file or the section.
+fn description(comment: &str) -> String {
+    let paragraph = comment.trim().rsplit("\n\n").next().unwrap_or_default();
+    paragraph.lines().map(|line| line.trim_start_matches('#').trim()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,137 @@
+//! The settings of a coordinator, and the checks that involve more than one of them.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use teamwire_proto::address::Address;
+use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
+
+use crate::failure::Failure;
+
+/// The typed values of all keys. `default.toml` documents them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub listen: String,
+    /// Empty: an embedded store in the state directory.
+    pub store: String,
+    pub advertise: Vec<String>,
+    pub insecure_no_tls: bool,
+    /// `None`: the one in the state directory.
+    pub operator_credential: Option<PathBuf>,
+    /// Empty: only on the main address.
+    pub health: String,
+    /// Empty: off.
+    pub metrics: String,
+    pub log: String,
+    pub log_format: String,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub tls_client_ca: Option<PathBuf>,
+    pub tls_reload_interval: Duration,
+    pub web_origins: Vec<String>,
+    pub edge: Bounds,
+    pub rates: Rates,
+    pub pace: Pace,
+    pub drain_grace: Duration,
+    pub hard_stop: Duration,
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let server = teamwire_server::server::Config::new("");
+        Self {
+            listen: "127.0.0.1:7420".to_owned(),
+            store: String::new(),
+            advertise: server.advertised.addresses,
+            insecure_no_tls: false,
+            operator_credential: None,
+            health: String::new(),
+            metrics: String::new(),
+            log: "info".to_owned(),
+            log_format: "text".to_owned(),
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+            tls_reload_interval: server.tls_reload_interval,
+            web_origins: server.web_origins,
+            edge: server.edge,
+            rates: server.rates,
+            pace: server.pace,
+            drain_grace: server.drain_grace,
+            hard_stop: server.hard_stop,
+            limits: server.limits,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks the conditions that involve more than one key, and the form of addresses.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let wrong = |text: &str| Err(Failure::usage(text));
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return wrong("TLS needs both tls.cert (--tls-cert) and tls.key (--tls-key). Set both, or neither.");
+        }
+        if self.tls_client_ca.is_some() && self.tls_cert.is_none() {
+            return wrong("tls.client_ca (--client-ca) needs TLS. Also set tls.cert and tls.key.");
+        }
+        if self.hard_stop < self.drain_grace {
+            return wrong("drain.hard_stop must be at least drain.grace.");
+        }
+        if self.edge.request_bytes_max <= self.limits.content_bytes_max {
+            return wrong(
+                "network.request_bytes_max must be larger than limits.content_bytes_max; otherwise messages with the maximum \
+                 content cannot be sent.",
+            );
+        }
+        if self.pace.heartbeat_interval * 2 > self.limits.lease_ttl {
+            return wrong(
+                "delivery.heartbeat_interval must be at most half of limits.lease_ttl; otherwise connected members lose \
+                 their leases.",
+            );
+        }
+        if let Some(other) = self.web_origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(Failure::usage(format!(
+                "web.origins has \"{other}\", which is not an origin. Write https://HOST:PORT in lower case, without a path or \
+                 trailing slash, or \"*\" for all origins."
+            )));
+        }
+        if let Some(without) = self.advertise.iter().find(|address| !address.contains("://")) {
+            return Err(Failure::usage(format!(
+                "advertise has \"{without}\", which is not a URL. Write http://HOST:PORT or https://HOST:PORT."
+            )));
+        }
+        if !self.advertise.is_empty()
+            && let Err(error) = Address::parse_list(&self.advertise.join(","))
+        {
+            return Err(Failure::usage(format!("advertise cannot be used: {error}.")));
+        }
+        Ok(())
+    }
+
+    /// Returns the address to listen on.
+    pub fn listen(&self) -> Result<SocketAddr, Failure> {
+        socket_address("listen", &self.listen)
+    }
+
+    /// Returns the additional address for health checks, if there is one.
+    pub fn health(&self) -> Result<Option<SocketAddr>, Failure> {
+        optional_address("health", &self.health)
+    }
+
+    /// Returns the address of the metrics endpoint, if there is one.
+    pub fn metrics(&self) -> Result<Option<SocketAddr>, Failure> {
+        optional_address("metrics", &self.metrics)
+    }
+}
+
+fn optional_address(key: &str, text: &str) -> Result<Option<SocketAddr>, Failure> {
+    Some(text).filter(|text| !text.is_empty()).map(|text| socket_address(key, text)).transpose()
+}
+
+fn socket_address(key: &str, text: &str) -> Result<SocketAddr, Failure> {
+    text.parse().map_err(|_| {
+        Failure::usage(format!(
+            "{key} is \"{text}\"; it must be an IP address and a port, such as 127.0.0.1:7420 or [::1]:0."
+        ))
+    })
+}

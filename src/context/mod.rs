@@ -1,0 +1,281 @@
+//! Resolves the coordinator's address and the caller's identity.
+//!
+//! Precedence, highest to lowest: flags, environment, the context file, the files that a coordinator on this machine left
+//! in its state directory. A join string outranks the environment, which may belong to another member.
+
+mod identities;
+mod private_file;
+
+use std::{env, fs, io, path::PathBuf, time::Duration};
+
+use clap::Args;
+use teamwire_client::{ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, KeptIdentity, Pem, Retry, TlsOptions};
+use teamwire_proto::{credential::Credential, join_string::JoinString};
+
+pub use self::{
+    identities::identity,
+    private_file::{make_private_directory, write_private},
+};
+use crate::failure::Failure;
+
+/// The state directory's file with the operator's credential.
+pub const OPERATOR_FILE: &str = "operator.credential";
+
+/// The state directory's file with the coordinator's address.
+pub const ADDRESS_FILE: &str = "address";
+
+/// The state directory's file with the certificate of the coordinator's CA.
+pub const CA_FILE: &str = "ca.crt";
+
+/// The global options that select the caller and the coordinator.
+#[derive(Args, Clone, Debug)]
+pub struct ContextArgs {
+    /// The coordinator's address, http[s]://HOST:PORT; comma-separated for several that share a store [env:
+    /// TEAMWIRE_ADDRESS=] [default: the identity's, or http://127.0.0.1:7420]
+    // `endpoint` reads the environment instead of clap, because a join string outranks it and a flag outranks both.
+    #[arg(long, global = true, value_name = "URL", help_heading = "Context")]
+    address: Option<String>,
+    /// For https: the certificate of the only CA to trust, in PEM [env: TEAMWIRE_CA=] [default: the identity's, or the
+    /// system's CAs]
+    #[arg(long, global = true, value_name = "FILE", value_parser = parse_pem, help_heading = "Context")]
+    ca: Option<Pem>,
+    /// For https: the client certificate to present, in PEM
+    #[arg(
+        long,
+        env = "TEAMWIRE_CERT",
+        global = true,
+        value_name = "FILE",
+        value_parser = parse_pem,
+        hide_env_values = true,
+        help_heading = "Context"
+    )]
+    cert: Option<Pem>,
+    /// The private key of the client certificate, in PEM
+    #[arg(
+        long,
+        env = "TEAMWIRE_KEY",
+        global = true,
+        value_name = "FILE",
+        value_parser = parse_pem,
+        hide_env_values = true,
+        help_heading = "Context"
+    )]
+    key: Option<Pem>,
+    /// The credential to use instead of one from the context file
+    #[arg(long, env = "TEAMWIRE_CREDENTIAL", global = true, hide_env_values = true, help_heading = "Context")]
+    credential: Option<String>,
+    /// The team; needed by the operator, and to choose between identities with the same name
+    #[arg(long, env = "TEAMWIRE_TEAM", global = true, value_name = "TEAM", help_heading = "Context")]
+    team: Option<String>,
+    /// The identity to use from the context file: NAME, NAME@TEAM, or `operator`
+    #[arg(long = "as", env = "TEAMWIRE_AS", global = true, value_name = "WHO", help_heading = "Context")]
+    who: Option<String>,
+    /// The context file, which holds saved identities [default: ~/.config/teamwire/context.json]
+    #[arg(long, env = "TEAMWIRE_CONTEXT", global = true, value_name = "FILE", help_heading = "Context")]
+    context: Option<PathBuf>,
+    /// The state directory of this machine's coordinator [default: ~/.local/state/teamwire]
+    #[arg(long, env = "TEAMWIRE_STATE_DIR", global = true, value_name = "DIR", help_heading = "Context")]
+    state_dir: Option<PathBuf>,
+    /// How long to retry a call before it fails, in seconds
+    #[arg(
+        long,
+        env = "TEAMWIRE_TIMEOUT",
+        global = true,
+        value_name = "SECONDS",
+        default_value_t = 15,
+        help_heading = "Context"
+    )]
+    timeout: u64,
+}
+
+/// Where a credential came from, which decides the address and TLS options to use with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    /// A flag, the environment or the state directory: no address comes with it.
+    Bare,
+    /// A join string. Its address outranks the environment.
+    JoinString(&'a JoinString),
+    /// An identity saved in the context file. The environment outranks its address.
+    Saved(&'a KeptIdentity),
+}
+
+/// A resolved caller: its identity and a client that uses it.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub client: Client,
+    /// The coordinator's address.
+    pub address: String,
+    pub credential: String,
+    /// The member's name; `None` for the operator and for observers.
+    pub member: Option<String>,
+    /// The team; `None` for the operator without --team.
+    pub team: Option<String>,
+}
+
+impl Caller {
+    /// Returns whether `name` is the caller's own, ignoring case.
+    pub fn is(&self, name: &str) -> bool {
+        self.member.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the member's name. Fails if the caller is not a member.
+    pub fn member(&self) -> Result<&str, Failure> {
+        self.member.as_deref().ok_or_else(|| {
+            Failure::usage("This command needs a member's identity. Choose one with --as NAME, or join a team with `teamwire join`.")
+        })
+    }
+}
+
+impl ContextArgs {
+    /// Resolves the caller: the given credential, else the chosen or current identity, else the operator, else the only
+    /// saved identity.
+    ///
+    /// Fails if there is no identity, or if several are saved and none is chosen.
+    pub fn caller(&self) -> Result<Caller, Failure> {
+        if let Some(credential) = &self.credential {
+            return self.caller_with(credential.clone(), Origin::Bare);
+        }
+        let file = self.load()?;
+        if self.who.as_deref() == Some("operator") {
+            return self.operator();
+        }
+        if let Some(identity) = file.choose(self.who.as_deref(), self.team.as_deref())? {
+            return self.caller_with(identity.credential.clone(), Origin::Saved(identity));
+        }
+        match (self.operator(), file.identities.as_slice()) {
+            (Ok(operator), _) => Ok(operator),
+            (Err(failure), []) => Err(failure),
+            (Err(_), [only]) => self.caller_with(only.credential.clone(), Origin::Saved(only)),
+            (Err(_), _) => Err(Failure::usage(format!(
+                "There are several identities. Choose one with --as WHO or `teamwire use WHO`: {}.",
+                file.names()
+            ))),
+        }
+    }
+
+    /// Returns the operator of this machine's coordinator.
+    ///
+    /// A given credential takes precedence: an agent that acts for a member must not become the operator because it runs on
+    /// the same machine.
+    pub fn operator(&self) -> Result<Caller, Failure> {
+        if let Some(credential) = &self.credential {
+            return self.caller_with(credential.clone(), Origin::Bare);
+        }
+        let path = self.state_dir()?.join(OPERATOR_FILE);
+        let credential = fs::read_to_string(&path).map_err(|error| {
+            let message = match error.kind() {
+                io::ErrorKind::NotFound => format!(
+                    "No identity is saved on this machine, and there is no operator's credential at {}. Start a coordinator \
+                     with `teamwire serve`, join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL.",
+                    path.display()
+                ),
+                _ => format!("Cannot read {}: {error}", path.display()),
+            };
+            Failure::with_code(crate::failure::NOT_PERMITTED, message)
+        })?;
+        self.caller_with(credential.trim().to_owned(), Origin::Bare)
+    }
+
+    /// Returns the caller that is about to join, from a join string, a bare join token or a member's credential.
+    pub fn caller_for_join(&self, text: &str) -> Result<Caller, Failure> {
+        if !text.contains('@') {
+            return self.caller_with(text.trim().to_owned(), Origin::Bare);
+        }
+        let join_string = JoinString::parse(text)?;
+        self.caller_with(join_string.token().reveal(), Origin::JoinString(&join_string))
+    }
+
+    /// Returns the caller that a credential belongs to.
+    pub fn caller_with(&self, credential: String, origin: Origin<'_>) -> Result<Caller, Failure> {
+        let parsed = Credential::parse(&credential)?;
+        let own_team = parsed.team().map(ToString::to_string);
+        let member = match &parsed {
+            Credential::Member { member, .. } => Some(member.to_string()),
+            _ => None,
+        };
+        let (address, tls) = self.endpoint(origin)?;
+        let team = self.team.clone().or(own_team);
+        let mut client = Client::connect_with(&address, tls)?
+            .with_credential(&credential)?
+            .with_retry(Retry::within(Duration::from_secs(self.timeout)));
+        if let Some(team) = &team {
+            client = client.with_team(team.clone());
+        }
+        let address = client.address().to_owned();
+        Ok(Caller { client, address, credential, member, team })
+    }
+
+    /// Returns a client without a credential, for calls that need none.
+    pub fn anonymous_client(&self) -> Result<Client, Failure> {
+        let (address, tls) = self.endpoint(Origin::Bare)?;
+        Ok(Client::connect_with(&address, tls)?)
+    }
+
+    /// Returns the coordinator's address, and which CA to trust and certificate to present there.
+    fn endpoint(&self, origin: Origin<'_>) -> Result<(String, TlsOptions), Failure> {
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let address_variable = variable(ADDRESS_VARIABLE);
+        let ca_variable = variable(CA_VARIABLE).map(|text| absolute(text.into()));
+        let (address, mut tls) = match origin {
+            Origin::Bare => (address_variable, TlsOptions { ca: ca_variable, ..TlsOptions::default() }),
+            Origin::JoinString(joining) => {
+                let address = Some(joining.address()).filter(|address| !address.is_empty()).or(address_variable);
+                let ca = if joining.fingerprint.is_some() { None } else { ca_variable };
+                (address, TlsOptions { ca, fingerprint: joining.fingerprint, ..TlsOptions::default() })
+            }
+            Origin::Saved(identity) => {
+                let address = address_variable.or_else(|| Some(identity.address.clone()));
+                let ca = ca_variable.or_else(|| identity.tls.ca.clone());
+                (address, TlsOptions { ca, ..identity.tls.clone() })
+            }
+        };
+        tls.ca = self.ca.clone().or(tls.ca);
+        if self.cert.is_some() || self.key.is_some() {
+            (tls.cert, tls.key) = (self.cert.clone(), self.key.clone());
+        }
+        if let Some(address) = self.address.clone().or(address) {
+            return Ok((address, tls));
+        }
+        let state_dir = self.state_dir()?;
+        let Ok(written) = fs::read_to_string(state_dir.join(ADDRESS_FILE)) else {
+            return Ok((ADDRESS_DEFAULT.to_owned(), tls));
+        };
+        let ca = state_dir.join(CA_FILE);
+        if tls.ca.is_none() && tls.fingerprint.is_none() && ca.exists() {
+            tls.ca = Some(Pem::File(ca));
+        }
+        Ok((written.trim().to_owned(), tls))
+    }
+
+    /// Returns the team given by --team or the environment.
+    pub fn team(&self) -> Option<&str> {
+        self.team.as_deref()
+    }
+
+    /// Returns the state directory of this machine's coordinator. Fails if neither it nor HOME is known.
+    pub fn state_dir(&self) -> Result<PathBuf, Failure> {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let state_home =
+            || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+        self.state_dir.clone().or_else(|| Some(state_home()?.join("teamwire"))).ok_or_else(home_not_set)
+    }
+}
+
+fn parse_pem(text: &str) -> Result<Pem, std::convert::Infallible> {
+    Ok(absolute(text.to_owned().into()))
+}
+
+/// Makes a path absolute, because it may be saved and used from another directory.
+fn absolute(pem: Pem) -> Pem {
+    match pem {
+        Pem::File(path) => Pem::File(std::path::absolute(&path).unwrap_or(path)),
+        text @ Pem::Text(_) => text,
+    }
+}
+
+fn home_not_set() -> Failure {
+    Failure::usage("HOME is not set. Give the locations with --context FILE and --state-dir DIR.")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! Files and directories that only their owner can access.
+
+use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::Path};
+
+use crate::failure::Failure;
+
+/// Creates a directory that only its owner can access, unless it exists.
+pub fn make_private_directory(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(path).map_err(|error| Failure::local(&format!("Cannot create {}", path.display()), error))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    Ok(())
+}
+
+/// Atomically replaces a file with one that only its owner can read.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| Failure::local(&format!("Cannot write {}", path.display()), error))?;
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! History entries.
+
+use anstyle::AnsiColor;
+use serde_json::Value;
+use teamwire_proto::{
+    dialect,
+    v1::{self, MemberState, TaskEventKind, history_entry::Event},
+    word,
+};
+
+use super::{
+    bold, dim, json,
+    member::state_style,
+    message::{kind, receipt_state, summary_and_content},
+    paint, plain, request_kind, request_text, shorten,
+    text::date_and_time,
+};
+
+/// Prints a history entry. `own` is the reader's name, which decides whether a message is incoming or outgoing.
+pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
+    let at = paint(dim(), format!("[{}]", date_and_time(entry.at.as_ref())));
+    let text = match &entry.event {
+        Some(Event::Message(message)) => {
+            let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
+            let to = if message.recipients.is_empty() { "-".to_owned() } else { message.recipients.join(", ") };
+            let (summary, content) = summary_and_content(message);
+            let text = if content.is_empty() { summary } else { format!("{summary}: {}", shorten(&content, 120)) };
+            let route = if own.is_some_and(|own| own.eq_ignore_ascii_case(from)) {
+                format!("OUTGOING -> {to}")
+            } else if own.is_some_and(|own| message.recipients.iter().any(|r| r.eq_ignore_ascii_case(own))) {
+                format!("INCOMING <- {from}")
+            } else {
+                format!("{from} -> {to}")
+            };
+            let kind = match kind(message) {
+                "message" => String::new(),
+                kind => paint(AnsiColor::Cyan.on_default(), format!(" ({kind})")),
+            };
+            format!("{}: \"{text}\"{kind}{}", paint(bold(), route), receipts(&entry.receipts))
+        }
+        Some(Event::Decision(request)) => {
+            format!("{} of {} {}", request_kind(request.kind()), request.member, request_text(request))
+        }
+        Some(Event::Member(event)) => {
+            let forced = event.forced_by.as_ref().map_or_else(String::new, |by| format!(" (forced by {})", by.name));
+            let detail = if event.detail.is_empty() { String::new() } else { format!(": {}", plain(&event.detail)) };
+            let is = match event.state() {
+                MemberState::Joined | MemberState::Exited => "",
+                _ => "is ",
+            };
+            let state = paint(state_style(event.state()), word::member_state(event.state()));
+            format!("{} {is}{state}{forced}{detail}", event.member)
+        }
+        Some(Event::Team(event)) => {
+            let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
+            match event.kind() {
+                v1::TeamEventKind::Created => format!("{actor} created the team"),
+                v1::TeamEventKind::LeadChanged => format!("{actor} made {} the lead", event.member),
+                v1::TeamEventKind::Invited if event.member.is_empty() => {
+                    format!("{actor} created an invitation for any name")
+                }
+                v1::TeamEventKind::Invited => format!("{actor} invited {}", event.member),
+                v1::TeamEventKind::ObserverCreated => format!("{actor} created an observer credential"),
+                v1::TeamEventKind::WritesLost => "the store lost changes that the coordinator had confirmed".to_owned(),
+                v1::TeamEventKind::Unspecified => "unknown change to the team".to_owned(),
+            }
+        }
+        Some(Event::Task(event)) => task_event(event),
+        Some(Event::DeadLetter(event)) => {
+            format!("message {} to {} became a dead letter: {}", event.message_id, event.recipient, event.cause)
+        }
+        None => "an entry of a newer version of teamwire".to_owned(),
+    };
+    anstream::println!("{at} {text}");
+}
+
+/// Converts a history entry to JSON, with its message in the SendMessage dialect.
+pub fn entry_json(entry: &v1::HistoryEntry) -> Value {
+    let mut value = json("HistoryEntry", entry);
+    if let Some(Event::Message(message)) = &entry.event {
+        value["message"] = dialect::write(message);
+    }
+    value
+}
+
+fn task_event(event: &v1::TaskEvent) -> String {
+    let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
+    let (task, owner) = (format!("task {} ({})", event.task_id, shorten(&event.subject, 60)), &event.owner);
+    let detail = if event.detail.is_empty() { String::new() } else { format!(": {}", plain(&event.detail)) };
+    match event.kind() {
+        TaskEventKind::Created => format!("{actor} created {task}"),
+        TaskEventKind::Updated => format!("{actor} updated {task}"),
+        TaskEventKind::Assigned => format!("{actor} assigned {task} to {owner}"),
+        TaskEventKind::Claimed => format!("{owner} claimed {task}"),
+        TaskEventKind::Completed => format!("{actor} completed {task}"),
+        TaskEventKind::Released => format!("{actor} released {task}{detail}"),
+        TaskEventKind::Lapsed => format!("{task} returned to the board from {owner}{detail}"),
+        TaskEventKind::Deleted => format!("{actor} deleted {task}"),
+        TaskEventKind::Unspecified => format!("unknown change to {task}"),
+    }
+}
+
+fn receipts(receipts: &[v1::Receipt]) -> String {
+    if receipts.is_empty() {
+        return String::new();
+    }
+    let each: Vec<_> =
+        receipts.iter().map(|receipt| format!("{} {}", receipt.recipient, receipt_state(receipt))).collect();
+    let all_same = receipts.len() == 1 || receipts.iter().all(|receipt| receipt.state() == receipts[0].state());
+    let text = if all_same { receipt_state(&receipts[0]) } else { each.join(", ") };
+    format!(" {}", paint(dim(), format!("({text})")))
+}

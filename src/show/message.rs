@@ -1,0 +1,142 @@
+//! Messages and their receipts.
+
+use anstyle::AnsiColor;
+use serde_json::Value;
+use teamwire_proto::{
+    dialect,
+    v1::{self, NoticeKind, ReceiptState, message::Body},
+};
+
+use super::{
+    bold, dim, paint, plain, table,
+    text::{date_and_time, precise},
+    time,
+};
+
+/// Prints a message as it lies in an inbox.
+pub fn delivery(delivery: &v1::Delivery) {
+    let Some(message) = &delivery.message else { return };
+    let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
+    let redelivery = match delivery.delivery_count {
+        0 | 1 => String::new(),
+        n => paint(AnsiColor::Yellow.on_default(), format!(" (delivery {n})")),
+    };
+    let (summary, content) = summary_and_content(message);
+    anstream::println!(
+        "{} {} {} {}{redelivery}",
+        paint(dim(), time(message.sent_at.as_ref())),
+        paint(bold(), from),
+        paint(AnsiColor::Cyan.on_default(), kind(message)),
+        summary
+    );
+    for text in content.lines() {
+        anstream::println!("    {text}");
+    }
+    anstream::println!("    {}", paint(dim(), &message.id));
+}
+
+/// Prints a message and its receipt for each recipient.
+pub fn message(message: &v1::Message, receipts: &[v1::Receipt]) {
+    let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
+    let (summary, content) = summary_and_content(message);
+    anstream::println!(
+        "{} {} {} {}",
+        date_and_time(message.sent_at.as_ref()),
+        paint(bold(), from),
+        paint(AnsiColor::Cyan.on_default(), kind(message)),
+        summary
+    );
+    for text in content.lines() {
+        anstream::println!("    {text}");
+    }
+    if !message.in_reply_to.is_empty() {
+        anstream::println!("    {}", paint(dim(), format!("in reply to {}", message.in_reply_to)));
+    }
+    let rows = receipts.iter().map(|receipt| {
+        vec![
+            receipt.recipient.clone(),
+            receipt_state(receipt),
+            precise(receipt.queued_at.as_ref()),
+            precise(receipt.delivered_at.as_ref()),
+            precise(receipt.finished_at.as_ref()),
+            receipt.delivery_count.to_string(),
+        ]
+    });
+    anstream::println!();
+    table(&["recipient", "state", "queued", "last delivered", "finished", "deliveries"], rows.collect());
+}
+
+/// Converts a delivery to JSON, with its message in the SendMessage dialect.
+pub fn delivery_json(delivery: &v1::Delivery) -> Value {
+    serde_json::json!({
+        "sequence": delivery.sequence,
+        "delivery_count": delivery.delivery_count,
+        "message": delivery.message.as_ref().map(dialect::write),
+    })
+}
+
+/// Returns a message's summary and its content, both without control characters.
+pub fn summary_and_content(message: &v1::Message) -> (String, String) {
+    let answer = |approve: Option<bool>, reason: &str| {
+        let word = if approve == Some(true) { "approved" } else { "rejected" };
+        let colon = if reason.is_empty() { "" } else { ": " };
+        format!("{word}{colon}{}", plain(reason))
+    };
+    match &message.body {
+        Some(Body::Message(body)) => (plain(&body.summary), plain(&body.content)),
+        Some(Body::Broadcast(body)) => (plain(&body.summary), plain(&body.content)),
+        Some(Body::ShutdownRequest(body)) => {
+            (format!("please shut down ({})", message.request_id), plain(&body.reason))
+        }
+        Some(Body::ShutdownResponse(body)) => (answer(body.approve, &body.reason), String::new()),
+        Some(Body::PlanApprovalRequest(body)) => {
+            let summary = if body.summary.is_empty() { "a plan to approve" } else { &body.summary };
+            (format!("{} ({})", plain(summary), message.request_id), plain(&body.plan))
+        }
+        Some(Body::PlanApprovalResponse(body)) => (answer(body.approve, &body.feedback), String::new()),
+        Some(Body::Notice(notice)) => (plain(&notice.text), String::new()),
+        None => (String::new(), String::new()),
+    }
+}
+
+pub(super) fn kind(message: &v1::Message) -> &'static str {
+    match &message.body {
+        Some(Body::Message(_)) => "message",
+        Some(Body::Broadcast(_)) => "broadcast",
+        Some(Body::ShutdownRequest(_)) => "shutdown request",
+        Some(Body::ShutdownResponse(_)) => "shutdown response",
+        Some(Body::PlanApprovalRequest(_)) => "plan",
+        Some(Body::PlanApprovalResponse(_)) => "plan response",
+        Some(Body::Notice(notice)) => notice_kind(notice.kind()),
+        None => "message",
+    }
+}
+
+fn notice_kind(kind: NoticeKind) -> &'static str {
+    match kind {
+        NoticeKind::Unspecified => "notice",
+        NoticeKind::Idle => "idle",
+        NoticeKind::MemberExited => "member exited",
+        NoticeKind::MemberLost => "member lost",
+        NoticeKind::MemberNotExited => "member not exited",
+        NoticeKind::SessionSuperseded => "session superseded",
+        NoticeKind::RequestExpired => "request expired",
+        NoticeKind::RequestCancelled => "request cancelled",
+        NoticeKind::DeadLetter => "dead letter",
+        NoticeKind::LeadChanged => "lead changed",
+        NoticeKind::TaskAssignment => "task",
+        NoticeKind::TaskRevoked => "task revoked",
+        NoticeKind::Unprocessed => "unprocessed",
+        NoticeKind::WritesLost => "writes lost",
+    }
+}
+
+pub(super) fn receipt_state(receipt: &v1::Receipt) -> String {
+    match receipt.state() {
+        ReceiptState::Unspecified => "unknown".to_owned(),
+        ReceiptState::Queued => "queued".to_owned(),
+        ReceiptState::Delivered => "delivered".to_owned(),
+        ReceiptState::Processed => "processed".to_owned(),
+        ReceiptState::DeadLettered => format!("dead letter: {}", receipt.dead_letter_cause),
+    }
+}

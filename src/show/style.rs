@@ -1,0 +1,23 @@
+//! Colors and text styles.
+
+use anstyle::{AnsiColor, Style};
+
+/// Wraps text in a style; `anstream` removes it where the output is not a terminal.
+pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Returns the style for names.
+pub fn bold() -> Style {
+    Style::new().bold()
+}
+
+/// Returns the style for secondary details, such as ids and times.
+pub fn dim() -> Style {
+    Style::new().dimmed()
+}
+
+/// Returns the style for problems.
+pub fn warning() -> Style {
+    AnsiColor::Yellow.on_default().bold()
+}

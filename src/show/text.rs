@@ -1,0 +1,44 @@
+//! Text and timestamps for display.
+
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+
+/// Replaces control characters except newline and tab, so that text cannot inject terminal escape sequences.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+/// Joins the lines and words of a text with single spaces, without control characters.
+pub fn one_line(text: &str) -> String {
+    plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a text as one line of at most `max` characters, with an ellipsis if it was longer.
+pub fn shorten(text: &str, max: usize) -> String {
+    let one_line = one_line(text);
+    if one_line.chars().count() <= max {
+        return one_line;
+    }
+    one_line.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Formats a timestamp in local time; omits the date if it is today. `-` if there is none.
+pub fn time(at: Option<&prost_types::Timestamp>) -> String {
+    let Some(zoned) = local(at) else { return "-".to_owned() };
+    let form = if zoned.date() == Zoned::now().date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    zoned.strftime(form).to_string()
+}
+
+/// Formats a timestamp in local time with the date. `-` if there is none.
+pub(super) fn date_and_time(at: Option<&prost_types::Timestamp>) -> String {
+    local(at).map_or_else(|| "-".to_owned(), |zoned| zoned.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// Formats a timestamp in local time with the date, to the millisecond. `-` if there is none.
+pub(super) fn precise(at: Option<&prost_types::Timestamp>) -> String {
+    local(at).map_or_else(|| "-".to_owned(), |zoned| zoned.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string())
+}
+
+fn local(at: Option<&prost_types::Timestamp>) -> Option<Zoned> {
+    let at = at?;
+    Some(Timestamp::new(at.seconds, at.nanos).ok()?.to_zoned(TimeZone::system()))
+}

@@ -1,0 +1,211 @@
+//! Sessions, claims, decisions and shutdowns: what must happen once, and only by the rightful member.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::index::{Index, Process};
+use crate::history::What;
+
+/// The longest a process may run after its shutdown was approved: 40 s.
+const EXIT_US_MAX: u64 = 40_000_000;
+
+pub(super) fn fenced(index: &Index<'_>) -> Vec<String> {
+    let mut opened: HashMap<&str, Vec<(u64, u64, u32)>> = HashMap::new();
+    for event in index.events {
+        if let What::Opened { epoch } = event.what {
+            opened.entry(&event.member).or_default().push((event.at_us, epoch, event.process));
+        }
+    }
+    let mut begun: HashMap<(Process<'_>, u64), u64> = HashMap::new();
+    let mut own: HashMap<Process<'_>, u64> = HashMap::new();
+    let mut wrong = Vec::new();
+    for event in index.events {
+        let process = (event.member.as_str(), event.process);
+        match &event.what {
+            What::Opened { epoch } => {
+                own.insert(process, *epoch);
+            }
+            What::Sending { op, .. } | What::Flushing { op } | What::Claiming { op } | What::Completing { op, .. } => {
+                begun.insert((process, *op), event.at_us);
+            }
+            What::Sent { op, .. } | What::Claimed { op, .. } | What::Completed { op } => {
+                let Some(began) = begun.get(&(process, *op)) else { continue };
+                // A process without a session is not bound to one.
+                let Some(epoch) = own.get(&process) else { continue };
+                let newer = opened.get(process.0).into_iter().flatten();
+                let newer = newer.filter(|(at_us, newer, of)| of != &process.1 && newer > epoch && at_us < began);
+                // Only sessions opened before the call began count: the caller may have become the newest since.
+                if let Some((_, newer, of)) = newer.max() {
+                    wrong.push(format!(
+                        "{process:?} (epoch {epoch}) got OK after process {of} had opened epoch {newer}: {:?}",
+                        event.what
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    wrong
+}
+
+pub(super) fn claims(index: &Index<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut completed: HashMap<u64, (Process<'_>, &str)> = HashMap::new();
+    let mut tokens: HashMap<u64, Vec<(u64, &str)>> = HashMap::new();
+    let mut trying: HashMap<(Process<'_>, u64), (u64, u64, &str)> = HashMap::new();
+    for event in index.events {
+        let process = (event.member.as_str(), event.process);
+        match &event.what {
+            What::Claimed { task_id, token, .. } => {
+                if let Some((by, _)) = completed.get(task_id) {
+                    wrong.push(format!("{process:?} was given task {task_id}, which {by:?} had completed"));
+                }
+                tokens.entry(*task_id).or_default().push((event.at_us, token));
+            }
+            What::Completing { op, task_id, token } => {
+                trying.insert((process, *op), (event.at_us, *task_id, token));
+            }
+            What::Completed { op } => {
+                let Some((began, task_id, token)) = trying.get(&(process, *op)).copied() else { continue };
+                if let Some((by, other)) = completed.insert(task_id, (process, token))
+                    && other != token
+                {
+                    wrong.push(format!("{process:?} and {by:?} both completed task {task_id}"));
+                }
+                let given = tokens.get(&task_id).into_iter().flatten();
+                // A newer token invalidates this one.
+                let mut later = given.skip_while(|(_, given)| *given != token).skip(1);
+                if let Some((_, other)) = later.find(|(at_us, other)| at_us < &began && *other != token) {
+                    wrong.push(format!("{process:?} completed task {task_id} with {token} after {other} was issued"));
+                }
+            }
+            What::FinalTask { task_id, is_completed: false } if completed.contains_key(task_id) => {
+                wrong.push(format!("task {task_id} was completed but is not in the end"));
+            }
+            _ => {}
+        }
+    }
+    wrong
+}
+
+pub(super) fn decisions(index: &Index<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut asked: HashMap<(Process<'_>, u64), (&str, bool)> = HashMap::new();
+    let mut decided: HashMap<&str, bool> = HashMap::new();
+    for event in index.events {
+        let process = (event.member.as_str(), event.process);
+        match &event.what {
+            What::Deciding { op, request_id, approve } => {
+                asked.insert((process, *op), (request_id, *approve));
+            }
+            What::Decided { op, .. } => {
+                let Some((request_id, approve)) = asked.get(&(process, *op)).copied() else { continue };
+                if decided.insert(request_id, approve).is_some_and(|other| other != approve) {
+                    wrong.push(format!("{request_id} was approved and rejected"));
+                }
+            }
+            What::FinalRequest { request_id, state } => {
+                let said = decided.get(request_id.as_str());
+                if said.is_some_and(|approve| state != if *approve { "approved" } else { "rejected" }) {
+                    wrong.push(format!("{request_id} was decided ({said:?}) but is {state} in the end"));
+                }
+            }
+            _ => {}
+        }
+    }
+    wrong
+}
+
+pub(super) fn shutdown(index: &Index<'_>) -> Vec<String> {
+    let mut approved: HashMap<Process<'_>, u64> = HashMap::new();
+    let mut ended: BTreeMap<Process<'_>, u64> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let last = index.events.last().map_or(0, |event| event.at_us);
+    for event in index.events {
+        let process = (event.member.as_str(), event.process);
+        match &event.what {
+            What::Ended { how } if how == "shutdown_approved" => {
+                approved.insert(process, event.at_us);
+            }
+            What::Killed => {
+                ended.insert(process, event.at_us);
+            }
+            What::Exited { code } => {
+                ended.insert(process, event.at_us);
+                if *code == Some(0) && !approved.contains_key(&process) {
+                    wrong.push(format!("{process:?} exited with 0 without an approval"));
+                }
+            }
+            _ => {}
+        }
+    }
+    for (process, at_us) in approved {
+        let until = ended.get(&process).copied().unwrap_or(last);
+        if until > at_us + EXIT_US_MAX {
+            wrong.push(format!("{process:?} ran for {} s after its approval", (until - at_us) / 1_000_000));
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        Promise,
+        testing::{broken, last, sending, sent},
+    };
+    use super::*;
+
+    #[test]
+    fn what_an_old_session_or_claim_still_does_is_found() {
+        let opened = |epoch| What::Opened { epoch };
+        let complete = |op| What::Completing { op, task_id: 1, token: format!("t{op}") };
+        let claimed = |op| What::Claimed { op, task_id: 1, token: format!("t{op}") };
+        assert_eq!(
+            broken(&[
+                ("ann", 1, opened(1)),
+                ("ann", 2, opened(2)),
+                ("ann", 1, sending(1)),
+                ("ann", 1, sent(1)),
+                ("lead", 1, last(1, "processed")),
+            ]),
+            [Promise::Fenced]
+        );
+        let stale = [
+            ("ann", 1, claimed(1)),
+            ("bob", 1, claimed(2)),
+            ("ann", 1, complete(1)),
+            ("ann", 1, What::Completed { op: 1 }),
+        ];
+        assert_eq!(broken(&stale), [Promise::Claims]);
+        assert_eq!(
+            broken(&[&stale[1..2], &[("bob", 1, complete(2)), ("bob", 1, What::Completed { op: 2 })]].concat()),
+            []
+        );
+    }
+
+    #[test]
+    fn two_answers_and_ends_without_approval_are_found() {
+        let deciding = |op, approve| What::Deciding { op, request_id: "r".to_owned(), approve };
+        let decided = |op| What::Decided { op, replayed: false };
+        assert_eq!(
+            broken(&[
+                ("lead", 1, deciding(1, true)),
+                ("lead", 1, decided(1)),
+                ("lead", 1, deciding(2, false)),
+                ("lead", 1, decided(2)),
+            ]),
+            [Promise::Decisions]
+        );
+        let last = What::FinalRequest { request_id: "r".to_owned(), state: "rejected".to_owned() };
+        assert_eq!(
+            broken(&[("lead", 1, deciding(1, true)), ("lead", 1, decided(1)), ("lead", 1, last)]),
+            [Promise::Decisions]
+        );
+        assert_eq!(broken(&[("ann", 1, What::Exited { code: Some(0) })]), [Promise::Shutdown]);
+        let approved = ("ann", 1, What::Ended { how: "shutdown_approved".to_owned() });
+        assert_eq!(broken(&[approved.clone(), ("ann", 1, What::Exited { code: Some(0) })]), []);
+        let silence = ("bob", 1, What::Opened { epoch: 1 });
+        let long = [approved, silence.clone(), silence.clone(), silence.clone(), silence.clone(), silence];
+        assert_eq!(broken(&long), [Promise::Shutdown]);
+    }
+}

@@ -1,0 +1,67 @@
+//! How much happened in a history.
+
+use std::collections::BTreeSet;
+
+use super::index::loss_windows;
+use crate::history::{Event, What};
+
+/// How much a history contains, so that a run in which nothing happened does not pass for a proof.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub sent: usize,
+    pub unknown: usize,
+    pub delivered: usize,
+    pub redelivered: usize,
+    pub claimed: usize,
+    pub decided: usize,
+    pub sessions: usize,
+    pub processes: usize,
+    /// Messages that were answered with APPLIED and then lost with the store's writes.
+    pub lost: usize,
+    /// Damaged copies of the store.
+    pub damaged: usize,
+    /// Damaged copies that a coordinator refused to open.
+    pub refused: usize,
+    /// The peak memory of any coordinator, in bytes.
+    pub peak_bytes: u64,
+}
+
+/// Counts what happened.
+pub fn count(events: &[Event]) -> Counts {
+    let mut counts = Counts::default();
+    let mut processes = BTreeSet::new();
+    let loss_windows = loss_windows(events);
+    let kept: BTreeSet<_> = events.iter().filter_map(|event| final_id(&event.what)).collect();
+    for event in events {
+        processes.insert((&event.member, event.process));
+        if let What::Sent { again: false, message_id, .. } = &event.what {
+            let may_be_lost = loss_windows.iter().any(|(from, until)| (*from..=*until).contains(&event.at_us));
+            counts.lost += usize::from(may_be_lost && !kept.contains(message_id.as_str()));
+        }
+        match &event.what {
+            What::Sent { again: false, .. } => counts.sent += 1,
+            What::Unknown { .. } => counts.unknown += 1,
+            What::Delivered { delivery_count, .. } => {
+                counts.delivered += 1;
+                counts.redelivered += usize::from(*delivery_count > 1);
+            }
+            What::Claimed { .. } => counts.claimed += 1,
+            What::Decided { .. } => counts.decided += 1,
+            What::Opened { .. } => counts.sessions += 1,
+            What::Memory { peak_bytes, .. } => counts.peak_bytes = counts.peak_bytes.max(*peak_bytes),
+            What::Damaged { code, .. } => {
+                counts.damaged += 1;
+                counts.refused += usize::from(code.is_some());
+            }
+            _ => {}
+        }
+    }
+    Counts { processes: processes.len(), ..counts }
+}
+
+fn final_id(what: &What) -> Option<&str> {
+    match what {
+        What::FinalMessage { message_id, .. } => Some(message_id),
+        _ => None,
+    }
+}

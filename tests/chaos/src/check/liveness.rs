@@ -1,0 +1,67 @@
+//! Progress, liveness, and bounded latency and memory under attack.
+
+use std::collections::BTreeMap;
+
+use super::index::Index;
+use crate::history::What;
+
+/// The longest a send may take during a flood, on a machine that also runs the flood: 5 s.
+const ANSWER_US_MAX: u64 = 5_000_000;
+
+/// The memory bound of a coordinator with a handful of members and any number of strangers: 512 MiB, of which the embedded
+/// store may cache 256 MiB of its file.
+const MEMORY_BYTES_MAX: u64 = 512 << 20;
+
+pub(super) fn progress(index: &Index<'_>) -> Vec<String> {
+    let stuck = index.events.iter().filter_map(|event| match &event.what {
+        What::Stuck { detail } => Some(format!("{}: {detail}", event.member)),
+        _ => None,
+    });
+    stuck.collect()
+}
+
+pub(super) fn alive(index: &Index<'_>) -> Vec<String> {
+    let lost = index.events.iter().filter_map(|event| match &event.what {
+        What::FinalLost { who } => Some(format!("{who} was declared lost")),
+        _ => None,
+    });
+    lost.collect()
+}
+
+pub(super) fn responsive(index: &Index<'_>) -> Vec<String> {
+    let mut floods: Vec<(u64, u64)> = Vec::new();
+    for event in index.events {
+        match &event.what {
+            What::FloodBegan => floods.push((event.at_us, u64::MAX)),
+            What::FloodEnded => floods.last_mut().into_iter().for_each(|flood| flood.1 = event.at_us),
+            _ => {}
+        }
+    }
+    let mut harmed = Vec::new();
+    for event in index.events {
+        let What::Sending { op, .. } = &event.what else { continue };
+        let process = (event.member.as_str(), event.process);
+        let is_during = floods.iter().any(|(from, until)| (*from..*until).contains(&event.at_us));
+        // A sender killed meanwhile never records an outcome.
+        let Some((at_us, end)) = index.end(process, *op).filter(|_| is_during) else { continue };
+        if !matches!(end, What::Sent { .. }) {
+            harmed.push(format!("{process:?} got no OK for op {op} during the flood: {end:?}"));
+        } else if at_us > event.at_us + ANSWER_US_MAX {
+            let seconds = (at_us - event.at_us) / 1_000_000;
+            harmed.push(format!("{process:?} waited {seconds} s for op {op} during the flood"));
+        }
+    }
+    harmed
+}
+
+pub(super) fn memory_bounded(index: &Index<'_>) -> Vec<String> {
+    let mut most: BTreeMap<usize, u64> = BTreeMap::new();
+    for event in index.events {
+        if let What::Memory { coordinator, peak_bytes } = event.what {
+            let peak = most.entry(coordinator).or_default();
+            *peak = (*peak).max(peak_bytes);
+        }
+    }
+    most.retain(|_, peak| *peak > MEMORY_BYTES_MAX);
+    most.into_iter().map(|(number, peak)| format!("coordinator {number} used {} MiB", peak >> 20)).collect()
+}

@@ -1,0 +1,170 @@
+//! The promises, each with its checker. `docs/proof.md` shows this table.
+
+use super::{coordination, index::Index, liveness, messages, store};
+use crate::history::{Event, What};
+
+/// A promise; [`PROMISES`] says what each means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    NothingLost,
+    NothingInvented,
+    NothingDuplicated,
+    Order,
+    Fenced,
+    Claims,
+    Decisions,
+    Shutdown,
+    Progress,
+    Alive,
+    LossReported,
+    Responsive,
+    MemoryBounded,
+    DamageDetected,
+}
+
+/// What a promise says and how it is checked.
+#[derive(Debug)]
+pub struct PromiseSpec {
+    pub promise: Promise,
+    /// The promise, for a reader.
+    pub says: &'static str,
+    /// What the checker compares.
+    pub checked: &'static str,
+    pub(super) checker: fn(&Index<'_>) -> Vec<String>,
+}
+
+/// Every promise.
+pub const PROMISES: [PromiseSpec; 14] = [
+    PromiseSpec {
+        promise: Promise::NothingLost,
+        says: "A message that was answered with OK is delivered and processed, or dead-lettered after five deliveries.",
+        checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
+        checker: messages::nothing_lost,
+    },
+    PromiseSpec {
+        promise: Promise::NothingInvented,
+        says: "Every delivered message was sent, by the sender it names and to the member that receives it.",
+        checked: "every delivery against the one send with its content",
+        checker: messages::nothing_invented,
+    },
+    PromiseSpec {
+        promise: Promise::NothingDuplicated,
+        says: "A send makes one message, however often it is retried. A process receives it once; a later process sees it \
+               marked as redelivered, and never after a confirmed acknowledgement.",
+        checked: "message ids per content; deliveries per process and their counts",
+        checker: messages::nothing_duplicated,
+    },
+    PromiseSpec {
+        promise: Promise::Order,
+        says: "One process's messages arrive in the order it sent them, and no two share a place in an inbox.",
+        checked: "inbox sequences against the order of sends",
+        checker: messages::order,
+    },
+    PromiseSpec {
+        promise: Promise::Fenced,
+        says: "A process whose session was superseded can change nothing.",
+        checked: "every OK against the sessions that other processes had opened before the call began",
+        checker: coordination::fenced,
+    },
+    PromiseSpec {
+        promise: Promise::Claims,
+        says: "A task is completed once, by the holder of its latest claim.",
+        checked: "every completion against the claim tokens issued before it",
+        checker: coordination::claims,
+    },
+    PromiseSpec {
+        promise: Promise::Decisions,
+        says: "A request has one answer and keeps it.",
+        checked: "two processes of the lead answer every plan in opposite ways",
+        checker: coordination::decisions,
+    },
+    PromiseSpec {
+        promise: Promise::Shutdown,
+        says: "A process exits within 40 s of its approval, and never exits with 0 without one.",
+        checked: "exits against approvals",
+        checker: coordination::shutdown,
+    },
+    PromiseSpec {
+        promise: Promise::Progress,
+        says: "Once every fault is healed, all work finishes.",
+        checked: "inboxes and calls in flight, 90 s after the last fault",
+        checker: liveness::progress,
+    },
+    PromiseSpec {
+        promise: Promise::Alive,
+        says: "No member is declared lost while its process runs or is being replaced.",
+        checked: "the team's history",
+        checker: liveness::alive,
+    },
+    PromiseSpec {
+        promise: Promise::LossReported,
+        says: "The team is told when the store loses acknowledged writes, and only then.",
+        checked: "the team's history against the times at which the store was made to lose writes",
+        checker: store::loss_reported,
+    },
+    PromiseSpec {
+        promise: Promise::Responsive,
+        says: "Sends are answered with OK within 5 s, whatever strangers do.",
+        checked: "every send during a flood",
+        checker: liveness::responsive,
+    },
+    PromiseSpec {
+        promise: Promise::MemoryBounded,
+        says: "A coordinator's memory stays below 512 MiB, of which the embedded store may cache 256 MiB.",
+        checked: "the peak memory of each coordinator (VmHWM)",
+        checker: liveness::memory_bounded,
+    },
+    PromiseSpec {
+        promise: Promise::DamageDetected,
+        says: "A damaged store is refused with an explanation, or lacks at most its last commit.",
+        checked: "what a coordinator makes of damaged copies, against every OK",
+        checker: store::damage_detected,
+    },
+];
+
+impl Promise {
+    /// Returns whether a history contains anything that could have broken this promise. Any history could break most.
+    pub fn was_tried(self, events: &[Event]) -> bool {
+        let has = |is: fn(&What) -> bool| events.iter().any(|event| is(&event.what));
+        match self {
+            // A coordinator that has just started declares nobody lost.
+            Self::Alive => {
+                let lost_after_us = events.iter().find_map(|event| match event.what {
+                    What::Started { lost_after_s } => Some(event.at_us + lost_after_s * 1_000_000),
+                    _ => None,
+                });
+                lost_after_us.is_some_and(|at_us| events.last().is_some_and(|last| last.at_us > at_us))
+            }
+            Self::LossReported => has(|what| matches!(what, What::MayBeLost { .. })),
+            Self::Responsive => has(|what| matches!(what, What::FloodBegan)),
+            Self::MemoryBounded => has(|what| matches!(what, What::Memory { .. })),
+            Self::DamageDetected => has(|what| matches!(what, What::Damaged { .. })),
+            _ => true,
+        }
+    }
+}
+
+/// Returns the table of promises as lines of Markdown, its two header lines included.
+pub fn promise_table() -> Vec<String> {
+    let head = ["| promise | what it says | how it is checked |".to_owned(), "|---|---|---|".to_owned()];
+    let rows = PROMISES.iter().map(|spec| format!("| {:?} | {} | {} |", spec.promise, spec.says, spec.checked));
+    head.into_iter().chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_documentation_shows_this_table() {
+        let proof = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proof.md");
+        let documented = std::fs::read_to_string(proof).unwrap();
+        assert!(
+            documented.contains(&promise_table().join("\n")),
+            "renew docs/proof.md with `cargo xtask faults --markdown docs/proof.md`, or paste:\n{}",
+            promise_table().join("\n")
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! Stores that lose writes or whose file is damaged: both must be reported.
+
+use std::collections::HashMap;
+
+use super::index::Index;
+use crate::history::What;
+
+pub(super) fn loss_reported(index: &Index<'_>) -> Vec<String> {
+    let told = index.events.iter().filter(|event| event.what == What::FinalWritesLost).count();
+    let lost = index.lost;
+    match (index.loss_windows.is_empty(), told) {
+        (true, 1..) => vec!["a loss was reported, but the store was never made to lose writes".to_owned()],
+        (false, 0) if lost > 0 => vec![format!("{lost} messages were lost without a report")],
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn damage_detected(index: &Index<'_>) -> Vec<String> {
+    let mut silent = Vec::new();
+    // Each member's latest send that was answered with OK.
+    let mut sent: HashMap<&str, &str> = HashMap::new();
+    for event in index.events {
+        match &event.what {
+            What::Sent { message_id, again: false, .. } => {
+                sent.insert(&event.member, message_id);
+            }
+            What::Damaged { how, code: Some(code), said, .. } if *code == 0 || !said.contains("damaged") => {
+                silent.push(format!("{how}: the coordinator exited with {code}, saying: {said}"));
+            }
+            What::Damaged { how, missing, .. } => {
+                // One commit carries at most one send per member: its latest.
+                let older = missing.iter().filter(|id| !sent.values().any(|last| last == id)).count();
+                if older > 0 {
+                    silent.push(format!("{how}: the store opened silently with {older} messages missing"));
+                }
+            }
+            _ => {}
+        }
+    }
+    silent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        APPLIED, Promise,
+        testing::{broken, delivered, last, sending, sent},
+    };
+    use super::*;
+
+    #[test]
+    fn only_what_a_forgetful_store_had_applied_may_be_lost_and_only_then() {
+        let applied = |op| match sent(op) {
+            What::Sent { op, message_id, recipients, again, replayed, .. } => {
+                What::Sent { op, message_id, recipients, again, replayed, durability: APPLIED.to_owned() }
+            }
+            other => other,
+        };
+        let forgets = |from_us, until_us| ("supervisor", 1, What::MayBeLost { from_us, until_us });
+        let told = ("lead", 1, What::FinalWritesLost);
+        let sends = |what| [("ann", 1, sending(1)), ("ann", 1, what)];
+        let with = |what, more: &[(&'static str, u32, What)]| broken(&[&sends(what)[..], more].concat());
+        // It was answered at 10 s.
+        assert_eq!(with(applied(1), &[forgets(9_000_000, 11_000_000), told.clone()]), []);
+        assert_eq!(with(sent(1), &[forgets(9_000_000, 11_000_000), told.clone()]), [Promise::NothingLost]);
+        assert_eq!(with(applied(1), &[forgets(0, 9_000_000), told.clone()]), [Promise::NothingLost]);
+        assert_eq!(with(applied(1), &[forgets(9_000_000, 11_000_000)]), [Promise::LossReported]);
+        assert_eq!(with(sent(1), &[told]), [Promise::NothingLost, Promise::LossReported]);
+    }
+
+    #[test]
+    fn a_damaged_file_that_opens_without_a_word_may_lack_the_last_of_each_only() {
+        let sends = [("ann", 1, sending(1)), ("ann", 1, sent(1)), ("ann", 1, sending(2)), ("ann", 1, sent(2))];
+        let kept = [("lead", 1, last(1, "processed")), ("lead", 1, last(2, "processed"))];
+        let kept = [&kept[..], &[("bob", 1, delivered(1, 1, 1)), ("bob", 1, delivered(2, 2, 1))]].concat();
+        let with = |code, said: &str, missing: &[&str]| {
+            let missing = missing.iter().map(|id| (*id).to_owned()).collect();
+            let damaged = What::Damaged { how: "it is cut".to_owned(), code, said: said.to_owned(), missing };
+            broken(&[&sends[..], &[("supervisor", 1, damaged)], &kept].concat())
+        };
+        assert_eq!(with(None, "", &[]), []);
+        assert_eq!(with(None, "", &["m2"]), []);
+        assert_eq!(with(None, "", &["m1"]), [Promise::DamageDetected]);
+        assert_eq!(with(Some(78), "the file is damaged: ...", &[]), []);
+        assert_eq!(with(Some(0), "the file is damaged: ...", &[]), [Promise::DamageDetected]);
+        assert_eq!(with(Some(101), "panicked", &[]), [Promise::DamageDetected]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Every fault. `docs/proof.md` has a row per fault and store.
+
+use super::{Fault, Kind};
+use crate::{
+    cluster::{ClusterSpec, Store},
+    flood::Flood,
+};
+
+const BOTH: &[Store] = &[Store::Embedded, Store::Redis];
+const EMBEDDED: &[Store] = &[Store::Embedded];
+const REDIS: &[Store] = &[Store::Redis];
+
+const fn fault(name: &'static str, what: &'static str, kind: Kind, stores: &'static [Store]) -> Fault {
+    Fault { name, what, spec: ClusterSpec::Plain, mixes: true, kind, stores }
+}
+
+impl Fault {
+    /// Returns the fault with the cluster it needs.
+    const fn on(self, spec: ClusterSpec) -> Self {
+        let mixes = matches!(spec, ClusterSpec::Proxied);
+        Self { spec, mixes, ..self }
+    }
+
+    /// Returns the fault, excluded from mixes.
+    const fn alone(self) -> Self {
+        Self { mixes: false, ..self }
+    }
+}
+
+/// Every fault.
+pub const FAULTS: [Fault; 31] = [
+    fault("none", "breaks nothing", Kind::None, BOTH),
+    fault(
+        "coordinator-killed",
+        "kills a coordinator with SIGKILL and restarts it within 1 s",
+        Kind::CoordinatorKilled,
+        BOTH,
+    ),
+    fault("coordinator-paused", "stops a coordinator for up to 8 s", Kind::CoordinatorPaused, BOTH),
+    fault("coordinator-rolled", "terminates a coordinator gracefully and restarts it", Kind::CoordinatorRolled, BOTH),
+    fault(
+        "failpoint-before-commit",
+        "the coordinator dies just before it hands a transaction to the store",
+        Kind::Failpoint("before-commit"),
+        BOTH,
+    ),
+    fault(
+        "failpoint-after-commit",
+        "the coordinator dies after the store answered, before anyone else knows",
+        Kind::Failpoint("after-commit"),
+        BOTH,
+    ),
+    fault(
+        "failpoint-before-reply",
+        "the coordinator dies after a send woke its recipient, before the reply",
+        Kind::Failpoint("before-reply"),
+        BOTH,
+    ),
+    fault(
+        "failpoint-after-frame",
+        "the coordinator dies after it delivered a message, before it takes the acknowledgement",
+        Kind::Failpoint("after-frame"),
+        BOTH,
+    ),
+    fault("member-killed", "kills a member's process with SIGKILL; another replaces it", Kind::MemberKilled, BOTH),
+    fault("member-paused", "stops a member's process for up to 8 s", Kind::MemberPaused, BOTH),
+    fault("member-twice", "starts a second process of a member beside the first", Kind::MemberTwice, BOTH),
+    fault(
+        "network-slow",
+        "delays a coordinator's traffic with its clients or its Redis by up to 0.3 s each way, for up to 8 s",
+        Kind::NetworkSlow,
+        BOTH,
+    )
+    .on(ClusterSpec::Proxied),
+    fault(
+        "network-silent",
+        "drops everything in one direction between a coordinator and its clients or its Redis for up to 4 s; affected \
+         connections stay open and silent",
+        Kind::NetworkSilent,
+        BOTH,
+    )
+    .on(ClusterSpec::Proxied),
+    fault(
+        "network-reset",
+        "resets all connections of a coordinator, or to its Redis, in the middle of an answer, several times",
+        Kind::NetworkReset,
+        BOTH,
+    )
+    .on(ClusterSpec::Proxied),
+    fault(
+        "redis-killed",
+        "kills Redis (appendfsync always) with SIGKILL and restarts it within 1 s",
+        Kind::RedisKilled,
+        REDIS,
+    ),
+    fault("redis-paused", "stops Redis for up to 8 s", Kind::RedisPaused, REDIS),
+    fault("redis-full", "leaves Redis without memory for 2 s", Kind::RedisFull, REDIS),
+    fault(
+        "redis-connections-killed",
+        "closes all connections to Redis, several times",
+        Kind::RedisConnectionsKilled,
+        REDIS,
+    ),
+    fault("redis-functions-flushed", "flushes the functions and scripts of Redis", Kind::RedisFunctionsFlushed, REDIS),
+    fault(
+        "redis-everysec-killed",
+        "kills Redis (appendfsync everysec) and discards up to 1 s of its writes, as a power failure does",
+        Kind::RedisLosesWrites,
+        REDIS,
+    )
+    .on(ClusterSpec::Everysec),
+    fault(
+        "sentinel-failover",
+        "kills a primary whose replica lags by up to 1 s; a Sentinel promotes the replica",
+        Kind::PrimaryKilled,
+        REDIS,
+    )
+    .on(ClusterSpec::SentinelPair { replicas: false }),
+    fault(
+        "sentinel-failover-replicated",
+        "the same, with sends answered only after the replica has them (replicas=1)",
+        Kind::PrimaryKilled,
+        REDIS,
+    )
+    .on(ClusterSpec::SentinelPair { replicas: true }),
+    fault("cluster-slot-moved", "moves the team's slot to another node, key by key", Kind::SlotMoved, REDIS)
+        .on(ClusterSpec::RedisCluster),
+    fault(
+        "disk-full",
+        "fills the store's disk until the coordinator refuses writes, and 2 s longer (needs root)",
+        Kind::DiskFull,
+        EMBEDDED,
+    )
+    .on(ClusterSpec::SmallDisk),
+    fault(
+        "file-torn",
+        "kills the coordinator with SIGKILL, truncates and overwrites copies of its file, and opens each copy",
+        Kind::FileTorn,
+        EMBEDDED,
+    )
+    .alone(),
+    fault(
+        "clock-forward",
+        "sets a coordinator's clock one hour ahead, repeatedly; sometimes kills it afterwards",
+        Kind::ClockForward,
+        BOTH,
+    )
+    .on(ClusterSpec::OwnClock),
+    fault(
+        "clock-back",
+        "sets a coordinator's clock one hour back for up to 8 s; sometimes kills it meanwhile",
+        Kind::ClockBack,
+        BOTH,
+    )
+    .on(ClusterSpec::OwnClock),
+    fault(
+        "flood-connections",
+        "1,000 strangers connect and send nothing, or half a frame or call",
+        Kind::Flooded(Flood::Connections),
+        BOTH,
+    )
+    .alone(),
+    fault(
+        "flood-resets",
+        "strangers start calls and cancel them at once, as fast as they can",
+        Kind::Flooded(Flood::Resets),
+        BOTH,
+    )
+    .alone(),
+    fault(
+        "flood-headers",
+        "strangers send 256 KiB of headers per call, repeatedly",
+        Kind::Flooded(Flood::Headers),
+        BOTH,
+    )
+    .alone(),
+    fault(
+        "flood-slow-readers",
+        "members of another team open streams and read nothing, while their lead sends as fast as it may",
+        Kind::Flooded(Flood::SlowReaders),
+        BOTH,
+    )
+    .alone(),
+];

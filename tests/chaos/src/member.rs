@@ -1,0 +1,235 @@
+//! A member's process: it sends, receives, acknowledges, claims and plans at random until it approves its shutdown.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
+use teamwire_client::{Client, Closed, Delivery, Error, Event, Retry, SubscribeOptions, message, v1};
+use teamwire_proto::v1::message::Body;
+use tokio::{task::JoinSet, time::sleep};
+use uuid::Uuid;
+
+use crate::history::{Recorder, What};
+
+/// The file that tells members to start nothing new.
+pub const QUIET: &str = "quiet";
+
+/// The exit code of a process that another one superseded.
+pub const SUPERSEDED: u8 = 3;
+
+/// The exit code of a process that ends for any reason but its approval.
+pub const OTHERWISE: u8 = 4;
+
+/// The retry budget of a call, longer than any fault lasts.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The configuration of a process.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The directory of the histories.
+    pub directory: PathBuf,
+    pub member: String,
+    pub process: u32,
+    /// The seed of all random choices.
+    pub seed: u64,
+    pub address: String,
+    pub credential: String,
+    /// The members it sends to.
+    pub others: Vec<String>,
+}
+
+/// The state that a process's tasks share.
+struct Member {
+    config: Config,
+    client: Client,
+    recorder: Recorder,
+    ops: AtomicU64,
+}
+
+/// Runs until the subscription ends. Returns the exit code.
+pub async fn run(config: Config) -> Result<u8, Error> {
+    let client = Client::connect(&config.address)?;
+    run_over(client, config).await
+}
+
+/// Does the same over a client's connection.
+pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
+    let client = client.with_credential(&config.credential)?;
+    let client = client.with_retry(Retry::within(PATIENCE).while_full());
+    let recorder = Recorder::open(&config.directory, &config.member, config.process)
+        .map_err(|error| Error::Context(format!("the history cannot be opened: {error}")))?;
+    let this = Arc::new(Member { config, client, recorder, ops: AtomicU64::new(0) });
+    let mut parts = JoinSet::new();
+    // Sending and claiming start with the first session, so that every call belongs to a session.
+    let mut inbox = this.client.subscribe(SubscribeOptions::default());
+    let mut has_begun = false;
+    let mut random = this.random(0);
+    let mut unconfirmed = 0_u32;
+    loop {
+        let Some(event) = inbox.next().await else { return Ok(OTHERWISE) };
+        match event? {
+            Event::Opened(opened) => {
+                this.note(What::Opened { epoch: opened.epoch });
+                if !std::mem::replace(&mut has_begun, true) {
+                    parts.spawn(Arc::clone(&this).send());
+                    parts.spawn(Arc::clone(&this).claim());
+                    parts.spawn(Arc::clone(&this).plan());
+                }
+            }
+            Event::Delivery(delivery) => {
+                this.note(delivered(&delivery));
+                sleep(Duration::from_millis(random.random_range(0..4))).await;
+                this.note(What::Acking { message_id: delivery.message.id.clone() });
+                delivery.ack();
+                unconfirmed += 1;
+                let request = match &delivery.message.body {
+                    Some(Body::ShutdownRequest(_)) => Some(delivery.message.request_id.clone()),
+                    _ => None,
+                };
+                if unconfirmed >= 16 || request.is_some() {
+                    unconfirmed = 0;
+                    let op = this.begin(|op| What::Flushing { op });
+                    match inbox.flush_acks().await {
+                        Ok(()) => this.note(What::Flushed { op }),
+                        Err(error) => this.note(What::Unknown { op, detail: error.to_string() }),
+                    }
+                }
+                if let Some(request_id) = request {
+                    // Stop other calls first: a stopping member may not claim or send.
+                    parts.shutdown().await;
+                    this.client.approve_shutdown(&request_id).await?;
+                }
+            }
+            Event::ShutdownApproved { .. } => {
+                this.note(What::Ended { how: "shutdown_approved".to_owned() });
+                inbox.flush_acks().await?;
+                let exit = v1::ExitReport { code: Some(0), ..Default::default() };
+                this.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
+                return Ok(0);
+            }
+            Event::Closed(closed) => {
+                this.note(What::Ended { how: closed.to_string() });
+                return Ok(if closed == Closed::Superseded { SUPERSEDED } else { OTHERWISE });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Member {
+    fn note(&self, what: What) {
+        self.recorder.note(what);
+    }
+
+    /// Records the beginning of an op and returns its number.
+    fn begin(&self, what: impl FnOnce(u64) -> What) -> u64 {
+        let op = self.ops.fetch_add(1, Ordering::Relaxed) + 1;
+        self.note(what(op));
+        op
+    }
+
+    /// Returns the random numbers of one task of this process.
+    fn random(&self, part: u64) -> StdRng {
+        StdRng::seed_from_u64(self.config.seed ^ (u64::from(self.config.process) << 32) ^ part)
+    }
+
+    /// Waits for some milliseconds. Returns whether to start something new then.
+    async fn pause(&self, pause_ms: u64) -> bool {
+        sleep(Duration::from_millis(pause_ms)).await;
+        !is_quiet(&self.config.directory)
+    }
+
+    async fn send(self: Arc<Self>) {
+        let mut random = self.random(1);
+        while self.pause(random.random_range(10..80)).await {
+            let to = match random.random_bool(0.02) {
+                true => String::new(),
+                false => self.config.others.choose(&mut random).cloned().unwrap_or_default(),
+            };
+            let content = format!("{} {}", Uuid::new_v4(), "x".repeat(random.random_range(0..1_000)));
+            let op = self.begin(|op| What::Sending { op, to: to.clone(), content: content.clone() });
+            let mut request = match to.as_str() {
+                "" => message::broadcast("proof", content),
+                to => message::direct(to, "proof", content),
+            };
+            request.idempotency_key = Uuid::now_v7().to_string();
+            let is_repeated = random.random_bool(0.1);
+            for again in [false, true].into_iter().take(1 + usize::from(is_repeated)) {
+                match self.client.send(request.clone()).await {
+                    Ok(reply) => {
+                        let durability = reply.durability().as_str_name().to_owned();
+                        let v1::SendResponse { message_id, recipients, replayed, .. } = reply;
+                        self.note(What::Sent { op, message_id, recipients, again, replayed, durability });
+                    }
+                    Err(Error::Refused(refusal)) => {
+                        self.note(What::SendRefused { op, reason: refusal.reason.to_string() });
+                        break;
+                    }
+                    Err(error) => {
+                        self.note(What::Unknown { op, detail: error.to_string() });
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn claim(self: Arc<Self>) {
+        let mut random = self.random(2);
+        while self.pause(random.random_range(50..200)).await {
+            let op = self.begin(|op| What::Claiming { op });
+            let (task_id, token) = match self.client.claim_next_task(Duration::ZERO).await {
+                Ok(Some(claim)) => (claim.task.map(|task| task.id).unwrap_or_default(), claim.token),
+                Ok(None) => continue,
+                Err(error) => {
+                    self.note(What::Unknown { op, detail: error.to_string() });
+                    continue;
+                }
+            };
+            self.note(What::Claimed { op, task_id, token: token.clone() });
+            sleep(Duration::from_millis(random.random_range(0..100))).await;
+            let op = self.begin(|op| What::Completing { op, task_id, token: token.clone() });
+            let request = v1::CompleteTaskRequest { task_id, claim_token: token, ..Default::default() };
+            match self.client.complete_task(request).await {
+                Ok(_) => self.note(What::Completed { op }),
+                Err(Error::Refused(refusal)) => {
+                    self.note(What::CompleteRefused { op, reason: refusal.reason.to_string() });
+                }
+                Err(error) => self.note(What::Unknown { op, detail: error.to_string() }),
+            }
+        }
+    }
+
+    /// Submits plans. Two processes of the lead answer each.
+    async fn plan(self: Arc<Self>) {
+        let mut random = self.random(3);
+        while self.pause(random.random_range(500..2_000)).await {
+            // A plan that cannot be submitted is one decision less.
+            let _ = self.client.submit_plan("1. Break it. 2. Look.", "proof").await;
+        }
+    }
+}
+
+/// Returns whether members must start nothing new.
+pub fn is_quiet(directory: &Path) -> bool {
+    directory.join(QUIET).exists()
+}
+
+fn delivered(delivery: &Delivery) -> What {
+    let v1::Message { id, sender, body, .. } = &delivery.message;
+    let from = sender.as_ref().map(|sender| sender.name.clone()).unwrap_or_default();
+    let (from, content) = match body {
+        Some(Body::Message(text)) => (from, text.content.clone()),
+        Some(Body::Broadcast(text)) => (from, text.content.clone()),
+        // The checkers ignore messages of the protocol itself.
+        _ => ("coordinator".to_owned(), String::new()),
+    };
+    let (sequence, delivery_count) = (delivery.sequence, delivery.delivery_count);
+    What::Delivered { message_id: id.clone(), sequence, delivery_count, from, content }
+}

@@ -1,0 +1,30 @@
+//! Runs a team while faults strike, in real processes or on simulated time.
+
+use crate::{
+    faketime, redis,
+    step::{Failure, Step},
+};
+
+/// Breaks coordinators, stores, networks, clocks and members, and checks the promises. `options` go to `teamwire-chaos run`.
+pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
+    let redis = redis::SERVERS[0].find()?;
+    let sets_clocks = options.iter().any(|option| *option == "all" || option.contains("clock-"));
+    let faketime = if sets_clocks { Some(faketime::find()?) } else { None };
+    let packages = ["--locked", "--package", "teamwire", "--package", "teamwire-chaos"];
+    // The next plain build of teamwire removes the failpoints from its binary.
+    Step::cargo(&[&["build"], &packages[..], &["--bins", "--features", "teamwire/failpoints"]].concat()).run()?;
+    let run = ["run", "--quiet", "--locked", "--package", "teamwire-chaos", "--", "run"];
+    let step = Step::cargo(&[&run[..], options].concat());
+    let step = faketime.into_iter().fold(step, |step, library| step.env(faketime::VARIABLE, library));
+    step.env(redis::SERVERS[0].variable, redis)
+        .advice("repeat it with the --seed that it names; `teamwire-chaos check DIR` checks the recorded run again")
+        .run()
+}
+
+/// Plays teams on simulated time. `options` go to `teamwire-simulation`.
+pub(crate) fn simulate(options: &[&str]) -> Result<(), Failure> {
+    let run = ["run", "--quiet", "--locked", "--package", "teamwire-simulation", "--"];
+    Step::cargo(&[&run[..], options].concat())
+        .advice("`cargo xtask simulate --seed N` replays a seed; RUST_LOG=teamwire_server=debug shows more of it")
+        .run()
+}

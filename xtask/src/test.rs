@@ -1,0 +1,43 @@
+//! Runs the tests, of the workspace and of the clients in other languages.
+
+use crate::{
+    clients, generate, network, redis,
+    step::{Failure, Step},
+};
+
+/// Runs every test but those in containers. Prints nothing after the test runner's own summary.
+///
+/// `ci`: a client whose language is missing fails, and so does a test that would skip itself.
+pub(crate) fn run(ci: bool) -> Result<(), Failure> {
+    let mut servers = Vec::new();
+    for server in redis::SERVERS {
+        let path = server.find()?;
+        eprintln!("xtask: testing against {}", path.display());
+        servers.push((server.variable, path));
+    }
+    network::prepare()?;
+    let ready = clients::prepare(ci)?;
+    let run = |arguments: &[&str]| {
+        let step = Step::cargo(arguments).advice("`cargo test --package PACKAGE NAME` runs one test again");
+        let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
+        let step = step.env(clients::READY, &ready);
+        if ci { step.env("CI", "true") } else { step }.run()
+    };
+    // The tests run this program, but it is in another package, so cargo does not build it for them.
+    run(&["build", "--locked", "--package", "teamwire-conformance-driver"])?;
+    // First, because nextest leaves them out, and the last line printed should be the summary of the other tests.
+    run(&["test", "--workspace", "--locked", "--doc"])?;
+    if Step::cargo(&["nextest", "--version"]).succeeds() {
+        run(&["nextest", "run", "--workspace", "--locked"])
+    } else {
+        run(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests"])
+    }
+}
+
+/// Checks the generated code, then builds, checks and tests the clients of all languages.
+pub(crate) fn clients() -> Result<(), Failure> {
+    generate::check()?;
+    let ready = clients::prepare(true)?;
+    Step::cargo(&["build", "--locked", "--package", "teamwire-conformance-driver"]).run()?;
+    Step::cargo(&["test", "--locked", "--test", "e2e", "--", "clients::"]).env(clients::READY, ready).run()
+}
