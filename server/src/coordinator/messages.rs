@@ -7,8 +7,8 @@ use teamwire_proto::{Reason, Refusal, credential::Credential, id, name::Name, v1
 use super::{Coordinator, Done, member_key, sessions::SessionFacts, team_key};
 use crate::{
     domain::{
-        fields::limit,
         identity::{CallerCredentials, namespace_of},
+        page::{self, Page, page_size},
         post::message_id_of,
         query::{self, ReceiptFacts},
         record::{ReceiptRecord, SessionRecord, inbox},
@@ -145,7 +145,8 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListInboxRequest,
     ) -> Result<v1::ListInboxResponse, Refusal> {
-        let limit = limit(request.limit, "limit")?;
+        let mut page = Page::new(page_size(request.page_size)?);
+        let mut covered = page::number(&request.page_token)?.unwrap_or(0);
         if request.member.is_empty() && !matches!(who.credential, Credential::Member { .. }) {
             return Err(query::no_own_inbox());
         }
@@ -153,19 +154,24 @@ impl Coordinator {
         let member = &query::inbox_owner(&team, &caller, &request.member)?;
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
         let total = self.extent(&namespace, &inbox(member)).await?.entries;
-        let entries = self.inbox_entries(&namespace, member, Range::after(request.after_sequence, limit)).await?;
+        let entries = self.inbox_entries(&namespace, member, Range::after(covered, page.size())).await?;
         let messages = self.messages(&namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let facts = self.session_facts(&namespace, member).await?;
-        let deliveries = entries.iter().zip(messages).filter_map(|((sequence, _), message)| {
-            // The next session will give it up.
-            let message = message.filter(|message| !is_for_another_life(message, incarnation))?;
-            Some(v1::Delivery {
-                sequence: *sequence,
-                delivery_count: facts.delivery_count(*sequence),
-                message: Some(v1::Message::clone(&message)),
-            })
-        });
-        Ok(v1::ListInboxResponse { deliveries: deliveries.collect(), total })
+        let mut may_have_more = entries.len() == page.size();
+        for ((sequence, _), message) in entries.into_iter().zip(messages) {
+            // The next session will give up a message for another life.
+            if let Some(message) = message.filter(|message| !is_for_another_life(message, incarnation)) {
+                let delivery_count = facts.delivery_count(sequence);
+                let message = Some(v1::Message::clone(&message));
+                if !page.add(v1::Delivery { sequence, delivery_count, message }) {
+                    may_have_more = true;
+                    break;
+                }
+            }
+            covered = sequence;
+        }
+        let next_page_token = if may_have_more { page::token(covered) } else { String::new() };
+        Ok(v1::ListInboxResponse { deliveries: page.into_items(), total, next_page_token })
     }
 
     /// See `MessageService.GetMessage`.

@@ -13,8 +13,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{Coordinator, team_key, turns::Turn};
 use crate::{
     domain::{
-        fields::{known, limit, wait},
+        fields::{known, wait},
         identity::{self, Admit, CallerCredentials, namespace_of},
+        page::{self, Page, page_size},
         record::{HISTORY, RecordType},
         task::{
             self,
@@ -31,9 +32,6 @@ const POLL: Duration = Duration::from_secs(2);
 
 /// How many tasks are read at once.
 const CHUNK: usize = 64;
-
-/// How many bytes of tasks a list returns at most, the last one aside.
-const LIST_BYTES_MAX: usize = 4 << 20;
 
 fn board_key() -> Key {
     Key::new(BoardRecord::KIND, "")
@@ -187,7 +185,8 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListTasksRequest,
     ) -> Result<v1::ListTasksResponse, Refusal> {
-        let limit = limit(request.limit, "limit")?;
+        let mut page = Page::new(page_size(request.page_size)?);
+        let mut covered = page::number(&request.page_token)?.unwrap_or(0);
         let status = known::<TaskStatus>(request.status, "status")?;
         let namespace = namespace_of(who, &request.team)?;
         let (board, owner) = self
@@ -203,29 +202,27 @@ impl Coordinator {
             .await?
             .value;
         let ids = candidates(&board, status, request.ready_only);
-        let mut ids = ids.into_iter().filter(|id| *id > request.after_id).peekable();
-        let mut list = v1::ListTasksResponse { next_after_id: request.after_id, ..Default::default() };
-        let mut bytes = 0;
+        let after = covered;
+        let mut ids = ids.into_iter().filter(|id| *id > after).peekable();
         while ids.peek().is_some() {
             let chunk: Vec<u64> = ids.by_ref().take(CHUNK).collect();
             for (id, found) in chunk.iter().zip(self.tasks(&namespace, &chunk).await?) {
-                if list.tasks.len() == limit || bytes > LIST_BYTES_MAX {
-                    list.more = true;
-                    return Ok(list);
-                }
-                list.next_after_id = *id;
-                let Some(found) = found else { continue };
                 // It may have changed since the board was read.
-                let is_wanted =
-                    owner.as_ref().is_none_or(|owner| found.is_owned_by(owner)) && has_status(&found, status);
-                if is_wanted {
-                    let shown = show(&found, &board);
-                    bytes += shown.encoded_len();
-                    list.tasks.push(shown);
+                let found = found.filter(|found| {
+                    owner.as_ref().is_none_or(|owner| found.is_owned_by(owner)) && has_status(found, status)
+                });
+                if let Some(found) = found
+                    && !page.add(show(&found, &board))
+                {
+                    return Ok(v1::ListTasksResponse {
+                        tasks: page.into_items(),
+                        next_page_token: page::token(covered),
+                    });
                 }
+                covered = *id;
             }
         }
-        Ok(list)
+        Ok(v1::ListTasksResponse { tasks: page.into_items(), next_page_token: String::new() })
     }
 
     /// Returns tasks as they stand.

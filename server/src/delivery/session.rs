@@ -184,7 +184,7 @@ impl Session {
     ) -> mpsc::Receiver<Frame> {
         // One place more, kept for the last frame, which must get through however full the channel is.
         let (frames, out) = mpsc::channel(FRAMES_MAX + 1);
-        self.opened.heartbeat_interval_ms = u32::try_from(pace.heartbeat_interval.as_millis()).unwrap_or(u32::MAX);
+        self.opened.heartbeat_interval = prost_types::Duration::try_from(pace.heartbeat_interval).ok();
         tokio::spawn(self.run(pace, frames, heartbeats, draining));
         out
     }

@@ -1,7 +1,5 @@
 //! The lives of members: invited, joined, taken over, left, stopped by force; and who leads.
 
-use std::time::Duration;
-
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -11,9 +9,10 @@ use teamwire_proto::{
 };
 
 use super::{
+    fields::ttl,
     identity::{self, Admit, CallerCredentials, Principal, invalid, is_or_was, superseded},
     limits::ms,
-    post::{self, timestamp},
+    post::{self, duration_ms, timestamp},
     query::{show_new_member, show_team},
     record::{
         Attributes, Exit, JoinTokenRecord, Life, MemberRecord, ObserverRecord, PresenceRecord, SessionEnd, TOPIC_TEAM,
@@ -81,14 +80,6 @@ pub fn create_observer(
     post::record(tx, team::event(TeamEventKind::ObserverCreated, &actor, ""));
     let credential = Credential::Observer { team: team.name.clone(), id, secret }.reveal();
     Ok(v1::CreateObserverResponse { credential, expires_at: Some(timestamp(expires_ms)) })
-}
-
-fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: i64) -> Result<u64, Refusal> {
-    let Some(given) = given else { return Ok(ms(default)) };
-    let seconds = u64::try_from(given.seconds).ok().filter(|s| (1..=days_max.unsigned_abs() * 86_400).contains(s));
-    seconds.map(|s| s * 1000).ok_or_else(|| {
-        Refusal::new(Reason::InvalidField, format!("ttl must be between 1 second and {days_max} days.")).field("ttl")
-    })
 }
 
 /// Returns the secret of a new credential: derived, so that the same call comes to the same, when there is a key.
@@ -357,7 +348,7 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     let (team, name) = identity::member(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
     let exit =
-        Exit { code: report.code, signal: report.signal, duration_ms: report.duration_ms, detail: report.detail };
+        Exit { code: report.code, signal: report.signal, duration_ms: duration_ms(report.duration.as_ref()), detail: report.detail };
     let present = team.member(&name).ok_or_else(invalid)?;
     // Reported before, or declared exited for want of a report: only what is better known now is news.
     if let Life::Exited { exit: known, .. } = &present.life
@@ -555,7 +546,7 @@ pub fn heartbeat(
         (false, true) => MemberState::Idle,
         (false, false) => MemberState::Active,
     };
-    Ok(v1::HeartbeatResponse { lease_ms: ms(lease), state: state.into() })
+    Ok(v1::HeartbeatResponse { lease: prost_types::Duration::try_from(lease).ok(), state: state.into() })
 }
 
 /// Renews the leases of members that gave a sign of life. Whoever was lost is found.

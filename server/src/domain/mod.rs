@@ -21,6 +21,7 @@ pub mod fields;
 pub mod identity;
 pub mod limits;
 pub mod membership;
+pub mod page;
 pub mod post;
 pub mod query;
 pub mod record;

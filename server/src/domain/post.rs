@@ -54,6 +54,18 @@ pub fn timestamp(ms: u64) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds, nanos }
 }
 
+/// Converts a number of milliseconds to its protocol form.
+pub fn duration(ms: u64) -> prost_types::Duration {
+    let prost_types::Timestamp { seconds, nanos } = timestamp(ms);
+    prost_types::Duration { seconds, nanos }
+}
+
+/// Converts a duration from its protocol form, in milliseconds. Zero: absent, or negative.
+pub fn duration_ms(duration: Option<&prost_types::Duration>) -> u64 {
+    let duration = duration.and_then(|&duration| std::time::Duration::try_from(duration).ok());
+    duration.map_or(0, super::limits::ms)
+}
+
 /// Converts an instant from its protocol form.
 pub fn milliseconds(timestamp: &prost_types::Timestamp) -> u64 {
     u64::try_from(timestamp.seconds).unwrap_or(0) * 1000 + u64::try_from(timestamp.nanos).unwrap_or(0) / 1_000_000

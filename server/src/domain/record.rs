@@ -12,6 +12,7 @@ use teamwire_proto::{name::Name, v1};
 use uuid::Uuid;
 
 use super::{
+    post::duration,
     secret::SecretHash,
     task::board::{BoardRecord, TaskRecord, WaitingRecord},
 };
@@ -228,7 +229,8 @@ pub struct Exit {
 
 impl From<Exit> for v1::ExitReport {
     fn from(exit: Exit) -> Self {
-        Self { code: exit.code, signal: exit.signal, duration_ms: exit.duration_ms, detail: exit.detail }
+        let duration = (exit.duration_ms > 0).then(|| duration(exit.duration_ms));
+        Self { code: exit.code, signal: exit.signal, duration, detail: exit.detail }
     }
 }
 
@@ -319,7 +321,7 @@ pub struct ReceiptRecord {
     pub finished_ms: u64,
     /// How many sessions have delivered it or may have.
     pub delivery_count: u32,
-    /// Why it was given up. Empty: it was processed.
+    /// Why it was given up, the name of a `DeadLetterCause`. Empty: it was processed.
     pub cause: String,
 }
 

@@ -109,12 +109,12 @@ pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leavi
         return Ok(());
     }
     let shown = member.name.to_string();
-    session::remove_from_inbox(tx, name, inbox, "member_removed");
+    session::remove_from_inbox(tx, name, inbox, Some(v1::DeadLetterCause::MemberRemoved));
     for leaving in inbox {
         let event = v1::DeadLetterEvent {
             message_id: leaving.message_id.clone(),
             recipient: shown.clone(),
-            cause: "member_removed".to_owned(),
+            cause: v1::DeadLetterCause::MemberRemoved.into(),
         };
         post::record(tx, Event::DeadLetter(event));
     }

@@ -11,8 +11,9 @@ use teamwire_proto::{
 use uuid::Uuid;
 
 use super::{
+    fields::ttl,
     identity::{self, Admit, CallerCredentials, Principal},
-    limits::{Limits, ms},
+    limits::Limits,
     post::{self, Urgency, timestamp},
     record::{Life, TeamRecord},
     request::{self, Answer},
@@ -22,6 +23,9 @@ use super::{
 
 /// How old an idempotency key may be to name a message; see [`derived_id`].
 const DERIVED_WITHIN_MS: u64 = 60 * 60 * 1_000;
+
+/// How many days a request may wait for its answer at most.
+const REQUEST_DAYS_MAX: i64 = 30;
 
 /// Sends one message of any kind.
 pub fn send(
@@ -146,14 +150,14 @@ impl Sending<'_> {
         let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
         self.refuse_self(&to.name)?;
         content(&ask.reason, "content", Required::No, &tx.ctx.limits)?;
-        let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.shutdown_deadline)?;
+        let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.shutdown_deadline, REQUEST_DAYS_MAX)?;
         let body = Body::ShutdownRequest(v1::ShutdownRequest {
             recipient: to.name.to_string(),
             reason: ask.reason.clone(),
-            deadline_seconds: ask.deadline_seconds,
+            ttl: ask.ttl,
         });
         let message = self.compose(tx, body);
-        let message = request::open_shutdown(tx, self.team, self.sender, &to.name, message, deadline_ms)?;
+        let message = request::open_shutdown(tx, self.team, self.sender, &to.name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))
     }
 
@@ -190,14 +194,14 @@ impl Sending<'_> {
         self.team.resolve_receiver(LEAD_ALIAS, "recipient")?;
         content(&ask.plan, "content", Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
-        let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.plan_deadline)?;
+        let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.plan_deadline, REQUEST_DAYS_MAX)?;
         let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest {
             plan: ask.plan.clone(),
             summary,
-            deadline_seconds: ask.deadline_seconds,
+            ttl: ask.ttl,
         });
         let message = self.compose(tx, body);
-        let message = request::open_plan(tx, self.team, name, message, deadline_ms)?;
+        let message = request::open_plan(tx, self.team, name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))
     }
 
@@ -341,15 +345,6 @@ pub(super) fn check_line(text: &str, field: &str, reason: Reason, limits: &Limit
         .field(field));
     }
     Ok(())
-}
-
-fn deadline_ms(seconds: u32, default: std::time::Duration) -> Result<u64, Refusal> {
-    match seconds {
-        0 => Ok(ms(default)),
-        1..=2_592_000 => Ok(u64::from(seconds) * 1000),
-        _ => Err(Refusal::new(Reason::InvalidField, "deadline_seconds must be between 1 and 2,592,000 (30 days).")
-            .field("deadline_seconds")),
-    }
 }
 
 fn check_envelope(request: &v1::SendRequest, limits: &Limits) -> Result<(), Refusal> {

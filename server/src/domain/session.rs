@@ -10,7 +10,7 @@
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
-    v1::{self, NoticeKind, history_entry::Event, message::Body},
+    v1::{self, DeadLetterCause, NoticeKind, history_entry::Event, message::Body},
 };
 
 use super::{
@@ -203,12 +203,12 @@ pub struct Leaving {
 /// Marks messages as processed.
 pub fn acknowledge(tx: &mut Tx<'_>, who: &CallerCredentials, messages: &[Leaving]) -> Result<(), RuleError> {
     let (_, name) = identity::member(tx, who, Admit::Stopping)?;
-    remove_from_inbox(tx, &name, messages, "");
+    remove_from_inbox(tx, &name, messages, None);
     Ok(())
 }
 
-/// Takes messages out of an inbox and writes their receipts. `cause`: why they are given up; empty: they are processed.
-pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: &str) {
+/// Takes messages out of an inbox and writes their receipts. `cause`: why they are given up; `None`: they are processed.
+pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: Option<DeadLetterCause>) {
     tx.remove(inbox(member), messages.iter().map(|message| message.sequence).collect());
     for message in messages {
         let receipt = ReceiptRecord {
@@ -216,7 +216,7 @@ pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leav
             delivered_ms: message.delivered_ms,
             finished_ms: tx.ctx.now_ms,
             delivery_count: message.delivery_count,
-            cause: cause.to_owned(),
+            cause: cause.map_or("", |cause| cause.as_str_name()).to_owned(),
         };
         tx.put(&receipt_id(&message.message_id, member), &receipt);
     }
@@ -237,7 +237,15 @@ pub enum Undeliverable {
 }
 
 impl Undeliverable {
-    /// Returns the cause as it stands in a receipt.
+    /// Returns the cause as the receipt has it.
+    pub fn cause(self) -> DeadLetterCause {
+        match self {
+            Self::DeliveryLimit => DeadLetterCause::DeliveryLimit,
+            Self::TargetReplaced => DeadLetterCause::TargetReplaced,
+        }
+    }
+
+    /// Returns the cause as metrics label it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DeliveryLimit => "delivery_limit",
@@ -280,13 +288,13 @@ pub fn dead_letter(
         return Ok(());
     }
     let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;
-    remove_from_inbox(tx, member, std::slice::from_ref(leaving), why.as_str());
+    remove_from_inbox(tx, member, std::slice::from_ref(leaving), Some(why.cause()));
     post::record(
         tx,
         Event::DeadLetter(v1::DeadLetterEvent {
             message_id: message.id.clone(),
             recipient: member.to_string(),
-            cause: why.as_str().to_owned(),
+            cause: why.cause().into(),
         }),
     );
     // Whoever asked the earlier life to end was told when that request was cancelled. And a notice about a lost notice

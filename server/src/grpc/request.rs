@@ -22,9 +22,9 @@ impl RequestService for Services {
         request: Request<v1::ListRequestsRequest>,
     ) -> Result<Response<v1::ListRequestsResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let requests = self.coordinator.list_requests(&who, &request).await?;
+        let page = self.coordinator.list_requests(&who, &request).await?;
         self.note_life(&who);
-        Ok(Response::new(v1::ListRequestsResponse { requests }))
+        Ok(Response::new(page))
     }
 
     async fn wait_for_decision(

@@ -74,9 +74,9 @@ impl TeamService for Services {
         request: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let members = self.coordinator.list_members(&who, &request.team).await?;
+        let page = self.coordinator.list_members(&who, &request).await?;
         self.note_life(&who);
-        Ok(Response::new(v1::ListMembersResponse { members }))
+        Ok(Response::new(page))
     }
 
     async fn heartbeat(
