@@ -1,8 +1,8 @@
-"""Checks the charts and what is rendered from them; `cargo xtask charts` runs it and sets its environment.
+"""Checks the charts and their renderings. `cargo xtask charts` runs it and sets its environment.
 
-Each chart is rendered with every file in its `ci/`. Every rendering is held against the schemas of five versions of
-Kubernetes, kube-score and `rules.py`, and its configuration is read by teamwire itself. `faults.py` then breaks renderings
-to see that it would be noticed. `--write` renders the manifests in `deploy/` anew instead.
+It renders each chart with every file in its `ci/`. It checks every rendering against the schemas of five versions of Kubernetes,
+kube-score and `rules.py`, and lets teamwire read its configuration. `faults.py` then breaks renderings, and the checks must
+notice. Finally `pods.py` runs what was rendered. With `--write` it renders the manifests in `deploy/` instead.
 """
 
 import json
@@ -23,25 +23,25 @@ import rules
 
 ROOT = pathlib.Path(__file__).parents[2]
 HELM, KUBE_SCORE = os.environ["HELM"], os.environ["KUBE_SCORE"]
-# None when it only renders.
+# None with --write.
 TEAMWIRE = os.environ.get("TEAMWIRE")
 
-# The first that the charts take, and the last four; what is not Kubernetes' own and so is in none of their schemas.
+# The oldest version that the charts support, and the latest four; and the kinds that Kubernetes' schemas lack.
 VERSIONS = ["1.30", "1.34", "1.35", "1.36", "1.37"]
 FOREIGN = {("cert-manager.io/v1", "Certificate"), ("monitoring.coreos.com/v1", "ServiceMonitor")}
 
-# kube-score: what it is right to do otherwise here, and why.
+# The tests of kube-score that do not apply, and why.
 UNSCORED = {
-    "container-image-pull-policy": "tags are not moved, and imagePullSecrets are no means of access control",
-    "deployment-has-host-podantiaffinity": "topologySpreadConstraints do it",
-    "statefulset-has-host-podantiaffinity": "the bundled store is one, and members need not be apart",
-    "statefulset-has-poddisruptionbudget": "the bundled store is one, and members come back with who they are",
-    "statefulset-has-servicename": "nobody connects to a member",
+    "container-image-pull-policy": "tags never move, and imagePullSecrets are not for access control",
+    "deployment-has-host-podantiaffinity": "topologySpreadConstraints replace it",
+    "statefulset-has-host-podantiaffinity": "the bundled store has one Pod, and members may share a node",
+    "statefulset-has-poddisruptionbudget": "the bundled store has one Pod, and members return with their identity",
+    "statefulset-has-servicename": "members accept no connections",
 }
-# Of a coordinator with an embedded store there can be only one.
+# And those that do not apply to an embedded store, which allows only one coordinator.
 UNSCORED_ALONE = ["deployment-strategy", "deployment-replicas"]
 
-# What is rendered for those without Helm: the file, its chart, release and values.
+# The manifests for use without Helm: the file, its chart, release and values.
 RENDERED = [
     ("deploy/kubernetes/teamwire.yaml", "teamwire", "teamwire", "deploy/kubernetes/values.yaml"),
     ("deploy/examples/team.yaml", "teammate", "acme-lead", "deploy/examples/lead.yaml"),
@@ -54,7 +54,7 @@ checks = 0
 
 
 def check(what, problems):
-    """Counts one check, and says what is wrong."""
+    """Counts a check, and records its problems."""
     global checks
     checks += 1
     for problem in problems:
@@ -70,7 +70,7 @@ def helm(action, *arguments):
 
 
 def render(chart, *arguments, release="teamwire"):
-    """Returns what a chart makes of values, as text and as objects."""
+    """Returns the rendering of a chart, as text and as objects."""
     made = helm("template", release, f"deploy/helm/{chart}", *arguments)
     if made.returncode:
         sys.exit(f"{chart} {' '.join(arguments)}: {made.stderr}")
@@ -78,8 +78,8 @@ def render(chart, *arguments, release="teamwire"):
 
 
 def score(objects):
-    """Returns what kube-score finds, by the name of its test."""
-    # A hook's Pod is there for a moment and asks for nothing.
+    """Returns what kube-score finds, by test."""
+    # A hook's Pod is short-lived and serves nothing.
     lasting = [thing for thing in objects if "helm.sh/hook" not in thing["metadata"].get("annotations", {})]
     arguments = ["--output-format", "json", "--kubernetes-version", f"v{VERSIONS[0]}", "--ignore-container-cpu-limit"]
     ignored = [*UNSCORED, *(UNSCORED_ALONE if rules.is_alone(objects) else [])]
@@ -88,14 +88,14 @@ def score(objects):
     found = {}
     for thing in json.loads(scored.stdout):
         for test in thing["checks"]:
-            # 10 is the best.
+            # 10 is the best grade.
             if not test["skipped"] and test["grade"] < 10:
                 found.setdefault(test["check"]["id"], []).append(f"{thing['object_name']}: {test['comments']}")
     return found
 
 
 def schema(objects):
-    """Yields where objects are not what a version of Kubernetes takes."""
+    """Yields where objects violate the schema of a version of Kubernetes."""
     for thing in objects:
         if (thing["apiVersion"], thing["kind"]) in FOREIGN:
             continue
@@ -108,8 +108,8 @@ def schema(objects):
                 yield f"{version}: {thing['kind']}: {error}"
 
 
-def refused(objects):
-    """Returns why teamwire does not take the configuration of a rendering. None: it does."""
+def rejection(objects):
+    """Returns why teamwire rejects the configuration of a rendering. None: it accepts it."""
     _, _, config = rules.coordinator(objects)
     text = next(m["data"]["teamwire.toml"] for m in objects if m["kind"] == "ConfigMap" and "teamwire.toml" in m["data"])
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
@@ -127,21 +127,21 @@ def refused(objects):
 
 
 def good(name, objects):
-    """Checks one rendering in every way."""
+    """Runs all checks on a rendering."""
     check(name, schema(objects))
     check(name, (f"{rule}: {problems}" for rule, problems in rules.broken(objects).items()))
     check(name, (f"{test}: {problems}" for test, problems in score(objects).items()))
     if rules.coordinator(objects):
-        check(name, filter(None, [refused(objects)]))
+        check(name, filter(None, [rejection(objects)]))
 
 
 def written():
-    """Returns what the files in deploy/ that are rendered should hold."""
+    """Returns the manifests in deploy/ as they should be, by path."""
     files = {}
     for path, chart, release, values in RENDERED:
         text, _ = render(chart, "--values", values, "--skip-tests", release=release)
         files.setdefault(path, "# Rendered by `cargo xtask manifests`; docs/kubernetes.md says how to use it.\n")
-        # What says that Helm looks after it is not so.
+        # Without the labels that claim that Helm manages the objects.
         lines = [line.rstrip() for line in text.splitlines() if not re.match(r"\s+(helm\.sh/chart|.*managed-by):", line)]
         files[path] += "\n".join(lines) + "\n"
     return files
@@ -155,16 +155,16 @@ def main():
 
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     for chart in ("teamwire", "teammate"):
-        told = yaml.safe_load((ROOT / "deploy/helm" / chart / "Chart.yaml").read_text())
-        same = told["appVersion"] == version
-        check(chart, [] if same else [f"appVersion is {told['appVersion']}, and teamwire {version}"])
+        meta = yaml.safe_load((ROOT / "deploy/helm" / chart / "Chart.yaml").read_text())
+        same = meta["appVersion"] == version
+        check(chart, [] if same else [f"appVersion is {meta['appVersion']}, but teamwire is {version}"])
         for values in sorted((ROOT / "deploy/helm" / chart / "ci").glob("*.yaml")):
             name = str(values.relative_to(ROOT))
             linted = helm("lint", f"deploy/helm/{chart}", "--strict", "--quiet", "--values", name)
             check(name, filter(None, [linted.returncode and linted.stdout + linted.stderr]))
             good(name, render(chart, "--values", name)[1])
 
-    # Values that the page shows begin by saying whose they are.
+    # The values in the page start with the name of their chart.
     page = (ROOT / "docs/kubernetes.md").read_text()
     for number, (chart, values) in enumerate(re.findall(r"```yaml\n# values of (\w+)\n(.*?)```", page, re.DOTALL)):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
@@ -173,32 +173,32 @@ def main():
             good(f"docs/kubernetes.md, values {number + 1}", render(chart, "--values", file.name)[1])
 
     for path, text in written().items():
-        check(path, [] if (ROOT / path).read_text() == text else ["it is not what the charts make: `cargo xtask manifests`"])
+        check(path, [] if (ROOT / path).read_text() == text else ["it differs from what the charts render: run `cargo xtask manifests`"])
         objects = list(filter(None, yaml.safe_load_all(text)))
         good(path, objects)
         check(path, ("a Secret is committed" for thing in objects if thing["kind"] == "Secret"))
 
-    # What must be noticed.
+    # The checks must notice these.
     unseen = {rule.__name__ for rule in rules.RULES}
     for what, chart, values, change, expected in faults.FAULTS:
         _, objects = render(chart, "--values", f"deploy/helm/{chart}/ci/{values}.yaml")
         change(objects)
         found = rules.broken(objects) | score(objects)
-        check(f"planted fault: {what}", [] if expected in found else [f"{expected} has not noticed it, but {list(found)}"])
+        check(f"planted fault: {what}", [] if expected in found else [f"{expected} did not notice it; these did: {list(found)}"])
         unseen.discard(expected)
-    check("planted faults", (f"none is for the rule {rule}" for rule in unseen))
+    check("planted faults", (f"no fault tests the rule {rule}" for rule in unseen))
     for what, change in faults.SCHEMA_FAULTS:
         _, objects = render("teamwire")
         change(objects)
-        check(f"planted fault: {what}", [] if list(schema(objects)) else ["the schemas take it"])
-    for chart, arguments, expected in faults.REFUSED:
+        check(f"planted fault: {what}", [] if list(schema(objects)) else ["the schemas accept it"])
+    for chart, arguments, expected in faults.REJECTED:
         made = helm("template", "x", f"deploy/helm/{chart}", *arguments)
         text = made.stderr
         if not made.returncode:
-            text = refused(list(filter(None, yaml.safe_load_all(made.stdout)))) or "it is taken"
+            text = rejection(list(filter(None, yaml.safe_load_all(made.stdout)))) or "it was accepted"
         check(f"{chart} {' '.join(arguments)}", [] if expected in text else [f"it should say {expected!r}: {text}"])
 
-    for name, problems in pods.play(TEAMWIRE, ROOT, render):
+    for name, problems in pods.run(TEAMWIRE, ROOT, render):
         check(name, problems)
 
     for failure in failures:

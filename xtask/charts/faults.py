@@ -1,4 +1,4 @@
-"""Renderings that are broken on purpose, and values that must be refused."""
+"""Planted faults in renderings, and values that must be rejected."""
 
 
 def find(objects, kind):
@@ -11,12 +11,12 @@ def spec(kind, change):
 
 
 def pod(change, kind="Deployment"):
-    """Changes the specification of its Pods."""
+    """Changes the specification of the Pods of the first object of a kind."""
     return spec(kind, lambda it: change(it["template"]["spec"]))
 
 
 def container(change, kind="Deployment"):
-    """Changes its first container."""
+    """Changes the first container of those Pods."""
     return pod(lambda it: change(it["containers"][0]), kind)
 
 
@@ -25,7 +25,7 @@ def without(kind):
 
 
 def drop(*path):
-    """Takes what a path leads to out of something."""
+    """Deletes the entry at a path."""
 
     def change(thing):
         for key in path[:-1]:
@@ -36,7 +36,7 @@ def drop(*path):
 
 
 def put(*path, to):
-    """Puts something at the end of a path."""
+    """Sets the entry at a path."""
 
     def change(thing):
         for key in path[:-1]:
@@ -51,7 +51,7 @@ def volume(name, change, kind="Deployment"):
 
 
 FAULTS = [
-    # What, chart, values, how, who must notice it.
+    # What, chart, values, change, the check that must notice.
     ("a writable root", "teamwire", "minimal", container(put("securityContext", "readOnlyRootFilesystem", to=False)), "container-security-context-readonlyrootfilesystem"),
     ("a writable root of a teammate", "teammate", "job", container(drop("securityContext", "readOnlyRootFilesystem"), "Job"), "container-security-context-readonlyrootfilesystem"),
     ("the tag latest", "teamwire", "minimal", container(put("image", to="teamwire:latest")), "container-image-tag"),
@@ -60,34 +60,34 @@ FAULTS = [
     ("no network policy", "teamwire", "embedded", without("NetworkPolicy"), "pod-networkpolicy"),
     ("no disruption budget", "teamwire", "minimal", without("PodDisruptionBudget"), "deployment-has-poddisruptionbudget"),
     ("no readiness probe", "teamwire", "minimal", container(drop("readinessProbe")), "pod-probes"),
-    ("a Service for nobody", "teamwire", "minimal", spec("Service", put("selector", to={"app": "other"})), "service-targets-pod"),
+    ("a Service without Pods", "teamwire", "minimal", spec("Service", put("selector", to={"app": "other"})), "service-targets-pod"),
     ("replicas beside an autoscaler", "teamwire", "everything", spec("Deployment", put("replicas", to=2)), "deployment-targeted-by-hpa-does-not-have-replicas-configured"),
     ("root", "teamwire", "minimal", pod(drop("securityContext", "runAsNonRoot")), "restricted"),
     ("no seccomp profile", "teamwire", "minimal", pod(drop("securityContext", "seccompProfile")), "restricted"),
     ("a capability", "teamwire", "minimal", container(put("securityContext", "capabilities", "add", to=["NET_ADMIN"])), "restricted"),
     ("privilege escalation", "teammate", "workers", container(drop("securityContext", "allowPrivilegeEscalation"), "Job"), "restricted"),
     ("a directory of the node", "teamwire", "minimal", pod(lambda it: it["volumes"].append({"name": "x", "hostPath": {"path": "/"}})), "restricted"),
-    ("a token", "teamwire", "minimal", pod(drop("automountServiceAccountToken")), "stranger_to_the_api"),
-    ("variables of Services", "teammate", "job", pod(drop("enableServiceLinks"), "Job"), "stranger_to_the_api"),
+    ("a token", "teamwire", "minimal", pod(drop("automountServiceAccountToken")), "no_api_access"),
+    ("environment variables of Services", "teammate", "job", pod(drop("enableServiceLinks"), "Job"), "no_api_access"),
     ("an unbounded volume", "teammate", "job", volume("tmp", put("emptyDir", to={}), "Job"), "bounded_volumes"),
-    ("a Secret for all", "teamwire", "minimal", volume("operator", drop("secret", "defaultMode")), "private_secrets"),
+    ("a world-readable Secret", "teamwire", "minimal", volume("operator", drop("secret", "defaultMode")), "private_secrets"),
     ("the authority's key", "teamwire", "minimal", volume("tls", drop("secret", "items")), "private_secrets"),
-    ("liveness by the store", "teamwire", "minimal", container(drop("livenessProbe", "grpc", "service")), "probes"),
+    ("liveness that depends on the store", "teamwire", "minimal", container(drop("livenessProbe", "grpc", "service")), "probes"),
     ("readiness without the store", "teamwire", "minimal", container(put("readinessProbe", "grpc", "service", to="live")), "probes"),
-    ("a port that nobody listens at", "teamwire", "minimal", container(put("ports", 0, "containerPort", to=7000)), "ports"),
-    ("killed within the drain", "teamwire", "external-redis", pod(put("terminationGracePeriodSeconds", to=60)), "drain"),
-    ("an end without a wait", "teamwire", "minimal", container(drop("lifecycle")), "drain"),
-    ("an update that takes one away", "teamwire", "minimal", spec("Deployment", put("strategy", "rollingUpdate", "maxUnavailable", to=1)), "rollout"),
-    ("an update of a file's owner", "teamwire", "embedded", spec("Deployment", put("strategy", to={"type": "RollingUpdate"})), "rollout"),
+    ("a port without a listener", "teamwire", "minimal", container(put("ports", 0, "containerPort", to=7000)), "ports"),
+    ("a kill during the drain", "teamwire", "external-redis", pod(put("terminationGracePeriodSeconds", to=60)), "drain"),
+    ("a drain without a wait", "teamwire", "minimal", container(drop("lifecycle")), "drain"),
+    ("an update below the requested number", "teamwire", "minimal", spec("Deployment", put("strategy", "rollingUpdate", "maxUnavailable", to=1)), "rollout"),
+    ("an update with two owners of a file", "teamwire", "embedded", spec("Deployment", put("strategy", to={"type": "RollingUpdate"})), "rollout"),
     ("no spreading", "teamwire", "minimal", pod(drop("topologySpreadConstraints")), "spread"),
-    ("one address for all", "teamwire", "minimal", spec("Service", drop("clusterIP")), "balanced"),
-    ("a certificate without the name", "teamwire", "cert-manager", spec("Certificate", put("dnsNames", to=["localhost"])), "balanced"),
-    ("anybody as a client", "teamwire", "minimal", spec("NetworkPolicy", drop("ingress", 0, "from")), "closed"),
-    ("no rule for what goes out", "teammate", "job", spec("NetworkPolicy", put("policyTypes", to=["Ingress"])), "closed"),
+    ("one address for all", "teamwire", "minimal", spec("Service", drop("clusterIP")), "headless_service"),
+    ("a certificate without the name", "teamwire", "cert-manager", spec("Certificate", put("dnsNames", to=["localhost"])), "headless_service"),
+    ("a policy for any client", "teamwire", "minimal", spec("NetworkPolicy", drop("ingress", 0, "from")), "network_policies"),
+    ("a policy without egress", "teammate", "job", spec("NetworkPolicy", put("policyTypes", to=["Ingress"])), "network_policies"),
     ("a teammate without time to end", "teammate", "workers", pod(put("terminationGracePeriodSeconds", to=60), "Job"), "teammates"),
-    ("a member that forgets itself", "teammate", "statefulset", container(lambda it: it["volumeMounts"].pop(0), "StatefulSet"), "teammates"),
-    ("tries without an end", "teammate", "job", spec("Job", lambda it: it["podFailurePolicy"]["rules"].pop()), "teammates"),
-    ("evictions that count", "teammate", "job", spec("Job", lambda it: it["podFailurePolicy"]["rules"].pop(0)), "teammates"),
+    ("a member that loses its identity", "teammate", "statefulset", container(lambda it: it["volumeMounts"].pop(0), "StatefulSet"), "teammates"),
+    ("endless retries", "teammate", "job", spec("Job", lambda it: it["podFailurePolicy"]["rules"].pop()), "teammates"),
+    ("evictions that count as failures", "teammate", "job", spec("Job", lambda it: it["podFailurePolicy"]["rules"].pop(0)), "teammates"),
 ]
 
 SCHEMA_FAULTS = [
@@ -98,8 +98,8 @@ SCHEMA_FAULTS = [
 REDIS = ["--set", "store.kind=redis,store.existingSecret=x"]
 EMBEDDED = ["--set", "store.kind=embedded"]
 
-REFUSED = [
-    # Chart, values, what must be said.
+REJECTED = [
+    # Chart, values, what the message must contain.
     ("teamwire", ["--set", "replica=3"], "replica"),
     ("teamwire", ["--set", "image.tag=latest"], "tag"),
     ("teamwire", ["--set", "store.bundled.size=3"], "size"),
@@ -113,7 +113,7 @@ REFUSED = [
     ("teamwire", ["--set", "config.listen=0.0.0.0:1"], "the chart's to set"),
     ("teamwire", ["--set", "config.tls.cert=x"], "the chart's to set"),
     ("teamwire", ["--set", "config.drain.hard_stop=soon"], "hard_stop"),
-    # These are teamwire's own to know.
+    # Teamwire itself rejects these.
     ("teamwire", ["--set", "config.limits.members_mx=3"], "members_max"),
     ("teamwire", ["--set", "config.limits.members_max=0"], "members_max"),
     ("teammate", ["--set", "join.existingSecret=x"], "say what the program is"),

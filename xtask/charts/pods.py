@@ -1,6 +1,7 @@
-"""Plays what the charts render on this machine: each container is a process, with the files, the environment and the
-arguments that Kubernetes would give it. There are no namespaces, networks or limits; what is proven is that what the
-manifests say is what teamwire understands, and that members end and come back as the charts promise.
+"""Runs the charts' renderings on this machine, without Kubernetes.
+
+Each container is a process with the files, environment and arguments that Kubernetes would give it, but without namespaces,
+networks or limits. This shows that teamwire understands the manifests, and that members exit and return as the charts promise.
 """
 
 import base64
@@ -19,7 +20,7 @@ PATIENCE = 60
 
 
 class Cluster:
-    """Has the objects, and where the coordinators really are."""
+    """Holds the objects, and the real ports of the coordinators."""
 
     def __init__(self, program, directory):
         self.program = program
@@ -44,7 +45,7 @@ class Cluster:
         self.files["Secret", name] = {key: text.encode() for key, text in data.items()}
 
     def here(self, text):
-        """Turns addresses of the cluster into those of this machine."""
+        """Replaces the cluster's addresses by those of this machine."""
         for port in set(re.findall(r"(?:0\.0\.0\.0|\.svc):(\d+)", text)):
             if port not in self.ports:
                 with socket.socket() as free:
@@ -55,7 +56,7 @@ class Cluster:
 
 
 class Pod:
-    """A Pod, whose volumes last as long as it does."""
+    """A Pod with its volumes, which live as long as it does."""
 
     def __init__(self, cluster, template, name, labels=None):
         self.cluster, self.spec, self.name = cluster, template["spec"], name
@@ -74,9 +75,9 @@ class Pod:
                         (path / target).write_bytes(files[item])
 
     def start(self, container, **environment):
-        """Starts a container. `environment`: what is otherwise here than in the manifest."""
+        """Starts a container. `environment` overrides that of the manifest."""
         mounts = {mount["mountPath"]: str(self.directory / mount["name"]) for mount in container["volumeMounts"]}
-        # The longest first: a path may be within another.
+        # The longest first: a path may be inside another.
         paths = re.compile(rf"(?<![\w/])({'|'.join(sorted(mounts, key=len, reverse=True))})(?=/|\"|$)")
 
         def local(text):
@@ -107,7 +108,7 @@ class Pod:
 
 
 class Process:
-    """A container that runs."""
+    """A running container."""
 
     def __init__(self, process, log):
         self.process, self.log = process, log
@@ -116,28 +117,28 @@ class Process:
         try:
             return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"{self.process.args} did not end within {PATIENCE} s: {self.said()}") from None
+            raise TimeoutError(f"{self.process.args} did not end within {PATIENCE} s: {self.output()}") from None
 
     def send(self, number):
         self.process.send_signal(number)
 
-    def said(self):
+    def output(self):
         self.log.flush()
         return pathlib.Path(self.log.name).read_text()
 
 
-def until(what, is_so):
-    """Waits until something is so."""
+def until(what, condition):
+    """Waits until a condition holds, and returns its value."""
     end = time.monotonic() + PATIENCE
-    while not (found := is_so()):
+    while not (found := condition()):
         if time.monotonic() > end:
             raise TimeoutError(f"{what} did not happen within {PATIENCE} s")
         time.sleep(0.1)
     return found
 
 
-def play(program, root, render):
-    """Yields each act's name, and what went wrong in it."""
+def run(program, root, render):
+    """Yields the name of each test, and its problems."""
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="teamwire-charts-"))
         cluster = Cluster(pathlib.Path(program).absolute(), directory)
@@ -145,34 +146,34 @@ def play(program, root, render):
         cluster.take(objects)
         template = next(thing for thing in objects if thing["kind"] == "Deployment")["spec"]["template"]
         coordinator = Pod(cluster, template, "teamwire-0")
-        # The bundled store is no process of ours; a file does here.
+        # An embedded store replaces the bundled one, whose server is not installed here.
         serving = coordinator.first(TEAMWIRE_STORE="")
         stack.callback(serving.process.kill)
         tested = Pod(cluster, next(thing for thing in objects if thing["kind"] == "Pod"), "teamwire-test")
-        acts = {
+        tests = {
             "probes": probed(cluster, template["spec"]["containers"][0]),
             "helm test": steps(tested),
             "deploy/examples": example(cluster, render, stack),
-            "a coordinator that is told to end": ended(serving),
+            "a coordinator that gets SIGTERM": ended(serving),
         }
-        for name, act in acts.items():
+        for name, test in tests.items():
             problems = []
             try:
-                problems.extend(act)
+                problems.extend(test)
             except TimeoutError as error:
-                problems += [str(error), f"the coordinator has said {serving.said()}"]
-            yield f"played: {name}", problems
+                problems += [str(error), f"the coordinator printed {serving.output()}"]
+            yield f"run: {name}", problems
 
 
 def ended(process):
-    """Ends a process as Kubernetes does."""
+    """Ends a process as Kubernetes does, by SIGTERM."""
     process.send(signal.SIGTERM)
     if code := process.wait():
-        yield f"it ended with {code}: {process.said()}"
+        yield f"it ended with {code}: {process.output()}"
 
 
 def probed(cluster, container):
-    """Asks what the probes ask."""
+    """Runs the probes."""
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         asked = container[probe]["grpc"]
 
@@ -190,14 +191,14 @@ def steps(pod):
     for container in pod.spec["initContainers"] + pod.spec["containers"]:
         step = pod.start(container)
         if code := step.wait():
-            yield f"{container['name']} ended with {code}: {step.said()}"
+            yield f"{container['name']} ended with {code}: {step.output()}"
             return
-        if container["name"] == "inbox" and "The member is up." not in step.said():
-            yield f"the lead was not written to: {step.said()}"
+        if container["name"] == "inbox" and "The member is up." not in step.output():
+            yield f"the lead got no message: {step.output()}"
 
 
 def example(cluster, render, stack):
-    """Plays the team of the example, and what may happen to a Pod."""
+    """Runs the example team while its Pods are evicted, killed and replaced."""
     home = cluster.directory / "operator"
     home.mkdir()
     environment = {
@@ -210,16 +211,16 @@ def example(cluster, render, stack):
     (home / "ca.crt").write_bytes(cluster.files["Secret", "teamwire-tls"]["ca.crt"])
 
     def operator(*words):
-        said = subprocess.run([cluster.program, *words], env=environment, capture_output=True, text=True, check=False)
-        if said.returncode:
-            raise TimeoutError(f"{words}: {said.stderr}")
-        return said.stdout
+        done = subprocess.run([cluster.program, *words], env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise TimeoutError(f"{words}: {done.stderr}")
+        return done.stdout
 
     def member(name):
         found = [m for m in json.loads(operator("status", "--json"))["members"] if m["name"] == name]
         return found[0] if found else {}
 
-    # What the page says.
+    # The steps in docs/kubernetes.md.
     credential = json.loads(operator("team", "create", "acme", "--json"))["credential"]
     cluster.secret("acme-lead", join=credential)
     cluster.secret("acme-worker", join=operator("invite", "--uses", "30", "--minutes", "1440").strip())
@@ -242,9 +243,9 @@ def example(cluster, render, stack):
     workers = [worker(index, f"acme-worker-{index}") for index in range(3)]
     running = [start(pod) for pod in workers]
     until("three members", lambda: all(member(f"worker-{index}") for index in range(3)))
-    told = member("worker-2")["attributes"]["labels"]
-    if told != {"k8s.pod.name": "acme-worker-2", "k8s.namespace.name": NAMESPACE, "k8s.node.name": "here"}:
-        yield f"worker-2 tells {told} of itself"
+    labels = member("worker-2")["attributes"]["labels"]
+    if labels != {"k8s.pod.name": "acme-worker-2", "k8s.namespace.name": NAMESPACE, "k8s.node.name": "here"}:
+        yield f"worker-2 has the labels {labels}"
 
     lead = start(Pod(cluster, jobs["acme-lead"], "acme-lead"))
 
@@ -252,33 +253,33 @@ def example(cluster, render, stack):
         tasks = [json.loads(line) for line in operator("task", "list", "--status", "in-progress", "--json").splitlines()]
         return any(task.get("owner") == name for task in tasks)
 
-    # Both in the middle of a task, without which the lead does not come to its end.
+    # Both are in the middle of a task, which the lead waits for.
     until("tasks for worker-0 and worker-1", lambda: held("worker-0") and held("worker-1"))
     running[1].send(signal.SIGKILL)
     running[0].send(signal.SIGTERM)
 
-    # Evicted: it says that it goes, its task is on the board again, and a Pod in its place joins with the same token.
+    # Evicted: it reports its exit, its task is on the board again, and a replacement Pod joins with the same token.
     if (code := running[0].wait()) != 143:
-        yield f"an evicted worker ended with {code}: {running[0].said()}"
+        yield f"an evicted worker exited with {code}: {running[0].output()}"
     if member("worker-0")["state"] != "MEMBER_STATE_EXITED" or held("worker-0"):
         yield f"an evicted worker left {member('worker-0')}"
     running[0] = start(worker(0, "acme-worker-0-again"))
 
-    # Killed with its Pod: who comes in its place too early is told so, with a code that is not final.
+    # Killed with its Pod: a replacement that comes too early exits with a code that Kubernetes retries.
     running[1].wait()
     early = start(worker(1, "acme-worker-1-again"))
     if (code := early.wait()) != 75:
-        yield f"who came too early ended with {code}: {early.said()}"
-    # Killed, and started again in its Pod: it is still who it was.
+        yield f"an early replacement exited with {code}: {early.output()}"
+    # Killed and restarted in its Pod: it keeps its identity.
     running[1] = start(workers[1])
     until("a second life", lambda: member("worker-1").get("incarnation") == 2)
 
     if code := lead.wait():
-        yield f"the lead ended with {code}: {lead.said()}"
-    if lead.said().count("words, counted by worker-") != 6:
-        yield f"the lead has counted {lead.said()}"
+        yield f"the lead exited with {code}: {lead.output()}"
+    if lead.output().count("words, counted by worker-") != 6:
+        yield f"the lead printed {lead.output()}"
     for process in running:
         # Approved: the Job is complete.
         if code := process.wait():
-            yield f"a worker ended with {code}: {process.said()}"
+            yield f"a worker exited with {code}: {process.output()}"
     operator("team", "delete", "acme")

@@ -1,7 +1,7 @@
-"""What must hold of every rendering of the charts and that no general tool knows.
+"""Rules for every rendering of the charts that no general tool knows.
 
-A rule takes the objects of a rendering and yields what is wrong with them. The Pod Security Standard is the one called
-"restricted"; readOnlyRootFilesystem, resources, image tags, budgets and network policies are kube-score's.
+A rule takes the objects of a rendering and yields what is wrong with them. kube-score checks readOnlyRootFilesystem, resources,
+image tags, disruption budgets, and that network policies exist.
 """
 
 import re
@@ -16,7 +16,7 @@ def of_kind(objects, *kinds):
 
 
 def pods(objects):
-    """Yields what each object makes of Pods: its name, their labels, their specification."""
+    """Yields the Pods of each object: its name, their labels, their specification."""
     for thing in objects:
         name = f"{thing['kind']} {thing['metadata']['name']}"
         if thing["kind"] in TEMPLATES:
@@ -31,7 +31,7 @@ def containers(spec):
 
 
 def coordinator(objects):
-    """Returns the coordinators' Deployment, where there is one, with its container and its configuration."""
+    """Returns the coordinators' Deployment with its container and its configuration. None: there is none."""
     for thing in of_kind(objects, "Deployment"):
         if thing["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] == "coordinator":
             name = thing["metadata"]["name"]
@@ -42,7 +42,7 @@ def coordinator(objects):
 
 
 def is_alone(objects):
-    """Returns whether the coordinator has a file for its store."""
+    """Returns whether the coordinator has an embedded store."""
     found = coordinator(objects)
     return bool(found) and all(variable["name"] != "TEAMWIRE_STORE" for variable in found[1]["env"])
 
@@ -57,7 +57,7 @@ def port_of(address):
 
 
 def restricted(objects):
-    """Pods keep to the Pod Security Standard "restricted"."""
+    """Pods meet the Pod Security Standard "restricted"."""
     for name, _, spec in pods(objects):
         context = spec.get("securityContext", {})
         if context.get("runAsNonRoot") is not True or context.get("runAsUser", 1) == 0:
@@ -80,8 +80,8 @@ def restricted(objects):
                 yield f"{name}: {container['name']} has a port of the node"
 
 
-def stranger_to_the_api(objects):
-    """Nobody speaks to the API server, and no Service's variables are taken for the configuration's."""
+def no_api_access(objects):
+    """No Pod can use the API server, and no variables of Services can pass for configuration."""
     for name, _, spec in pods(objects):
         if spec.get("automountServiceAccountToken") is not False:
             yield f"{name} has a token of its service account"
@@ -90,7 +90,7 @@ def stranger_to_the_api(objects):
 
 
 def bounded_volumes(objects):
-    """What a Pod writes to its node is bounded."""
+    """A Pod can write only a limited amount to its node."""
     for name, _, spec in pods(objects):
         for volume in spec.get("volumes", []):
             if "emptyDir" in volume and "sizeLimit" not in (volume["emptyDir"] or {}):
@@ -98,17 +98,17 @@ def bounded_volumes(objects):
 
 
 def private_secrets(objects):
-    """Secrets are read by our group only, and no more of them than is needed."""
+    """Only our group can read Secrets, and a Pod gets only the files that it needs."""
     for name, _, spec in pods(objects):
         for volume in spec.get("volumes", []):
             if "secret" in volume and volume["secret"].get("defaultMode") != 0o440:
-                yield f"{name}: {volume['name']} can be read by all"
+                yield f"{name}: {volume['name']} is world-readable"
             if volume["name"] == "tls" and "items" not in volume["secret"]:
-                yield f"{name}: {volume['name']} has more than its files, perhaps an authority's key"
+                yield f"{name}: {volume['name']} may include the key of an authority"
 
 
 def probes(objects):
-    """Readiness follows the store and the drain; liveness does not, or a silent store would restart everybody."""
+    """Readiness depends on the store and the drain. Liveness does not, or a silent store would restart all coordinators."""
     if not (found := coordinator(objects)):
         return
     _, container, config = found
@@ -119,7 +119,7 @@ def probes(objects):
 
 
 def ports(objects):
-    """The ports that are named are those that the configuration listens at."""
+    """The named ports are those of the configuration."""
     if not (found := coordinator(objects)):
         return
     _, container, config = found
@@ -131,30 +131,30 @@ def ports(objects):
 
 
 def drain(objects):
-    """A coordinator that ends is not killed before its hard stop, and waits until nobody is sent to it."""
+    """A terminating coordinator waits until no client is sent to it, and is not killed before its hard stop."""
     if not (found := coordinator(objects)):
         return
     deployment, container, config = found
     wait = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
     if wait < 1:
-        yield "it does not wait before it ends"
+        yield "it does not wait before it drains"
     needed = wait + seconds(config.get("drain", {}).get("hard_stop", "30s"))
     given = deployment["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", 30)
     if given <= needed:
-        yield f"it is killed after {given} s, and needs {needed:g} s"
+        yield f"it is killed after {given} s, but needs {needed:g} s"
 
 
 def rollout(objects):
-    """An update takes no coordinator away before another one has been there for a while. A file has one owner at a time."""
+    """An update removes a coordinator only after a new one has been ready for a while. A file has one owner at a time."""
     if not (found := coordinator(objects)):
         return
     spec = found[0]["spec"]
     if not is_alone(objects):
         update = spec.get("strategy", {}).get("rollingUpdate", {})
         if (update.get("maxUnavailable"), update.get("maxSurge")) != (0, 1) or spec.get("minReadySeconds", 0) < 5:
-            yield f"it is updated by {spec.get('strategy')} after {spec.get('minReadySeconds')} s"
+            yield f"its update strategy is {spec.get('strategy')} after {spec.get('minReadySeconds')} s"
     elif spec.get("strategy", {}).get("type") != "Recreate" or spec["replicas"] != 1:
-        yield "an embedded store is shared"
+        yield "coordinators share an embedded store"
 
 
 def spread(objects):
@@ -165,8 +165,8 @@ def spread(objects):
             yield "all coordinators may be on one node"
 
 
-def balanced(objects):
-    """There is a name with the addresses of all coordinators, it is what they advertise, and a certificate of ours has it."""
+def headless_service(objects):
+    """A headless Service has the addresses of all coordinators, and a certificate of the chart includes its name."""
     if not (found := coordinator(objects)):
         return
     labels = found[0]["spec"]["template"]["metadata"]["labels"]
@@ -181,25 +181,25 @@ def balanced(objects):
     name = f"{headless[0]['metadata']['name']}.{headless[0]['metadata']['namespace']}.svc"
     for certificate in of_kind(objects, "Certificate"):
         if name not in certificate["spec"]["dnsNames"]:
-            yield f"the certificate is not good for {name}"
+            yield f"the certificate is not valid for {name}"
 
 
-def closed(objects):
-    """Network policies name whom they let in, and let out only to names, the store and coordinators."""
+def network_policies(objects):
+    """Network policies cover both directions, and name the peers and ports of ingress and the ports of egress."""
     for policy in of_kind(objects, "NetworkPolicy"):
         name = policy["metadata"]["name"]
         if set(policy["spec"]["policyTypes"]) != {"Ingress", "Egress"}:
-            yield f"{name} does not hold for both directions"
+            yield f"{name} does not cover both directions"
         for rule in policy["spec"].get("ingress") or []:
             if not rule.get("from") or not rule.get("ports"):
-                yield f"{name} lets anybody in: {rule}"
+                yield f"{name} admits any peer: {rule}"
         for rule in policy["spec"].get("egress") or []:
             if not rule.get("ports"):
-                yield f"{name} lets out to any port: {rule}"
+                yield f"{name} allows egress to any port: {rule}"
 
 
 def teammates(objects):
-    """A teammate has the time to end well, and is not tried again when it is not permitted."""
+    """A teammate has time to exit in order, keeps its identity, and is not retried after it lost its permission."""
     for thing in of_kind(objects, "Job", "StatefulSet"):
         spec = thing["spec"]["template"]["spec"]
         container = spec["containers"][0]
@@ -207,26 +207,26 @@ def teammates(objects):
             continue
         arguments = container["args"]
         grace = int(arguments[arguments.index("--grace") + 1])
-        # After the program: 5 s to kill it, 10 s for a last question, 5 s for acknowledgements, 60 s for the report.
+        # After the grace: 5 s to kill the program, 10 s for its last question, 5 s for acknowledgements, 60 s for the report.
         if spec["terminationGracePeriodSeconds"] < grace + 80:
             yield f"it is killed after {spec['terminationGracePeriodSeconds']} s"
         mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
         context = next(v["value"] for v in container["env"] if v["name"] == "TEAMWIRE_CONTEXT")
         if not any(context.startswith(f"{path}/") for path in mounted):
-            yield "a container that starts again has forgotten who it is"
+            yield "a restarted container loses its identity"
         if thing["kind"] != "Job":
             continue
         rules = thing["spec"].get("podFailurePolicy", {}).get("rules", [])
         fatal = [code for rule in rules if rule["action"] == "FailIndex" for code in rule["onExitCodes"]["values"]]
         if fatal != [64, 77] or spec["restartPolicy"] != "Never":
-            yield f"final are {fatal}"
+            yield f"the final exit codes are {fatal}"
         if not any(rule["action"] == "Ignore" and rule.get("onPodConditions") for rule in rules):
             yield "an eviction counts as a failure"
 
 
 RULES = [
     restricted,
-    stranger_to_the_api,
+    no_api_access,
     bounded_volumes,
     private_secrets,
     probes,
@@ -234,14 +234,14 @@ RULES = [
     drain,
     rollout,
     spread,
-    balanced,
-    closed,
+    headless_service,
+    network_policies,
     teammates,
 ]
 
 
 def broken(objects):
-    """Returns what is wrong, by the name of the rule."""
+    """Returns the problems of a rendering, by rule."""
     found = {}
     for rule in RULES:
         if problems := list(rule(objects)):

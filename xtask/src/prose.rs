@@ -1,7 +1,7 @@
 //! Checks the prose of the repository: its spelling, and the phrases that `docs/prose.md` lists.
 //!
-//! A phrase is a sequence of words, so it also matches across a line break inside a comment, and in a name such as
-//! `the_lead_is_told`. The table in the page is what this reads: a row is a phrase, what to write instead, and why.
+//! A phrase is a sequence of words, so it also matches across a line break inside a comment, and in a name in snake case. Each row
+//! of the table is a phrase, what to write instead, and why.
 
 use std::{collections::HashMap, fs};
 

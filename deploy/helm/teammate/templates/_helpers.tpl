@@ -7,7 +7,7 @@ app.kubernetes.io/name: teammate
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* The metadata of an object. Takes a dictionary: root, and as it may be annotations. */}}
+{{/* The metadata of an object. Takes a dictionary with root, and optionally annotations. */}}
 {{- define "teammate.metadata" -}}
 name: {{ include "teammate.fullname" .root }}
 namespace: {{ .root.Release.Namespace }}
@@ -33,7 +33,7 @@ annotations:
 {{- .Values.serviceAccount.name | default (include "teammate.fullname" .) -}}
 {{- end -}}
 
-{{/* The arguments of the runner, as a JSON list. Kubernetes fills in $(NAME) from the environment. */}}
+{{/* The arguments of the runner, as a JSON list. Kubernetes expands $(NAME) from the environment. */}}
 {{- define "teammate.arguments" -}}
 {{- $run := .Values.runner -}}
 {{- $member := include "teammate.member" . -}}
@@ -69,7 +69,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  # A Job's own rules decide what comes after a failure, which takes Pods that do not start again by themselves.
+  # A Job decides by its own rules what follows a failure, and needs Pods that never restart for that.
   restartPolicy: {{ if eq .Values.kind "Job" }}Never{{ else }}Always{{ end }}
   serviceAccountName: {{ include "teammate.serviceAccount" . }}
   automountServiceAccountToken: false
@@ -107,7 +107,7 @@ spec:
         - name: TEAMWIRE_KEY
           value: /run/secrets/teamwire/client/tls.key
         {{- end }}
-        # Who it is, for its next life.
+        # The member's identity, for its next life.
         - name: TEAMWIRE_CONTEXT
           value: /var/lib/teamwire/context.json
         - name: HOME

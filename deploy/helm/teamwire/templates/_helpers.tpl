@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 53 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Short enough for "-headless" and a Pod's suffix behind it. */}}
+{{/* Short enough to append "-headless" or a Pod's suffix. */}}
 {{- define "teamwire.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 53 | trimSuffix "-" -}}
@@ -18,7 +18,7 @@ app.kubernetes.io/name: {{ include "teamwire.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* The metadata of an object. Takes a dictionary: root, component, and as it may be name, labels, annotations. */}}
+{{/* The metadata of an object. Takes a dictionary with root and component, and optionally name, labels and annotations. */}}
 {{- define "teamwire.metadata" -}}
 name: {{ .name | default (include "teamwire.fullname" .root) }}
 namespace: {{ .root.Release.Namespace }}
@@ -50,7 +50,7 @@ annotations:
 {{- .Values.serviceAccount.name | default (include "teamwire.fullname" .) -}}
 {{- end -}}
 
-{{/* What no container of ours needs to be let do. */}}
+{{/* The privileges that no container needs. */}}
 {{- define "teamwire.securityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -99,13 +99,13 @@ capabilities:
 {{- end -}}
 {{- end -}}
 
-{{/* How long a Pod has to end: what it waits, what the coordinator takes at most, and some. */}}
+{{/* How long a Pod may take to end: its wait, the coordinator's hard stop, and a margin. */}}
 {{- define "teamwire.terminationGracePeriodSeconds" -}}
 {{- $drain := .Values.config.drain | default dict -}}
 {{- add .Values.preStopSeconds (include "teamwire.seconds" ($drain.hard_stop | default "30s")) 10 -}}
 {{- end -}}
 
-{{/* A value of the configuration in TOML. Numbers are whole there, while Helm reads them as floats. */}}
+{{/* A value of the configuration in TOML. Helm reads numbers as floats, but the configuration takes integers. */}}
 {{- define "teamwire.toml" -}}
 {{- if or (kindIs "float64" .) (kindIs "int" .) (kindIs "int64" .) }}{{ int64 . }}{{ else }}{{ toJson . }}{{ end -}}
 {{- end -}}
@@ -151,7 +151,7 @@ capabilities:
 {{- end }}
 {{ end -}}
 
-{{/* What cannot be, and why. */}}
+{{/* Fails for values that contradict each other. */}}
 {{- define "teamwire.check" -}}
 {{- if eq .Values.store.kind "embedded" -}}
 {{- if or .Values.autoscaling.enabled (ne (int .Values.replicas) 1) -}}
