@@ -47,6 +47,7 @@ mod health;
 mod history;
 mod identity;
 pub mod message;
+mod pages;
 mod retry;
 mod subscription;
 mod task;

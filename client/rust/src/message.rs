@@ -23,7 +23,7 @@ pub fn broadcast(summary: impl Into<String>, content: impl Into<String>) -> v1::
 /// Asks a member to end.
 pub fn shutdown_request(recipient: impl Into<String>, reason: impl Into<String>) -> v1::SendRequest {
     let (recipient, reason) = (recipient.into(), reason.into());
-    with(Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, deadline_seconds: 0 }))
+    with(Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, ttl: None }))
 }
 
 /// Answers a shutdown request.
@@ -35,7 +35,7 @@ pub fn shutdown_response(request_id: impl Into<String>, approve: bool, reason: i
 /// Asks the lead to approve a plan.
 pub fn plan_approval_request(plan: impl Into<String>, summary: impl Into<String>) -> v1::SendRequest {
     let (plan, summary) = (plan.into(), summary.into());
-    with(Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, deadline_seconds: 0 }))
+    with(Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, ttl: None }))
 }
 
 /// Answers a plan. `recipient` is its author.

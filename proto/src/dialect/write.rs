@@ -93,8 +93,8 @@ fn exit_report(exit: &v1::ExitReport) -> Value {
     if exit.signal != 0 {
         json.insert("signal".to_owned(), json!(exit.signal));
     }
-    if exit.duration_ms != 0 {
-        json.insert("duration_ms".to_owned(), json!(exit.duration_ms));
+    if let Some(duration) = exit.duration.and_then(|duration| std::time::Duration::try_from(duration).ok()) {
+        json.insert("duration_ms".to_owned(), json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
     }
     if !exit.detail.is_empty() {
         json.insert("detail".to_owned(), json!(exit.detail));

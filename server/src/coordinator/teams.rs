@@ -139,7 +139,8 @@ impl Coordinator {
         let mut namespaces: Vec<Namespace> = Vec::new();
         loop {
             let after = namespaces.last().map_or("", Namespace::as_str).to_owned();
-            let listed = self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, PAGE_SIZE_MAX as usize).await;
+            let listed =
+                self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, PAGE_SIZE_MAX as usize).await;
             let listed = listed.map_err(|error| unavailable(&error))?;
             let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
             namespaces.extend(names.map(|name| Namespace::team(&name)));

@@ -11,7 +11,6 @@ use teamwire_proto::{
 use super::{
     fields::ttl,
     identity::{self, Admit, CallerCredentials, Principal, invalid, is_or_was, superseded},
-    limits::ms,
     post::{self, duration_ms, timestamp},
     query::{show_new_member, show_team},
     record::{
@@ -347,8 +346,12 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     // end is not that of the member.
     let (team, name) = identity::member(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
-    let exit =
-        Exit { code: report.code, signal: report.signal, duration_ms: duration_ms(report.duration.as_ref()), detail: report.detail };
+    let exit = Exit {
+        code: report.code,
+        signal: report.signal,
+        duration_ms: duration_ms(report.duration.as_ref()),
+        detail: report.detail,
+    };
     let present = team.member(&name).ok_or_else(invalid)?;
     // Reported before, or declared exited for want of a report: only what is better known now is news.
     if let Life::Exited { exit: known, .. } = &present.life

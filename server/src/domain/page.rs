@@ -60,8 +60,10 @@ pub fn page_size(given: u32) -> Result<usize, Refusal> {
     match given {
         0 => Ok(PAGE_SIZE_DEFAULT as usize),
         1..=PAGE_SIZE_MAX => Ok(given as usize),
-        _ => Err(Refusal::new(Reason::InvalidField, format!("page_size must be up to {PAGE_SIZE_MAX}."))
-            .field("page_size")),
+        _ => {
+            Err(Refusal::new(Reason::InvalidField, format!("page_size must be up to {PAGE_SIZE_MAX}."))
+                .field("page_size"))
+        }
     }
 }
 

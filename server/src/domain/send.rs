@@ -195,11 +195,7 @@ impl Sending<'_> {
         content(&ask.plan, "content", Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
         let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.plan_deadline, REQUEST_DAYS_MAX)?;
-        let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest {
-            plan: ask.plan.clone(),
-            summary,
-            ttl: ask.ttl,
-        });
+        let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: ask.plan.clone(), summary, ttl: ask.ttl });
         let message = self.compose(tx, body);
         let message = request::open_plan(tx, self.team, name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))

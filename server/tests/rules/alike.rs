@@ -34,7 +34,10 @@ use teamwire_server::{
 use crate::{
     board_check::check_board,
     clock::MovedClock,
-    team::{answer, answer_plan, broadcast, coordinator, create, keyed, message, operator, plan, presented, shutdown},
+    team::{
+        all_members, answer, answer_plan, broadcast, coordinator, create, keyed, message, operator, plan, presented,
+        shutdown,
+    },
     test_redis::TestRedis,
 };
 
@@ -441,12 +444,12 @@ impl Side {
     /// deleted.
     async fn state(&mut self) -> Option<String> {
         let coordinator = Arc::clone(&self.coordinators[0]);
-        let mut members = coordinator.list_members(&operator(), &self.team).await.ok()?;
+        let mut members = coordinator.list_members(&operator(), &all_members(&self.team)).await.ok()?.members;
         for member in &mut members {
-            (member.joined_at, member.state_since, member.lease_ms) = (None, None, 0);
+            (member.joined_at, member.state_since, member.lease_left) = (None, None, None);
         }
-        let list = v1::ListRequestsRequest { team: self.team.clone(), limit: 1_000, ..Default::default() };
-        let mut requests = coordinator.list_requests(&operator(), &list).await.unwrap();
+        let list = v1::ListRequestsRequest { team: self.team.clone(), page_size: 1_000, ..Default::default() };
+        let mut requests = coordinator.list_requests(&operator(), &list).await.unwrap().requests;
         requests.reverse();
         for (before, now) in self.requests.iter().zip(&requests) {
             assert_eq!(before.id, now.id);
@@ -508,7 +511,7 @@ impl Side {
                         *waiting.entry(receipt.recipient.clone()).or_default() += 1;
                     }
                     v1::ReceiptState::Processed => finished += 1,
-                    _ => assert_eq!(receipt.dead_letter_cause, "inbox_full", "no session has run"),
+                    _ => assert_eq!(receipt.dead_letter_cause(), v1::DeadLetterCause::InboxFull, "no session has run"),
                 }
                 if receipt.sequence > 0 {
                     places.entry(receipt.recipient.clone()).or_default().push(receipt.sequence);

@@ -186,8 +186,8 @@ async fn deadlines_references_and_attachments_are_checked() {
     let bad = Code::InvalidArgument;
     let mut late = shutdown("bob");
     let Some(Body::ShutdownRequest(ask)) = &mut late.body else { unreachable!() };
-    ask.deadline_seconds = 2_592_001;
-    t.refused(t.try_send(&t.lead, late), bad, Reason::InvalidField, "deadline_seconds").await;
+    ask.ttl = Some(prost_types::Duration { seconds: 2_592_001, nanos: 0 });
+    t.refused(t.try_send(&t.lead, late), bad, Reason::InvalidField, "ttl").await;
 
     let reply = v1::SendRequest { in_reply_to: "7".to_owned(), ..message("lead", "x") };
     t.refused(t.try_send(&bob, reply), bad, Reason::InvalidMessageId, "in_reply_to").await;

@@ -109,7 +109,10 @@ impl Reader {
             };
             match frame {
                 Some(Frame::Opened(opened)) => {
-                    let interval = Duration::from_millis(opened.heartbeat_interval_ms.into());
+                    let interval = opened
+                        .heartbeat_interval
+                        .and_then(|interval| Duration::try_from(interval).ok())
+                        .unwrap_or_default();
                     silence_max = (interval * HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
                     self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
                     self.inbox.opened(opened);

@@ -60,6 +60,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{board::task, team::*};
 use model::{Asks, Caller, Life, Model, State};
+use teamwire_proto::v1::DeadLetterCause;
 
 const NAMES: [&str; 4] = ["lead", "ann", "bob", "cid"];
 
@@ -660,8 +661,8 @@ impl Story {
     }
 
     async fn latest_request(&self) -> String {
-        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), limit: 1, ..Default::default() };
-        self.coordinators[0].list_requests(&operator(), &list).await.unwrap().remove(0).id
+        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), page_size: 1, ..Default::default() };
+        self.coordinators[0].list_requests(&operator(), &list).await.unwrap().requests.remove(0).id
     }
 
     /// Takes note of a new life.
@@ -700,7 +701,7 @@ impl Story {
 
     async fn inbox(&self, name: &str) -> Vec<v1::Delivery> {
         let (team, member) = ("alpha".to_owned(), name.to_owned());
-        let list = v1::ListInboxRequest { team, member, limit: 1_000, ..Default::default() };
+        let list = v1::ListInboxRequest { team, member, page_size: 1_000, ..Default::default() };
         self.coordinators[0].list_inbox(&operator(), &list).await.unwrap().deliveries
     }
 
@@ -748,7 +749,7 @@ impl Story {
             return;
         }
         let c = &self.coordinators[1];
-        let members = c.list_members(&operator(), "alpha").await.unwrap();
+        let members = c.list_members(&operator(), &all_members("alpha")).await.unwrap().members;
         assert_eq!(members.len(), self.model.members.len());
         for member in &members {
             let bearer = &self.model.members[&member.name];
@@ -761,8 +762,8 @@ impl Story {
             assert!(life.contains(&bearer.life), "{} is {:?}, and should be {:?}", member.name, life, bearer.life);
             assert_eq!(member.incarnation, bearer.incarnation);
         }
-        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
-        let mut requests = c.list_requests(&operator(), &list).await.unwrap();
+        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
+        let mut requests = c.list_requests(&operator(), &list).await.unwrap().requests;
         requests.reverse();
         let shown: Vec<_> = requests.iter().map(|request| (request.id.as_str(), state_of(request))).collect();
         let expected: Vec<_> = self.model.requests.iter().map(|request| (request.id.as_str(), request.state)).collect();
@@ -778,7 +779,7 @@ impl Story {
             let asks = if request.kind() == RequestKind::Shutdown { Asks::Shutdown } else { Asks::Plan };
             assert_eq!((asks, &request.member), (expected.asks, &expected.member));
         }
-        let list = v1::ListTasksRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
+        let list = v1::ListTasksRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         let tasks = c.list_tasks(&operator(), &list).await.unwrap().tasks;
         for task in tasks {
             let expected = &self.model.tasks[task.id as usize - 1];
@@ -888,13 +889,13 @@ impl Story {
         let (seen, is_acked) = (self.seen.get(&key).copied().unwrap_or_default(), self.acked.contains(&key));
         let bearer = &self.model.members[&receipt.recipient];
         let only_for = self.model.sent.iter().find(|sent| sent.id == id).and_then(|sent| sent.only_for);
-        match (receipt.state(), receipt.dead_letter_cause.as_str()) {
+        match (receipt.state(), receipt.dead_letter_cause()) {
             (ReceiptState::Processed, _) => assert!(is_acked, "processed, and nobody said so"),
-            (ReceiptState::DeadLettered, "delivery_limit") => assert!(seen >= model::DELIVERIES_MAX),
-            (ReceiptState::DeadLettered, "target_replaced") => {
+            (ReceiptState::DeadLettered, DeadLetterCause::DeliveryLimit) => assert!(seen >= model::DELIVERIES_MAX),
+            (ReceiptState::DeadLettered, DeadLetterCause::TargetReplaced) => {
                 assert!(only_for.is_some_and(|life| life != bearer.incarnation));
             }
-            (ReceiptState::DeadLettered, "inbox_full") => assert_eq!(receipt.sequence, 0),
+            (ReceiptState::DeadLettered, DeadLetterCause::InboxFull) => assert_eq!(receipt.sequence, 0),
             // Who was stopped keeps what it has until its name is forgotten, or begins anew.
             (ReceiptState::Queued | ReceiptState::Delivered, _) => {
                 let was_accepted = self.contents.contains_key(id);
