@@ -1,6 +1,7 @@
 /** A subscription to one's own inbox, through all sessions that it takes. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, ConnectError } from "@connectrpc/connect";
 import { v4, validate } from "uuid";
 import { ATTEMPT_MS, type Calls, Delays, Session } from "./calls.js";
@@ -211,12 +212,12 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   }
 
   /** Notes a new session, and returns how often it is to be heard, in milliseconds. */
-  #opened({ sessionId, heartbeatIntervalMs }: SessionOpened): number {
+  #opened({ sessionId, heartbeatInterval }: SessionOpened): number {
     this.#openedAt = performance.now();
     this.#session.id = sessionId;
     this.#session.isReopening = false;
     this.#calls.changes.ring();
-    return Math.max(heartbeatIntervalMs, 334);
+    return Math.max(heartbeatInterval === undefined ? 0 : durationMs(heartbeatInterval), 334);
   }
 
   #closing({ reason, detail, requestId }: SessionClosing, turn: number): Ending {

@@ -488,8 +488,10 @@ type ListRequestsRequest struct {
 	State RequestState `protobuf:"varint,3,opt,name=state,proto3,enum=teamwire.v1.RequestState" json:"state,omitempty"`
 	// Optional. Only those that concern this member.
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100.
-	Limit         uint32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,18 +554,27 @@ func (x *ListRequestsRequest) GetMember() string {
 	return ""
 }
 
-func (x *ListRequestsRequest) GetLimit() uint32 {
+func (x *ListRequestsRequest) GetPageSize() uint32 {
 	if x != nil {
-		return x.Limit
+		return x.PageSize
 	}
 	return 0
+}
+
+func (x *ListRequestsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
 }
 
 // The reply of RequestService.ListRequests.
 type ListRequestsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The newest first.
-	Requests      []*Request `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	Requests []*Request `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	// For the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -603,6 +614,13 @@ func (x *ListRequestsResponse) GetRequests() []*Request {
 		return x.Requests
 	}
 	return nil
+}
+
+func (x *ListRequestsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // The request of RequestService.WaitForDecision.
@@ -747,15 +765,18 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\"D\n" +
 	"\x12GetRequestResponse\x12.\n" +
-	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest\"\xb6\x01\n" +
+	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest\"\xdc\x01\n" +
 	"\x13ListRequestsRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12,\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x18.teamwire.v1.RequestKindR\x04kind\x12/\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x19.teamwire.v1.RequestStateR\x05state\x12\x16\n" +
-	"\x06member\x18\x04 \x01(\tR\x06member\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\rR\x05limit\"H\n" +
+	"\x06member\x18\x04 \x01(\tR\x06member\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"p\n" +
 	"\x14ListRequestsResponse\x120\n" +
-	"\brequests\x18\x01 \x03(\v2\x14.teamwire.v1.RequestR\brequests\"\x8e\x01\n" +
+	"\brequests\x18\x01 \x03(\v2\x14.teamwire.v1.RequestR\brequests\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8e\x01\n" +
 	"\x16WaitForDecisionRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1d\n" +
 	"\n" +

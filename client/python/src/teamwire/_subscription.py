@@ -217,7 +217,7 @@ class AsyncSubscription:
             frames, silence = aiter(stream), ATTEMPT
             while frame := await self._take_all(frames, silence):
                 if frame.HasField("opened"):
-                    silence = max(3 * frame.opened.heartbeat_interval_ms / 1000, 1.0)
+                    silence = max(3 * frame.opened.heartbeat_interval.ToTimedelta().total_seconds(), 1.0)
                     self._calls.opened(frame.opened.session_id)
                 elif how := _ENDS.get(frame.closing.reason):
                     return End(how, frame.closing.request_id)

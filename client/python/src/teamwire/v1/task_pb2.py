@@ -28,7 +28,7 @@ from teamwire.v1 import message_pb2 as teamwire_dot_v1_dot_message__pb2
 from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16teamwire/v1/task.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xd7\x04\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x13\n\x0b\x61\x63tive_form\x18\x04 \x01(\t\x12\'\n\x06status\x18\x05 \x01(\x0e\x32\x17.teamwire.v1.TaskStatus\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nblocked_by\x18\x07 \x03(\x04\x12\x13\n\x0bwaiting_for\x18\x08 \x03(\x04\x12\x0e\n\x06\x62locks\x18\t \x03(\x04\x12\x31\n\x08metadata\x18\n \x03(\x0b\x32\x1f.teamwire.v1.Task.MetadataEntry\x12\x0f\n\x07version\x18\x0b \x01(\x04\x12\x10\n\x08\x61ttempts\x18\x0c \x01(\r\x12\x0e\n\x06result\x18\r \x01(\t\x12\'\n\ncreated_by\x18\x0e \x01(\x0b\x32\x13.teamwire.v1.Sender\x12.\n\ncreated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nclaimed_at\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tclosed_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10released_because\x18\x13 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x89\x02\n\x11\x43reateTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x13\n\x0b\x61\x63tive_form\x18\x05 \x01(\t\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nblocked_by\x18\x07 \x03(\x04\x12>\n\x08metadata\x18\x08 \x03(\x0b\x32,.teamwire.v1.CreateTaskRequest.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"G\n\x12\x43reateTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"/\n\x0eGetTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"G\n\x0fGetTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x13\n\x0b\x63laim_token\x18\x02 \x01(\t\"\x8d\x01\n\x10ListTasksRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.teamwire.v1.TaskStatus\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x12\n\nready_only\x18\x04 \x01(\x08\x12\x10\n\x08\x61\x66ter_id\x18\x05 \x01(\x04\x12\r\n\x05limit\x18\x06 \x01(\r\"Z\n\x11ListTasksResponse\x12 \n\x05tasks\x18\x01 \x03(\x0b\x32\x11.teamwire.v1.Task\x12\x15\n\rnext_after_id\x18\x02 \x01(\x04\x12\x0c\n\x04more\x18\x03 \x01(\x08\"\"\n\x12\x46ollowTasksRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"I\n\x13\x46ollowTasksResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x11\n\tcaught_up\x18\x02 \x01(\x08\"\xa7\x03\n\x11UpdateTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x04\x12\x14\n\x07subject\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x18\n\x0b\x64\x65scription\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x18\n\x0b\x61\x63tive_form\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x12\n\x05owner\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x16\n\x0e\x61\x64\x64_blocked_by\x18\x08 \x03(\x04\x12\x19\n\x11remove_blocked_by\x18\t \x03(\x04\x12\x45\n\x0cset_metadata\x18\n \x03(\x0b\x32/.teamwire.v1.UpdateTaskRequest.SetMetadataEntry\x12\x17\n\x0fremove_metadata\x18\x0b \x03(\t\x1a\x32\n\x10SetMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\n\n\x08_subjectB\x0e\n\x0c_descriptionB\x0e\n\x0c_active_formB\x08\n\x06_owner\"5\n\x12UpdateTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\"7\n\x05\x43laim\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\r\n\x05token\x18\x02 \x01(\t\"<\n\x10\x43laimTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"6\n\x11\x43laimTaskResponse\x12!\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x12.teamwire.v1.Claim\"b\n\x14\x43laimNextTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x31\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08<\":\n\x15\x43laimNextTaskResponse\x12!\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x12.teamwire.v1.Claim\"Y\n\x13\x43ompleteTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x63laim_token\x18\x03 \x01(\t\x12\x0e\n\x06result\x18\x04 \x01(\t\"J\n\x14\x43ompleteTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x11\n\tunblocked\x18\x02 \x03(\x04\"X\n\x12ReleaseTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x63laim_token\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"6\n\x13ReleaseTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\"2\n\x11\x44\x65leteTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"\'\n\x12\x44\x65leteTaskResponse\x12\x11\n\tunblocked\x18\x01 \x03(\x04*\x93\x01\n\nTaskStatus\x12\x1b\n\x17TASK_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13TASK_STATUS_PENDING\x10\x01\x12\x1b\n\x17TASK_STATUS_IN_PROGRESS\x10\x02\x12\x19\n\x15TASK_STATUS_COMPLETED\x10\x03\x12\x17\n\x13TASK_STATUS_DELETED\x10\x04\x32\xdd\x06\n\x0bTaskService\x12R\n\nCreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\x03\x90\x02\x02\x12I\n\x07GetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\"\x03\x90\x02\x01\x12O\n\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\"\x03\x90\x02\x01\x12W\n\x0b\x46ollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse\"\x03\x90\x02\x01\x30\x01\x12R\n\nUpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\"\x03\x90\x02\x02\x12O\n\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\"\x03\x90\x02\x02\x12[\n\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\"\x03\x90\x02\x02\x12X\n\x0c\x43ompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\"\x03\x90\x02\x02\x12U\n\x0bReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\"\x03\x90\x02\x02\x12R\n\nDeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponse\"\x03\x90\x02\x02\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16teamwire/v1/task.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xd7\x04\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x13\n\x0b\x61\x63tive_form\x18\x04 \x01(\t\x12\'\n\x06status\x18\x05 \x01(\x0e\x32\x17.teamwire.v1.TaskStatus\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nblocked_by\x18\x07 \x03(\x04\x12\x13\n\x0bwaiting_for\x18\x08 \x03(\x04\x12\x0e\n\x06\x62locks\x18\t \x03(\x04\x12\x31\n\x08metadata\x18\n \x03(\x0b\x32\x1f.teamwire.v1.Task.MetadataEntry\x12\x0f\n\x07version\x18\x0b \x01(\x04\x12\x10\n\x08\x61ttempts\x18\x0c \x01(\r\x12\x0e\n\x06result\x18\r \x01(\t\x12\'\n\ncreated_by\x18\x0e \x01(\x0b\x32\x13.teamwire.v1.Sender\x12.\n\ncreated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nclaimed_at\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tclosed_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10released_because\x18\x13 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x89\x02\n\x11\x43reateTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x13\n\x0b\x61\x63tive_form\x18\x05 \x01(\t\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nblocked_by\x18\x07 \x03(\x04\x12>\n\x08metadata\x18\x08 \x03(\x0b\x32,.teamwire.v1.CreateTaskRequest.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"G\n\x12\x43reateTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x10\n\x08replayed\x18\x02 \x01(\x08\"/\n\x0eGetTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"G\n\x0fGetTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x13\n\x0b\x63laim_token\x18\x02 \x01(\t\"\x93\x01\n\x10ListTasksRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.teamwire.v1.TaskStatus\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x12\n\nready_only\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"N\n\x11ListTasksResponse\x12 \n\x05tasks\x18\x01 \x03(\x0b\x32\x11.teamwire.v1.Task\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x12\x46ollowTasksRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\"I\n\x13\x46ollowTasksResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x11\n\tcaught_up\x18\x02 \x01(\x08\"\xa7\x03\n\x11UpdateTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x04\x12\x14\n\x07subject\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x18\n\x0b\x64\x65scription\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x18\n\x0b\x61\x63tive_form\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x12\n\x05owner\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x16\n\x0e\x61\x64\x64_blocked_by\x18\x08 \x03(\x04\x12\x19\n\x11remove_blocked_by\x18\t \x03(\x04\x12\x45\n\x0cset_metadata\x18\n \x03(\x0b\x32/.teamwire.v1.UpdateTaskRequest.SetMetadataEntry\x12\x17\n\x0fremove_metadata\x18\x0b \x03(\t\x1a\x32\n\x10SetMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\n\n\x08_subjectB\x0e\n\x0c_descriptionB\x0e\n\x0c_active_formB\x08\n\x06_owner\"5\n\x12UpdateTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\"7\n\x05\x43laim\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\r\n\x05token\x18\x02 \x01(\t\"<\n\x10\x43laimTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"6\n\x11\x43laimTaskResponse\x12!\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x12.teamwire.v1.Claim\"b\n\x14\x43laimNextTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x31\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08<\":\n\x15\x43laimNextTaskResponse\x12!\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x12.teamwire.v1.Claim\"Y\n\x13\x43ompleteTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x63laim_token\x18\x03 \x01(\t\x12\x0e\n\x06result\x18\x04 \x01(\t\"J\n\x14\x43ompleteTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\x12\x11\n\tunblocked\x18\x02 \x03(\x04\"X\n\x12ReleaseTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x63laim_token\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"6\n\x13ReleaseTaskResponse\x12\x1f\n\x04task\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.Task\"2\n\x11\x44\x65leteTaskRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\"\'\n\x12\x44\x65leteTaskResponse\x12\x11\n\tunblocked\x18\x01 \x03(\x04*\x93\x01\n\nTaskStatus\x12\x1b\n\x17TASK_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13TASK_STATUS_PENDING\x10\x01\x12\x1b\n\x17TASK_STATUS_IN_PROGRESS\x10\x02\x12\x19\n\x15TASK_STATUS_COMPLETED\x10\x03\x12\x17\n\x13TASK_STATUS_DELETED\x10\x04\x32\xdd\x06\n\x0bTaskService\x12R\n\nCreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\x03\x90\x02\x02\x12I\n\x07GetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\"\x03\x90\x02\x01\x12O\n\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\"\x03\x90\x02\x01\x12W\n\x0b\x46ollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse\"\x03\x90\x02\x01\x30\x01\x12R\n\nUpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\"\x03\x90\x02\x02\x12O\n\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\"\x03\x90\x02\x02\x12[\n\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\"\x03\x90\x02\x02\x12X\n\x0c\x43ompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\"\x03\x90\x02\x02\x12U\n\x0bReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\"\x03\x90\x02\x02\x12R\n\nDeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponse\"\x03\x90\x02\x02\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -64,8 +64,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TASKSERVICE'].methods_by_name['ReleaseTask']._serialized_options = b'\220\002\002'
   _globals['_TASKSERVICE'].methods_by_name['DeleteTask']._loaded_options = None
   _globals['_TASKSERVICE'].methods_by_name['DeleteTask']._serialized_options = b'\220\002\002'
-  _globals['_TASKSTATUS']._serialized_start=2793
-  _globals['_TASKSTATUS']._serialized_end=2940
+  _globals['_TASKSTATUS']._serialized_start=2787
+  _globals['_TASKSTATUS']._serialized_end=2934
   _globals['_TASK']._serialized_start=159
   _globals['_TASK']._serialized_end=758
   _globals['_TASK_METADATAENTRY']._serialized_start=711
@@ -81,41 +81,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETTASKRESPONSE']._serialized_start=1150
   _globals['_GETTASKRESPONSE']._serialized_end=1221
   _globals['_LISTTASKSREQUEST']._serialized_start=1224
-  _globals['_LISTTASKSREQUEST']._serialized_end=1365
-  _globals['_LISTTASKSRESPONSE']._serialized_start=1367
-  _globals['_LISTTASKSRESPONSE']._serialized_end=1457
-  _globals['_FOLLOWTASKSREQUEST']._serialized_start=1459
-  _globals['_FOLLOWTASKSREQUEST']._serialized_end=1493
-  _globals['_FOLLOWTASKSRESPONSE']._serialized_start=1495
-  _globals['_FOLLOWTASKSRESPONSE']._serialized_end=1568
-  _globals['_UPDATETASKREQUEST']._serialized_start=1571
-  _globals['_UPDATETASKREQUEST']._serialized_end=1994
-  _globals['_UPDATETASKREQUEST_SETMETADATAENTRY']._serialized_start=1890
-  _globals['_UPDATETASKREQUEST_SETMETADATAENTRY']._serialized_end=1940
-  _globals['_UPDATETASKRESPONSE']._serialized_start=1996
-  _globals['_UPDATETASKRESPONSE']._serialized_end=2049
-  _globals['_CLAIM']._serialized_start=2051
-  _globals['_CLAIM']._serialized_end=2106
-  _globals['_CLAIMTASKREQUEST']._serialized_start=2108
-  _globals['_CLAIMTASKREQUEST']._serialized_end=2168
-  _globals['_CLAIMTASKRESPONSE']._serialized_start=2170
-  _globals['_CLAIMTASKRESPONSE']._serialized_end=2224
-  _globals['_CLAIMNEXTTASKREQUEST']._serialized_start=2226
-  _globals['_CLAIMNEXTTASKREQUEST']._serialized_end=2324
-  _globals['_CLAIMNEXTTASKRESPONSE']._serialized_start=2326
-  _globals['_CLAIMNEXTTASKRESPONSE']._serialized_end=2384
-  _globals['_COMPLETETASKREQUEST']._serialized_start=2386
-  _globals['_COMPLETETASKREQUEST']._serialized_end=2475
-  _globals['_COMPLETETASKRESPONSE']._serialized_start=2477
-  _globals['_COMPLETETASKRESPONSE']._serialized_end=2551
-  _globals['_RELEASETASKREQUEST']._serialized_start=2553
-  _globals['_RELEASETASKREQUEST']._serialized_end=2641
-  _globals['_RELEASETASKRESPONSE']._serialized_start=2643
-  _globals['_RELEASETASKRESPONSE']._serialized_end=2697
-  _globals['_DELETETASKREQUEST']._serialized_start=2699
-  _globals['_DELETETASKREQUEST']._serialized_end=2749
-  _globals['_DELETETASKRESPONSE']._serialized_start=2751
-  _globals['_DELETETASKRESPONSE']._serialized_end=2790
-  _globals['_TASKSERVICE']._serialized_start=2943
-  _globals['_TASKSERVICE']._serialized_end=3804
+  _globals['_LISTTASKSREQUEST']._serialized_end=1371
+  _globals['_LISTTASKSRESPONSE']._serialized_start=1373
+  _globals['_LISTTASKSRESPONSE']._serialized_end=1451
+  _globals['_FOLLOWTASKSREQUEST']._serialized_start=1453
+  _globals['_FOLLOWTASKSREQUEST']._serialized_end=1487
+  _globals['_FOLLOWTASKSRESPONSE']._serialized_start=1489
+  _globals['_FOLLOWTASKSRESPONSE']._serialized_end=1562
+  _globals['_UPDATETASKREQUEST']._serialized_start=1565
+  _globals['_UPDATETASKREQUEST']._serialized_end=1988
+  _globals['_UPDATETASKREQUEST_SETMETADATAENTRY']._serialized_start=1884
+  _globals['_UPDATETASKREQUEST_SETMETADATAENTRY']._serialized_end=1934
+  _globals['_UPDATETASKRESPONSE']._serialized_start=1990
+  _globals['_UPDATETASKRESPONSE']._serialized_end=2043
+  _globals['_CLAIM']._serialized_start=2045
+  _globals['_CLAIM']._serialized_end=2100
+  _globals['_CLAIMTASKREQUEST']._serialized_start=2102
+  _globals['_CLAIMTASKREQUEST']._serialized_end=2162
+  _globals['_CLAIMTASKRESPONSE']._serialized_start=2164
+  _globals['_CLAIMTASKRESPONSE']._serialized_end=2218
+  _globals['_CLAIMNEXTTASKREQUEST']._serialized_start=2220
+  _globals['_CLAIMNEXTTASKREQUEST']._serialized_end=2318
+  _globals['_CLAIMNEXTTASKRESPONSE']._serialized_start=2320
+  _globals['_CLAIMNEXTTASKRESPONSE']._serialized_end=2378
+  _globals['_COMPLETETASKREQUEST']._serialized_start=2380
+  _globals['_COMPLETETASKREQUEST']._serialized_end=2469
+  _globals['_COMPLETETASKRESPONSE']._serialized_start=2471
+  _globals['_COMPLETETASKRESPONSE']._serialized_end=2545
+  _globals['_RELEASETASKREQUEST']._serialized_start=2547
+  _globals['_RELEASETASKREQUEST']._serialized_end=2635
+  _globals['_RELEASETASKRESPONSE']._serialized_start=2637
+  _globals['_RELEASETASKRESPONSE']._serialized_end=2691
+  _globals['_DELETETASKREQUEST']._serialized_start=2693
+  _globals['_DELETETASKREQUEST']._serialized_end=2743
+  _globals['_DELETETASKRESPONSE']._serialized_start=2745
+  _globals['_DELETETASKRESPONSE']._serialized_end=2784
+  _globals['_TASKSERVICE']._serialized_start=2937
+  _globals['_TASKSERVICE']._serialized_end=3798
 # @@protoc_insertion_point(module_scope)

@@ -220,6 +220,10 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         }
     }
 
+    private static long millis(com.google.protobuf.Duration duration) {
+        return duration.getSeconds() * 1_000 + duration.getNanos() / 1_000_000;
+    }
+
     private static boolean isFinal(TeamwireException lost) {
         return lost.reason().isEmpty() ? FINAL.contains(lost.code()) : !Policy.isReopened(lost.reason());
     }
@@ -234,7 +238,8 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
             for (StreamResponse frame; (frame = frames.read(silenceMax, TimeUnit.MILLISECONDS)) != null; ) {
                 switch (frame.getFrameCase()) {
                     case OPENED -> {
-                        silenceMax = Math.max(1_000, 3L * frame.getOpened().getHeartbeatIntervalMs());
+                        silenceMax =
+                                Math.max(1_000, 3 * millis(frame.getOpened().getHeartbeatInterval()));
                         calls.opened(frame.getOpened().getSessionId());
                     }
                     case DELIVERY -> deliver(frame.getDelivery());
