@@ -1,10 +1,52 @@
-//! Runs programs as members of a team, and holds the texts that an agent reads.
+//! Runs programs as members of a team.
+//!
+//! A [`Runner`] joins a team, starts a program, hands it the member's messages and tasks, acknowledges what the program
+//! has proven to have processed, answers for it, and ends it, with every process it has started, when its shutdown is
+//! approved. [`text`] holds what an agent reads.
+//!
+//! # How it is built
+//!
+//! | module | what it does | depends on |
+//! |---|---|---|
+//! | `runner` | joins, starts an adapter for each incarnation, restarts, reports the exit | all below |
+//! | `adapters` | drive a program, one module for each [`Mode`] | all below |
+//! | `incarnation` | one life of the member: owns its state and talks to the coordinator | all below |
+//! | `line_protocol` | the lines that a program reads and writes | `text` |
+//! | `process` | a process that never outlives its owner | `exit` |
+//! | [`text`] | the text form of messages and tasks | |
+//!
+//! One incarnation is one value with one owner, the adapter that runs it: no locks, and no task but the heartbeat sees
+//! its state. Whatever takes time (a call for the program, a question for a task) runs on its own and comes back to the
+//! owner as an event.
+//!
+//! ```no_run
+//! use teamwire_agents::{Runner, RunnerConfig};
+//!
+//! #[tokio::main]
+//! async fn main() {
+//!     let join_token = std::env::var("JOIN_TOKEN").expect("a join token");
+//!     let command = vec!["python3".into(), "teammate.py".into()];
+//!     let mut config = RunnerConfig::new("http://127.0.0.1:7420", join_token, command);
+//!     config.name = "backend".to_owned();
+//!     let exit = Runner::new(config).run().await;
+//!     eprintln!("{}", exit.detail);
+//!     std::process::exit(exit.code.into());
+//! }
+//! ```
 
 mod adapters;
+mod config;
+mod event;
+mod exit;
+mod incarnation;
+mod line_protocol;
 mod process;
-pub mod runner;
+mod runner;
 pub mod text;
 
-pub use runner::{
-    AckPolicy, Mode, OnEvent, OnJoined, OnShutdown, Restart, Runner, RunnerConfig, RunnerEvent, RunnerExit,
+pub use self::{
+    config::{AckPolicy, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},
+    event::RunnerEvent,
+    exit::{RunnerExit, exit_code},
+    runner::Runner,
 };

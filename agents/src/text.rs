@@ -1,16 +1,16 @@
-//! The form in which an agent reads a message: the `<teammate-message>` that agent programs know.
+//! The text that an agent reads: messages and tasks as the `<teammate-message>` element that agent programs know.
 //!
-//! Whatever a member has written is escaped, in attributes and in the body, so that no name and no content can close
-//! the element, open another one or hide in control characters. Foreign text always comes last in a body, after what the
-//! coordinator says of the message.
+//! Everything that a member wrote is escaped, in attributes and in the body, so that no name and no content can close the
+//! element, open another one, or hide in control characters. Foreign text always comes last in a body, after teamwire's
+//! own.
 
 use std::fmt::Write;
 
 use teamwire_proto::v1::{self, message::Body};
 
-/// Returns the message as an agent reads it.
+/// Returns a message as an agent reads it.
 ///
-/// The body of a message or broadcast is its content, escaped. That of a protocol message is an explanation with the
+/// The body of a message or broadcast is its content, escaped. The body of a protocol message is an explanation with the
 /// request's id and the commands that answer it.
 pub fn teammate_message(message: &v1::Message) -> String {
     let sender = message.sender.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();
@@ -31,7 +31,7 @@ pub fn teammate_message(message: &v1::Message) -> String {
 pub fn task(task: &v1::Task) -> String {
     let id = task.id;
     let says = format!(
-        "You have taken task {id}. When it is done: teamwire task complete {id} --result \"what came of it\"\nTo give it back: \
+        "You have taken task {id}. When it is done: teamwire task complete {id} --result \"the result\"\nTo give it back: \
          teamwire task release {id} --reason \"why\"\nSubject:\n{}",
         escaped(&task.subject)
     );
@@ -40,10 +40,10 @@ pub fn task(task: &v1::Task) -> String {
     format!("<teammate-message teammate_id=\"coordinator\" summary=\"{summary}\">{body}</teammate-message>")
 }
 
-/// Returns what an agent reads first when it must have a plan approved before it may work on tasks.
+/// Returns what an agent reads first if it needs an approved plan before it may work on tasks.
 pub fn plan_required() -> String {
     "Before you may take or complete tasks, the lead must approve your plan. Submit it: teamwire plan submit \"the plan\". \
-     Its answer comes as a message; when it is rejected, change the plan and submit it again."
+     The answer comes as a message. If the plan is rejected, change it and submit it again."
         .to_owned()
 }
 
@@ -57,8 +57,8 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
         Some(Body::Broadcast(body)) => (body.summary.clone(), escaped(&body.content)),
         Some(Body::ShutdownRequest(body)) => {
             let asks = format!(
-                "{from} asks you to end. request_id: {id}\nBring your work into a state that can be left, then answer. \
-                 You go on running until you approve.\n{}",
+                "{from} asks you to shut down. request_id: {id}\nBring your work to a state that you can leave, then answer. \
+                 You keep running until you approve.\n{}",
                 how_to_answer(&id)
             );
             ("Shutdown request".to_owned(), with_text(asks, "Reason", &body.reason))
@@ -66,7 +66,7 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
         Some(Body::ShutdownResponse(body)) => {
             let (summary, says) = match body.approve() {
                 true => ("Shutdown approved", "approved its shutdown and is ending"),
-                false => ("Shutdown refused", "refused to end and goes on working"),
+                false => ("Shutdown refused", "refused to shut down and keeps working"),
             };
             (summary.to_owned(), with_text(format!("{from} {says}. request_id: {id}"), "Reason", &body.reason))
         }
@@ -77,8 +77,8 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
         }
         Some(Body::PlanApprovalResponse(body)) => {
             let (summary, says) = match body.approve() {
-                true => ("Plan approved", "approved your plan. You may begin the work"),
-                false => ("Plan rejected", "rejected your plan. Change it and submit it again before you begin"),
+                true => ("Plan approved", "approved your plan. You may start the work"),
+                false => ("Plan rejected", "rejected your plan. Change it and submit it again before you start"),
             };
             (summary.to_owned(), with_text(format!("{from} {says}. request_id: {id}"), "Feedback", &body.feedback))
         }
@@ -99,17 +99,17 @@ fn how_to_answer(id: &str) -> String {
     format!("To approve: teamwire approve {id}\nTo refuse: teamwire reject {id} --reason \"why\"")
 }
 
-/// Puts foreign text after our own, under a label.
+/// Appends foreign text under a label, unless it is empty.
 fn with_text(ours: String, label: &str, foreign: &str) -> String {
     if foreign.is_empty() { ours } else { format!("{ours}\n{label}:\n{}", escaped(foreign)) }
 }
 
-/// Escapes a body: line breaks and tabs stay.
+/// Escapes a body. Line breaks and tabs stay.
 fn escaped(text: &str) -> String {
     escape(text, |c| matches!(c, '\n' | '\t'))
 }
 
-/// Escapes the value of an attribute, which stays on one line.
+/// Escapes the value of an attribute, which must stay on one line.
 fn attribute(text: &str) -> String {
     escape(text, |_| false)
 }
@@ -123,7 +123,7 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
-            // Shown as numbers rather than dropped, so that nothing that was sent goes unseen.
+            // Shown as a number instead of dropped, so that nothing stays hidden.
             _ if is_deceptive(c) && !stays(c) => {
                 let _ = write!(out, "&#x{:X};", u32::from(c));
             }
@@ -133,8 +133,8 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// Returns whether a character can move the cursor, break a line, turn the direction of what is shown, or is one of the tags: a
-/// whole ASCII that no person sees and a model reads.
+/// Returns whether a character can move the cursor, break a line or change the direction of text, or is one of the tag
+/// characters: an invisible copy of ASCII that a model reads and a person does not see.
 fn is_deceptive(c: char) -> bool {
     let turns = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
     let is_tag = matches!(c, '\u{E0000}'..='\u{E007F}');
@@ -184,22 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_its_content_in_the_wrapper() {
+    fn a_message_is_its_content_in_an_element() {
         assert_eq!(
             teammate_message(&direct("lead", "a \"b\"\nc", "1 < 2\n\tand")),
             "<teammate-message teammate_id=\"lead\" summary=\"a &quot;b&quot;&#xA;c\">1 &lt; 2\n\tand</teammate-message>"
         );
     }
 
-    /// The property that is fuzzed asked for more than was escaped: the Arabic letter mark and the tags went through.
+    /// Fuzzing found that the Arabic letter mark and the tag characters were not escaped.
     #[test]
-    fn what_turns_or_hides_text_is_shown_as_numbers() {
+    fn characters_that_turn_or_hide_text_are_shown_as_numbers() {
         let text = teammate_message(&direct("a", "\u{61C}", "\u{202E}\u{E0041}\u{E007F}"));
         assert!(text.contains("summary=\"&#x61C;\">&#x202E;&#xE0041;&#xE007F;<"), "{text}");
     }
 
     #[test]
-    fn a_request_says_how_it_is_answered() {
+    fn a_request_says_how_to_answer_it() {
         let asks =
             from("lead", Body::ShutdownRequest(v1::ShutdownRequest { reason: "done".into(), ..Default::default() }));
         let plan = from(

@@ -1,4 +1,4 @@
-//! Runners with real processes, against a stand-in for a coordinator.
+//! Runners with real programs, with a scripted coordinator.
 
 use std::{
     env,
@@ -53,11 +53,11 @@ impl Running {
         timeout(Duration::from_secs(30), self.exit).await.expect("in time").expect("no panic")
     }
 
-    async fn until(&mut self, is_so: impl Fn(&RunnerEvent) -> bool) -> RunnerEvent {
+    async fn until(&mut self, is_wanted: impl Fn(&RunnerEvent) -> bool) -> RunnerEvent {
         let waiting = async {
             loop {
                 let progress = self.progress.recv().await.expect("it still runs");
-                if is_so(&progress) {
+                if is_wanted(&progress) {
                     return progress;
                 }
             }
@@ -124,7 +124,7 @@ async fn a_program_is_welcomed_handed_messages_and_acknowledges_them() {
 }
 
 #[tokio::test]
-async fn what_a_program_does_not_acknowledge_stays_in_the_inbox() {
+async fn an_unacknowledged_message_stays_in_the_inbox() {
     let coordinator = Coordinator::start().await;
     let script = r#"read -r line; while read -r line; do printf 'got it\n'; done"#;
     let mut running = run(&coordinator, script, |_| {});
@@ -136,7 +136,7 @@ async fn what_a_program_does_not_acknowledge_stays_in_the_inbox() {
 }
 
 #[tokio::test]
-async fn written_is_enough_where_that_was_asked_for() {
+async fn with_ack_policy_written_the_pipe_taking_the_line_is_enough() {
     let coordinator = Coordinator::start().await;
     let running = run(&coordinator, "exec sleep 1000", |config| config.mode = Mode::Stdin { ack: AckPolicy::Written });
     coordinator.put_text("one").await;
@@ -146,7 +146,7 @@ async fn written_is_enough_where_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_reply_is_sent_for_the_program_and_acknowledges_what_it_answers() {
+async fn a_reply_is_sent_and_acknowledges_the_message_it_answers() {
     let coordinator = Coordinator::start().await;
     let script = r#"
         read -r line; read -r line; $ID
@@ -157,17 +157,17 @@ async fn a_reply_is_sent_for_the_program_and_acknowledges_what_it_answers() {
         read -r line"#;
     let mut running = run(&coordinator, script, |_| {});
     let id = coordinator.put_text("one").await;
-    let told = running.json().await;
-    assert_eq!((told["type"].as_str(), told["request"]["message"].as_str()), (Some("sent"), Some("done")));
+    let reply = running.json().await;
+    assert_eq!((reply["type"].as_str(), reply["request"]["message"].as_str()), (Some("sent"), Some("done")));
     let request = sent(&coordinator).await;
     assert_eq!(request.in_reply_to, id);
     coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
-    // A line that is nobody's is let through; one that is a message and cannot be read is an error.
+    // A line without a meaning is passed on. A message that cannot be read is an error.
     assert_eq!(running.line().await, r#"{"to":"lead","mesage":"done"}"#);
-    let told = running.line().await;
-    let told: serde_json::Value = serde_json::from_str(told.strip_prefix("is: ").expect(&told)).expect("JSON");
-    assert_eq!((told["type"].as_str(), told["reason"].as_str()), (Some("error"), Some("INVALID_JSON")));
-    assert_eq!((told["field"].as_str(), &told["request"]["message"]), (Some("message"), &serde_json::json!(5)));
+    let reply = running.line().await;
+    let reply: serde_json::Value = serde_json::from_str(reply.strip_prefix("is: ").expect(&reply)).expect("JSON");
+    assert_eq!((reply["type"].as_str(), reply["reason"].as_str()), (Some("error"), Some("INVALID_JSON")));
+    assert_eq!((reply["field"].as_str(), &reply["request"]["message"]), (Some("message"), &serde_json::json!(5)));
     let idle = coordinator.until("idle", |state| {
         state.heartbeats.iter().find(|heartbeat| heartbeat.activity() == Activity::Idle).cloned()
     });
@@ -177,7 +177,7 @@ async fn a_reply_is_sent_for_the_program_and_acknowledges_what_it_answers() {
 }
 
 #[tokio::test]
-async fn a_refused_send_is_told_to_the_program() {
+async fn the_program_reads_why_its_send_was_refused() {
     let coordinator = Coordinator::start().await;
     let refusal = Refusal::new(Reason::AgentNotFound, "There is no \"bo\".").field("recipient").with("closest", "bob");
     coordinator.with(|state| state.fail_sends.push_back(refusal.into()));
@@ -187,10 +187,10 @@ async fn a_refused_send_is_told_to_the_program() {
         echo '{"ack":"none of mine"}'
         read -r line; printf 'is: %s\n' "$line""#;
     let mut running = run(&coordinator, script, |_| {});
-    let told = running.line().await;
+    let reply = running.line().await;
     assert!(
-        told.contains("AGENT_NOT_FOUND") && told.contains("closest") && told.contains("\"field\":\"recipient\""),
-        "{told}"
+        reply.contains("AGENT_NOT_FOUND") && reply.contains("closest") && reply.contains("\"field\":\"recipient\""),
+        "{reply}"
     );
     assert!(running.line().await.contains("MESSAGE_NOT_FOUND"));
     assert_eq!(running.exit().await.code, 0);
@@ -216,7 +216,7 @@ async fn an_approved_shutdown_ends_the_program_and_what_it_has_started() {
 }
 
 #[tokio::test]
-async fn a_shutdown_request_alone_ends_nothing_and_a_refusal_neither() {
+async fn neither_a_shutdown_request_nor_its_rejection_ends_the_program() {
     let coordinator = Coordinator::start().await;
     let script = r#"
         read -r line; read -r line; $ID
@@ -236,10 +236,10 @@ async fn a_shutdown_request_alone_ends_nothing_and_a_refusal_neither() {
 }
 
 #[tokio::test]
-async fn a_program_that_approves_elsewhere_and_ends_first_was_shut_down() {
+async fn a_program_that_approves_through_the_command_line_and_exits_was_shut_down() {
     let coordinator = Coordinator::start().await;
     let running = run(&coordinator, "read -r line; read -r line; exit 9", |_| {});
-    // The approval came through the command line; the last frame does not come any more.
+    // The approval came through the command line, and the program exits before the last frame arrives.
     coordinator.with(|state| state.approved.push("req_1".to_owned()));
     coordinator.put_shutdown_request("req_1").await;
     assert_eq!(running.exit().await.code, 0);
@@ -247,7 +247,7 @@ async fn a_program_that_approves_elsewhere_and_ends_first_was_shut_down() {
 }
 
 #[tokio::test]
-async fn the_runner_approves_where_it_was_told_to() {
+async fn the_runner_approves_if_configured_to() {
     let coordinator = Coordinator::start().await;
     let mut running = run(&coordinator, "read -r line; read -r line; echo never; exec sleep 1000", |config| {
         config.on_shutdown = OnShutdown::Approve;
@@ -258,7 +258,7 @@ async fn the_runner_approves_where_it_was_told_to() {
 }
 
 #[tokio::test]
-async fn a_forced_stop_kills_at_once_and_another_process_takes_over_for_good() {
+async fn a_forced_stop_kills_at_once_and_a_closed_session_ends_the_runner() {
     for (reason, code, is_reported) in [
         (CloseReason::MemberStopped, 77, true),
         (CloseReason::Superseded, 77, false),
@@ -278,7 +278,7 @@ async fn a_forced_stop_kills_at_once_and_another_process_takes_over_for_good() {
 }
 
 #[tokio::test]
-async fn a_program_is_told_whom_its_runner_trusts_and_what_it_shows() {
+async fn a_program_gets_the_tls_options_of_its_runner() {
     let ours = Authority::new("ours");
     let coordinator = Coordinator::start_with(Some(ours.issue("127.0.0.1").serve(&ours))).await;
     let issued = ours.issue("ann");
@@ -288,7 +288,7 @@ async fn a_program_is_told_whom_its_runner_trusts_and_what_it_shows() {
     std::fs::write(&key, issued.key).expect("written");
     let script = r#"echo "$TEAMWIRE_ADDRESS $TEAMWIRE_CERT $TEAMWIRE_KEY"; echo "$TEAMWIRE_CA""#;
     let mut running = run(&coordinator, script, |config| {
-        // It is the authority itself that the program is given: it does not know the join string.
+        // The program gets the authority's certificate, since it does not have the join string.
         let fingerprint = Some(ours.fingerprint());
         let (cert, key) = (Some(Pem::File(cert.clone())), Some(Pem::File(key.clone())));
         config.tls = TlsOptions { ca: None, fingerprint, cert, key };
@@ -301,7 +301,7 @@ async fn a_program_is_told_whom_its_runner_trusts_and_what_it_shows() {
 }
 
 #[tokio::test]
-async fn a_coordinator_that_restarts_is_not_noticed_by_the_program() {
+async fn the_program_does_not_notice_that_the_coordinator_restarts() {
     let coordinator = Coordinator::start().await;
     let script = r#"read -r line; while read -r line; do $ID; echo "{\"ack\":\"$id\"}"; echo "$id"; done"#;
     let mut running = run(&coordinator, script, |_| {});
@@ -317,7 +317,7 @@ async fn a_coordinator_that_restarts_is_not_noticed_by_the_program() {
 }
 
 #[tokio::test]
-async fn a_restarted_program_is_a_new_life_with_the_credential_of_the_last() {
+async fn a_restarted_program_is_a_new_incarnation_that_joins_with_the_last_credential() {
     let coordinator = Coordinator::start().await;
     let script = r#"read -r line; printf '%s\n' "$line"; case "$line" in *'"incarnation":1'*) exit 3;; esac"#;
     let mut joined = Vec::new();
@@ -331,11 +331,11 @@ async fn a_restarted_program_is_a_new_life_with_the_credential_of_the_last() {
     }
     assert_eq!(joined, [1, 2]);
     assert_eq!(running.exit().await.code, 0);
-    assert_eq!(report(&coordinator).code, Some(0), "only the last life is reported");
+    assert_eq!(report(&coordinator).code, Some(0), "only the last incarnation is reported");
 }
 
 #[tokio::test]
-async fn who_cannot_join_starts_nothing() {
+async fn a_runner_that_cannot_join_starts_no_program() {
     let coordinator = Coordinator::start().await;
     coordinator
         .with(|state| state.fail_joins.push_back(Refusal::new(Reason::JoinTokenUsed, "Ask for another.").into()));
@@ -358,7 +358,7 @@ async fn a_program_that_cannot_be_started_is_reported() {
 }
 
 #[tokio::test]
-async fn an_answer_under_way_is_waited_for_and_else_unknown() {
+async fn the_runner_waits_for_a_send_in_progress_and_otherwise_reports_an_unknown_outcome() {
     let coordinator = Coordinator::start().await;
     coordinator.with(|state| state.fail_sends.extend([Status::unavailable("cut"), Status::unavailable("cut")]));
     let answers = r#"echo '{"to":"lead","message":"bye","summary":"bye"}'"#;
@@ -370,9 +370,9 @@ async fn an_answer_under_way_is_waited_for_and_else_unknown() {
     assert_eq!(running.exit().await.code, 75);
 }
 
-/// Not a test but, where it is asked for, a process that does nothing but run a runner.
+/// Not a test: with these variables set, this process does nothing but run a runner.
 #[tokio::test]
-async fn a_runner_with_a_process_of_its_own() {
+async fn a_runner_in_a_separate_process() {
     let (Ok(address), Ok(script)) = (env::var("TEST_RUNNER_ADDRESS"), env::var("TEST_RUNNER_SCRIPT")) else { return };
     let mut config = RunnerConfig::new(address, JOIN_TOKEN, shell(&script));
     config.claims_orphans = true;
@@ -382,7 +382,7 @@ async fn a_runner_with_a_process_of_its_own() {
 
 fn start_runner(coordinator: &Coordinator, script: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = Command::new(env::current_exe().expect("this program"));
-    command.args(["--exact", "a_runner_with_a_process_of_its_own", "--nocapture", "--quiet"]);
+    command.args(["--exact", "a_runner_in_a_separate_process", "--nocapture", "--quiet"]);
     command.env("TEST_RUNNER_ADDRESS", coordinator.url()).env("TEST_RUNNER_SCRIPT", script);
     let mut runner = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("this program");
     let lines = BufReader::new(runner.stdout.take().expect("a pipe")).lines();
@@ -407,9 +407,9 @@ fn lives(pid: u32) -> bool {
 }
 
 #[tokio::test]
-async fn sigterm_to_the_runner_ends_the_program_and_whoever_hides_from_it() {
+async fn sigterm_to_the_runner_ends_the_program_and_its_hidden_descendants() {
     let coordinator = Coordinator::start().await;
-    // Twice detached, in a session of its own, with an empty environment.
+    // Detached twice, in another session, with an empty environment.
     let script = r#"
         (env -i setsid sh -c '(echo "pid $$"; trap "" TERM; while :; do sleep 0.05; done) & sleep 0.1' &)
         echo "pid $$"; trap 'exit 4' TERM; while :; do sleep 0.01; done"#;
@@ -424,7 +424,7 @@ async fn sigterm_to_the_runner_ends_the_program_and_whoever_hides_from_it() {
 }
 
 #[tokio::test]
-async fn a_runner_that_is_killed_takes_its_program_along() {
+async fn killing_the_runner_kills_its_program() {
     let coordinator = Coordinator::start().await;
     let (mut runner, mut lines) = start_runner(&coordinator, r#"echo "pid $$"; trap "" TERM HUP; exec sleep 1000"#);
     let pid = pid(&mut lines).await;
@@ -441,7 +441,7 @@ fn exec(config: &mut RunnerConfig) {
 }
 
 #[tokio::test]
-async fn a_batch_is_processed_when_its_program_exits_with_zero_and_its_output_is_a_reply() {
+async fn exit_code_zero_acknowledges_the_batch_and_the_output_is_the_reply() {
     let coordinator = Coordinator::start().await;
     let id = coordinator.put_text("one").await;
     let script = r#"cat > /dev/null; echo 'All fine'; echo 'in detail'; echo '{"to":"*","message":"m","summary":"s"}'"#;
@@ -458,7 +458,7 @@ async fn a_batch_is_processed_when_its_program_exits_with_zero_and_its_output_is
 }
 
 #[tokio::test]
-async fn messages_that_wait_go_together_and_a_shutdown_request_alone_and_first() {
+async fn waiting_messages_go_together_and_a_shutdown_request_goes_alone_and_first() {
     let coordinator = Coordinator::start().await;
     for text in ["one", "two"] {
         coordinator.put_text(text).await;
@@ -485,7 +485,7 @@ async fn messages_that_wait_go_together_and_a_shutdown_request_alone_and_first()
 }
 
 #[tokio::test]
-async fn a_message_that_always_fails_is_given_back_with_a_new_session() {
+async fn a_message_that_keeps_failing_goes_back_and_the_session_is_renewed() {
     let coordinator = Coordinator::start().await;
     coordinator.put_text("poison").await;
     let mut running = run(&coordinator, "cat > /dev/null; echo oops; exit 1", exec);
@@ -511,7 +511,7 @@ async fn an_approval_in_exec_mode_ends_the_runner() {
 }
 
 #[tokio::test]
-async fn a_long_line_is_let_through_in_bounded_memory() {
+async fn a_long_line_is_passed_on() {
     let coordinator = Coordinator::start().await;
     let mut running = run(&coordinator, "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end", |_| {});
     assert_eq!(running.line().await.len(), 3_000_000);
@@ -520,7 +520,7 @@ async fn a_long_line_is_let_through_in_bounded_memory() {
 }
 
 #[tokio::test]
-async fn a_notice_reaches_the_program_as_one() {
+async fn a_notice_reaches_the_program_as_a_notice() {
     let coordinator = Coordinator::start().await;
     let mut running = run(&coordinator, r#"read -r line; read -r line; printf '%s\n' "$line""#, |_| {});
     coordinator.put(Body::Notice(v1::Notice { text: "a is idle.".into(), ..Default::default() })).await;

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     sync::{
-        LazyLock, Mutex, PoisonError,
+        LazyLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
@@ -11,6 +11,7 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     sync::watch,
@@ -177,7 +178,7 @@ impl Arrivals {
         let now = Instant::now();
         let nanos: u64 = content.get(..20).and_then(|nanos| nanos.parse().ok()).ok_or("a message has no stamp")?;
         let sent = *EPOCH + Duration::from_nanos(nanos);
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).push((now, now.saturating_duration_since(sent)));
+        self.all.lock().push((now, now.saturating_duration_since(sent)));
         self.count.send_modify(|count| *count += 1);
         Ok(())
     }
@@ -213,14 +214,14 @@ impl Arrivals {
 
     /// Returns the measurement of the messages that arrived within a window.
     pub(crate) fn within(&self, window: (Instant, Instant)) -> Result<Measurement> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.lock();
         let arrived = all.iter().filter(|(at, _)| (window.0..window.1).contains(at));
         Measurement::new(window, arrived.map(|(_, latency)| *latency))
     }
 
     /// Clears the messages, and returns when the first and the last arrived.
     pub(crate) fn take_span(&self) -> Option<(Instant, Instant)> {
-        let all = std::mem::take(&mut *self.all.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = std::mem::take(&mut *self.all.lock());
         self.count.send_replace(0);
         let instants = || all.iter().map(|(at, _)| *at);
         Some((instants().min()?, instants().max()?))

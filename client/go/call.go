@@ -20,23 +20,23 @@ import (
 )
 
 const (
-	// attemptTimeout is how long one attempt of a call may take, and how long a session may take to open.
+	// attemptTimeout limits one attempt of a call, and the opening of a session.
 	attemptTimeout = 10 * time.Second
-	// delayMin and delayMax bound the first delay and every delay between attempts.
+	// delayMin bounds the first delay between attempts, delayMax every one.
 	delayMin, delayMax = 100 * time.Millisecond, 5 * time.Second
 )
 
-// session is one that a subscription has opened, and to which calls belong.
+// session is a session that a subscription has opened. Calls carry its id.
 type session struct {
 	id   string
-	over context.Context // done when another has taken its place, or the subscription has ended
+	over context.Context // done when another has replaced it, or the subscription has ended
 	end  context.CancelFunc
 }
 
 var noSession = &session{end: func() {}}
 
-// Invoke makes a call for the generated stubs, and tries it again until its outcome is known. With it and NewStream a
-// Client is a [grpc.ClientConnInterface].
+// Invoke makes a call for the generated stubs, and retries it until its outcome is known. With NewStream, it makes Client a
+// [grpc.ClientConnInterface].
 func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
@@ -44,7 +44,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 	for n := 0; ; n++ {
 		session, place := c.session.Load(), c.place.Load()
 		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(method, request))
-		var at peer.Peer // stays empty where nothing was sent
+		var at peer.Peer // stays empty if nothing was sent
 		err := c.conns[place].Invoke(attempt, method, request, reply, append(slices.Clip(opts), grpc.Peer(&at))...)
 		cancel()
 		if err == nil {
@@ -55,7 +55,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		if failure.Reason == "SESSION_SUPERSEDED" && c.hasReopened(ctx, session) {
 			continue
 		}
-		if !failure.isPassing() || isOnce(method) && at.Addr != nil && !isNotDone(failure.Reason) {
+		if !failure.isRetryable() || isOnce(method) && at.Addr != nil && !isNotDone(failure.Reason) {
 			return failure
 		}
 		if failure.cause = c.pause(ctx, max(delay(n), failure.RetryAfter)); failure.cause != nil {
@@ -64,7 +64,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 	}
 }
 
-// NewStream opens a stream for the generated stubs. It is not opened again when it breaks.
+// NewStream opens a stream for the generated stubs. It does not reopen a broken one.
 func (c *Client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	place := c.place.Load()
 	opened, err := c.conns[place].NewStream(c.sign(ctx, c.session.Load(), method), desc, method, opts...)
@@ -74,7 +74,7 @@ func (c *Client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	return &stream{ClientStream: opened, client: c, method: method, place: place}, nil
 }
 
-// stream completes the requests of a stream, and makes errors out of what ends it.
+// stream fills in the request of a stream, and converts its errors.
 type stream struct {
 	grpc.ClientStream
 	client *Client
@@ -94,7 +94,7 @@ func (s *stream) RecvMsg(message any) error {
 	return s.client.failure(s.Context(), err, s.place)
 }
 
-// complete returns a copy of a request with the team and the idempotency key that it lacks.
+// complete returns a copy of a request with the team and the idempotency key filled in where they are empty.
 func (c *Client) complete(method string, request proto.Message) proto.Message {
 	request = proto.Clone(request)
 	message := request.ProtoReflect()
@@ -125,7 +125,7 @@ func waits(method string, request proto.Message) time.Duration {
 	return max(0, min(asked, most))
 }
 
-// sign adds who calls, and in which session. One that opens a session is outside of the one before.
+// sign adds the credential and the session. The call that opens a session is outside the previous one.
 func (c *Client) sign(ctx context.Context, session *session, method string) context.Context {
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", c.bearer())
 	if session.id != "" && method != v1.MessageService_Stream_FullMethodName {
@@ -134,23 +134,23 @@ func (c *Client) sign(ctx context.Context, session *session, method string) cont
 	return ctx
 }
 
-// failure makes an error of what an attempt met with, and leaves a coordinator that is gone or about to go.
+// failure converts the error of an attempt, and leaves a coordinator that is unreachable or draining.
 func (c *Client) failure(ctx context.Context, err error, place int32) *Error {
 	failure := newError(err, cmp.Or(ctx.Err(), c.ctx.Err()))
 	if failure.Reason != "" {
 		c.isTrusted.Store(true)
 	}
 	failure.mayTrust = c.isTrusted.Load()
-	if failure.cause == nil && failure.isPassing() && (failure.Reason == "" || failure.Reason == "DRAINING") {
+	if failure.cause == nil && failure.isRetryable() && (failure.Reason == "" || failure.Reason == "DRAINING") {
 		c.leave(place)
 	}
 	return failure
 }
 
-// leave sends everything new to the next address. Of many calls that fail at once, the first does.
+// leave makes new calls use the next address. Of many calls that fail at once, only the first has an effect.
 func (c *Client) leave(place int32) { c.place.CompareAndSwap(place, (place+1)%int32(len(c.conns))) }
 
-// hasReopened waits until a subscription has opened another session than the refused one, or has ended.
+// hasReopened waits until the subscription has replaced the refused session or ended, and returns whether it was replaced.
 func (c *Client) hasReopened(ctx context.Context, refused *session) bool {
 	if refused.id == "" {
 		return false
@@ -164,15 +164,15 @@ func (c *Client) hasReopened(ctx context.Context, refused *session) bool {
 	return c.session.Load() != refused
 }
 
-// delay returns how long to wait before an attempt, the first repetition being number 0.
+// delay returns how long to wait before a retry; the first is number 0.
 func delay(n int) time.Duration {
 	return rand.N(min(delayMin<<min(n, 10), delayMax))
 }
 
-// pause waits, and returns why it was cut short, if it was.
-func (c *Client) pause(ctx context.Context, long time.Duration) error {
+// pause waits. It returns an error if ctx or the client ended first.
+func (c *Client) pause(ctx context.Context, length time.Duration) error {
 	select {
-	case <-time.After(long):
+	case <-time.After(length):
 	case <-ctx.Done():
 	case <-c.ctx.Done():
 	}

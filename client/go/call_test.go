@@ -13,10 +13,10 @@ import (
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
 
-func TestWhatIsRefusedIsFinalOrWaitedOut(t *testing.T) {
+func TestRefusalsAreRetriedOrFinal(t *testing.T) {
 	for _, test := range []struct {
-		err                error
-		isPassing, isFinal bool
+		err                  error
+		isRetryable, isFinal bool
 	}{
 		{draining, true, false},
 		{refusal(codes.Unavailable, "STORE_UNAVAILABLE"), true, false},
@@ -36,13 +36,13 @@ func TestWhatIsRefusedIsFinalOrWaitedOut(t *testing.T) {
 		{status.Error(codes.Unavailable, "handshake failed: x509: certificate has expired"), false, true},
 	} {
 		e := newError(test.err, nil)
-		if e.isPassing() != test.isPassing || e.isFinal() != test.isFinal {
-			t.Errorf("%v: passing %v, final %v", e, e.isPassing(), e.isFinal())
+		if e.isRetryable() != test.isRetryable || e.isFinal() != test.isFinal {
+			t.Errorf("%v: passing %v, final %v", e, e.isRetryable(), e.isFinal())
 		}
 	}
 }
 
-func TestAnErrorCarriesWhatTheCoordinatorSaid(t *testing.T) {
+func TestAnErrorCarriesAllDetailsOfTheRefusal(t *testing.T) {
 	violation := &errdetails.BadRequest_FieldViolation{Field: "recipient"}
 	f := newFake(t, refusal(codes.NotFound, "AGENT_NOT_FOUND", retryIn(time.Minute),
 		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{violation}}))
@@ -58,7 +58,7 @@ func TestAnErrorCarriesWhatTheCoordinatorSaid(t *testing.T) {
 	}
 }
 
-func TestACallIsRepeatedUnderOneKeyAndNoSoonerThanItMay(t *testing.T) {
+func TestACallIsRetriedWithOneKeyAndNotBeforeRetryAfter(t *testing.T) {
 	f := newFake(t, status.Error(codes.Unknown, ""), refusal(codes.ResourceExhausted, "RATE_LIMITED", retryIn(time.Second)))
 	c, began := client(t, f), time.Now()
 	if _, err := c.Send(context.Background(), "ann", "hi", "hello"); err != nil {
@@ -74,7 +74,7 @@ func TestACallIsRepeatedUnderOneKeyAndNoSoonerThanItMay(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoneOrAboutToGoIsLeftForTheNextAddress(t *testing.T) {
+func TestABrokenOrDrainingCoordinatorIsLeftForTheNextAddress(t *testing.T) {
 	for _, err := range []error{draining, status.Error(codes.Unavailable, "broken")} {
 		first, second := newFake(t, err), newFake(t)
 		c := client(t, first, second)
@@ -89,7 +89,7 @@ func TestWhatIsGoneOrAboutToGoIsLeftForTheNextAddress(t *testing.T) {
 	}
 }
 
-func TestWhatMayNotBeRepeatedIsNotUnlessItIsKnownThatNothingWasDone(t *testing.T) {
+func TestACallWithoutAKeyIsRetriedOnlyIfNothingWasDone(t *testing.T) {
 	f := newFake(t, draining, status.Error(codes.Unavailable, "broken"))
 	_, err := client(t, f).Teams.SetLead(context.Background(), &v1.SetLeadRequest{})
 	if status.Code(err) != codes.Unavailable || len(f.calls) != 2 {
@@ -97,7 +97,7 @@ func TestWhatMayNotBeRepeatedIsNotUnlessItIsKnownThatNothingWasDone(t *testing.T
 	}
 }
 
-func TestTheCallerMayGiveUp(t *testing.T) {
+func TestTheContextOrCloseEndsACall(t *testing.T) {
 	f := newFake(t, refusal(codes.Unavailable, "STORE_UNAVAILABLE", retryIn(time.Hour)))
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()

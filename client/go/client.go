@@ -1,9 +1,9 @@
-// Package teamwire is the Go client of teamwire: send, subscribe, answer, and be a member of a team.
+// Package teamwire is the Go client of teamwire: join a team of agents, send messages, and read the inbox.
 //
-// A [Client] holds the generated stubs, which make every call of the protocol, and beside them helpers for what is asked
-// most. Each call is tried again with the same idempotency key until its outcome is known; one that is refused returns
-// an [*Error] with its reason. [Client.Subscribe] hands out the messages of one's own inbox, each once, through
-// reconnects. Contexts are respected everywhere, and [Client.Close] leaves nothing behind.
+// A [Client] holds the generated stubs for every call of the protocol, and helpers for the most common ones. Each call is
+// retried with the same idempotency key until its outcome is known; a refused one returns an [*Error] with its reason.
+// [Client.Subscribe] hands out each message of the caller's inbox once, through reconnects. Every call honors its context,
+// and [Client.Close] ends all goroutines and connections.
 package teamwire
 
 import (
@@ -29,11 +29,11 @@ import (
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
 
-// replyBytesMax is the largest reply that is read: 1,000 messages of 64 KiB each, and room.
+// replyBytesMax is the largest accepted reply, with room for 1,000 messages of 64 KiB.
 const replyBytesMax = 80 << 20
 
-// Client is a connection to a coordinator, or to one of several that share a store. It connects when it is first used,
-// and again whenever it must. It is safe for concurrent use.
+// Client calls a coordinator, or one of several that share a store. It connects on first use, and reconnects when needed. It
+// is safe for concurrent use.
 type Client struct {
 	Messages v1.MessageServiceClient
 	Teams    v1.TeamServiceClient
@@ -41,25 +41,25 @@ type Client struct {
 	Tasks    v1.TaskServiceClient
 	History  v1.HistoryServiceClient
 
-	// Member and Team are who the client is. Member is empty where the credential is no member's.
+	// Member and Team identify the client. Member is empty if the credential is not a member's.
 	Member, Team string
 
-	bearer     func() string // a function, so that nobody prints it
+	bearer     func() string // a function, so that printing a Client does not show it
 	isOperator bool
 	patience   time.Duration
 	conns      []*grpc.ClientConn
-	place      atomic.Int32 // which of them new calls take
-	isTrusted  atomic.Bool  // somebody has answered as a coordinator does, so that distrust may pass
+	place      atomic.Int32 // the index of the one that new calls use
+	isTrusted  atomic.Bool  // a coordinator has answered, so a TLS failure may be temporary
 	session    atomic.Pointer[session]
-	ctx        context.Context // ends with Close
+	ctx        context.Context // canceled by Close
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
 }
 
-// Connect makes a client, and asks the coordinator for its team, so that a wrong address or credential shows here.
+// Connect creates a client and gets its team from the coordinator, so a wrong address or credential fails here.
 func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
 	c, err := open(with(options))
-	if err != nil || c.isOperator && c.Team == "" { // it has not said which
+	if err != nil || c.isOperator && c.Team == "" { // an operator without a team has nothing to get
 		return c, err
 	}
 	reply, err := c.Teams.GetTeam(ctx, &v1.GetTeamRequest{})
@@ -71,15 +71,15 @@ func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
 	return c, nil
 }
 
-// Join makes a new member out of a join string, as `teamwire invite` prints it, or of a bare join token, and returns its
-// client. name may be empty where the token is for one name only.
+// Join joins a team with a join string, as `teamwire invite` prints it, or a bare join token, and returns the new member's
+// client. name may be empty if the token is bound to one.
 func Join(ctx context.Context, joinString, name string, options ...func(*Options)) (*Client, error) {
 	o := with(options)
 	token, place, hasPlace := strings.Cut(strings.TrimSpace(joinString), "@")
 	addresses, fingerprint, isPinned := strings.Cut(place, "+")
 	isTLS := strings.HasPrefix(strings.ToLower(addresses), "https:")
 	if token == "" || hasPlace && addresses == "" || isPinned && (fingerprint == "" || !isTLS) {
-		return nil, errors.New("teamwire: the join string is malformed: paste it from its first to its last character")
+		return nil, errors.New("teamwire: the join string is malformed: paste it exactly as `teamwire invite` printed it")
 	}
 	o.Credential, o.Address = token, cmp.Or(o.Address, addresses)
 	o.fill(TLS{Fingerprint: fingerprint})
@@ -97,7 +97,7 @@ func Join(ctx context.Context, joinString, name string, options ...func(*Options
 	return c, nil
 }
 
-// open makes a client. Nothing is sent yet.
+// open creates a client. It does not connect.
 func open(o Options) (*Client, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -107,10 +107,10 @@ func open(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{patience: o.Patience, Team: o.Team, bearer: func() string { return "Bearer " + o.Credential }}
-	// Credentials say whose they are: two:SECRET, twm:TEAM:MEMBER:SECRET.
-	whose := strings.Split(o.Credential, ":")
-	if c.isOperator = whose[0] == "two"; whose[0] == "twm" && len(whose) == 4 {
-		c.Member = whose[2]
+	// A credential names its kind and owner in clear text: two:SECRET, twm:TEAM:MEMBER:SECRET.
+	parts := strings.Split(o.Credential, ":")
+	if c.isOperator = parts[0] == "two"; parts[0] == "twm" && len(parts) == 4 {
+		c.Member = parts[2]
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.session.Store(noSession)
@@ -128,7 +128,7 @@ func open(o Options) (*Client, error) {
 	return c, nil
 }
 
-// dial makes a connection to HOST:PORT, which connects when it is first used.
+// dial returns a connection to HOST:PORT, which connects on first use.
 func (o Options) dial(address string, isTLS bool) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if isTLS {
@@ -142,7 +142,7 @@ func (o Options) dial(address string, isTLS bool) (*grpc.ClientConn, error) {
 	return grpc.NewClient("dns:///"+address, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithNoProxy(),
-		// The records of a name are tried one after the other, in random order.
+		// Try the addresses of a name one after the other, in random order.
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"pick_first":{"shuffleAddressList":true}}]}`),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -156,27 +156,27 @@ func (o Options) dial(address string, isTLS bool) (*grpc.ClientConn, error) {
 	}, o.DialOptions...)...)
 }
 
-// Close ends what is under way, subscriptions included, and all connections. Acknowledgements that are not flushed are
-// lost, and their messages come again.
+// Close ends all calls, subscriptions and connections. Acknowledgements that are not flushed are lost, and their messages are
+// redelivered.
 func (c *Client) Close() {
 	c.cancel()
 	c.running.Wait()
 	for _, conn := range c.conns {
-		_ = conn.Close() // it says no more than that it was closed before
+		_ = conn.Close() // it only reports that it was already closed
 	}
 }
 
 var addressForm = regexp.MustCompile(`^(?:(https?)://)?(?:([a-z0-9._-]{1,253})|\[([0-9a-f:.]+)\])(?::([0-9]{1,5}))?/?$`)
 
-// parseAddresses returns each address as HOST:PORT, and whether TLS is spoken there. One alone is returned twice, so that
-// there is a new connection to leave the present one for. Errors do not repeat the text: it may be a join string.
+// parseAddresses returns each address as HOST:PORT, and whether to use TLS. It returns a single address twice, so that the
+// client has a second connection to switch to. Errors do not quote the text: it may be a join string.
 func parseAddresses(text string) (addresses []string, isTLS bool, err error) {
 	parts := strings.Split(strings.ToLower(text), ",")
 	for n, part := range parts {
 		form := addressForm.FindStringSubmatch(strings.TrimSpace(part))
 		if form == nil || len(parts) > 16 || form[3] != "" && net.ParseIP(form[3]) == nil {
-			return nil, false, fmt.Errorf("teamwire: address %d is none: write http://HOST:PORT or https://HOST:PORT, up to "+
-				"16 with commas between them", n+1)
+			return nil, false, fmt.Errorf("teamwire: address %d is malformed: write http://HOST:PORT or https://HOST:PORT, or up "+
+				"to 16 of them separated by commas", n+1)
 		}
 		scheme, host := cmp.Or(form[1], "http"), cmp.Or(form[2], form[3])
 		port := cmp.Or(form[4], map[string]string{"http": "80", "https": "443"}[scheme])

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 )
 
-func TestAddressesAreReadOrRefused(t *testing.T) {
+func TestAddressesAreParsedOrRefused(t *testing.T) {
 	for text, read := range map[string][]string{
 		"http://127.0.0.1:7420":     {"127.0.0.1:7420", "127.0.0.1:7420"},
 		"localhost:7420":            {"localhost:7420", "localhost:7420"},
@@ -36,7 +36,7 @@ func TestAddressesAreReadOrRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoJoinStringIsRefusedAndKeepsItsSecret(t *testing.T) {
+func TestAMalformedJoinStringIsRefusedWithoutQuotingIt(t *testing.T) {
 	environment(t, bob)
 	const token = "twj:acme:x1:SECRET"
 	for _, text := range []string{
@@ -50,7 +50,7 @@ func TestWhatIsNoJoinStringIsRefusedAndKeepsItsSecret(t *testing.T) {
 	}
 }
 
-func TestClientsSpreadOverTheRecordsOfAName(t *testing.T) {
+func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 	one, two := newFake(t), newFake(t)
 	names := manual.NewBuilderWithScheme("dns")
 	names.InitialState(resolver.State{Addresses: []resolver.Address{

@@ -10,24 +10,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Error is why a call did not succeed. It is a gRPC status, too: status.Code(err) returns its code.
+// Error describes a failed call. It is also a gRPC status: status.Code(err) returns its code.
 type Error struct {
-	// Reason is the row of the protocol's table, such as AGENT_NOT_FOUND. Empty: the error comes from elsewhere, such
-	// as a broken connection.
+	// Reason says why the coordinator refused, such as AGENT_NOT_FOUND. Empty if no coordinator refused, for example after
+	// a broken connection.
 	Reason string
-	// Field is the field of the request that is at fault. Empty: none.
+	// Field is the request field at fault. Empty if there is none.
 	Field string
 	// Metadata holds facts for a program, such as the id of a pending request.
 	Metadata map[string]string
-	// RetryAfter is how long to wait before the same call may succeed. Zero: not said.
+	// RetryAfter is the delay that the coordinator asks for before a retry. Zero if it asks for none.
 	RetryAfter time.Duration
 
 	status   *status.Status
-	cause    error // what has ended the tries: the caller's context, or the client's patience
-	mayTrust bool  // the client was answered before, so that what looks like distrust may pass, such as a proxy's reply
+	cause    error // why retrying stopped: the caller's context, the client's patience, or Close
+	mayTrust bool  // a coordinator has answered before, so a TLS failure may be temporary, such as a proxy's reply
 }
 
-// newError reads what a status carries. cause: what has put an end to the call here. Nil: nothing did.
+// newError converts an error of gRPC. cause is why the client ended the call itself, or nil.
 func newError(err, cause error) *Error {
 	e := &Error{status: status.Convert(err), cause: cause}
 	for _, detail := range e.status.Details() {
@@ -47,32 +47,32 @@ func newError(err, cause error) *Error {
 	return e
 }
 
-// Error returns the message, which says what to do, and the reason or else the code.
+// Error returns the message, which says what to do, and the reason, or without one the code.
 func (e *Error) Error() string {
 	switch {
 	case e.isDistrust():
-		return "teamwire: check the address, whether it is http or https there, and whom to trust: " + e.status.Message()
+		return "teamwire: check the address, its scheme (http or https), and the trusted CA: " + e.status.Message()
 	case e.Reason == "":
 		return fmt.Sprintf("teamwire: %s (%s)", e.status.Message(), e.status.Code())
 	}
 	return fmt.Sprintf("teamwire: %s (%s)", e.status.Message(), e.Reason)
 }
 
-// GRPCStatus returns the status as it came.
+// GRPCStatus returns the status as received.
 func (e *Error) GRPCStatus() *status.Status { return e.status }
 
-// Unwrap returns context.Canceled or context.DeadlineExceeded where the call was given up.
+// Unwrap returns context.Canceled or context.DeadlineExceeded if the client gave up the call.
 func (e *Error) Unwrap() error { return e.cause }
 
-// distrust is how gRPC's messages name what will not pass by itself: TLS does not trust, or nobody speaks HTTP/2 there.
+// distrust matches the texts of gRPC for permanent failures to connect: a TLS failure, or a server without HTTP/2.
 var distrust = regexp.MustCompile(`tls: |x509: |server preface: (http2: |unexpected EOF)`)
 
 func (e *Error) isDistrust() bool {
 	return !e.mayTrust && e.status.Code() == codes.Unavailable && distrust.MatchString(e.status.Message())
 }
 
-// isPassing returns whether the same call, with the same idempotency key, may succeed later.
-func (e *Error) isPassing() bool {
+// isRetryable returns whether a retry with the same idempotency key may succeed.
+func (e *Error) isRetryable() bool {
 	if e.Reason != "" {
 		return isRetried(e.Reason)
 	}
@@ -83,7 +83,7 @@ func (e *Error) isPassing() bool {
 	return false
 }
 
-// isFinal returns whether a subscription would meet with the same again.
+// isFinal returns whether another session of a subscription would fail likewise.
 func (e *Error) isFinal() bool {
 	if e.Reason != "" {
 		return !isReopened(e.Reason)

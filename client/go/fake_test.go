@@ -21,20 +21,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a coordinator that says what a test tells it to.
+// fake is a scripted coordinator.
 type fake struct {
 	v1.UnimplementedMessageServiceServer
 	v1.UnimplementedTeamServiceServer
 	address string
 
 	mu      sync.Mutex
-	answers []error // to the calls to come; nil, and when there are none left: done
+	answers []error // to the next calls; nil, or none left, means success
 	calls   []call
 	streams chan func(grpc.ServerStreamingServer[v1.StreamResponse]) error
 	acks    chan []string
 }
 
-// call is one that a fake has answered.
+// call is a call that a fake has answered.
 type call struct{ authorization, session, key, team string }
 
 func newFake(t *testing.T, answers ...error) *fake {
@@ -54,7 +54,7 @@ func newFake(t *testing.T, answers ...error) *fake {
 	return f
 }
 
-// client returns a client of one fake or more that share a store, tried in this order.
+// client returns a client of one or more fakes, tried in this order.
 func client(t *testing.T, fakes ...*fake) *Client {
 	o := Options{Credential: "twm:acme:bob:0123456789abcdef", Team: "acme", Patience: 10 * time.Second}
 	for n, f := range fakes {
@@ -72,8 +72,8 @@ func client(t *testing.T, fakes ...*fake) *Client {
 func (f *fake) answer(ctx context.Context, key, team string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	said, _ := metadata.FromIncomingContext(ctx)
-	first := func(name string) string { return append(said.Get(name), "")[0] }
+	headers, _ := metadata.FromIncomingContext(ctx)
+	first := func(name string) string { return append(headers.Get(name), "")[0] }
 	f.calls = append(f.calls, call{first("authorization"), first("teamwire-session"), key, team})
 	if len(f.answers) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (f *fake) Stream(_ *v1.StreamRequest, stream grpc.ServerStreamingServer[v1.
 	}
 }
 
-// refusal is an error as a coordinator makes it.
+// refusal returns an error as a coordinator sends it.
 func refusal(code codes.Code, reason string, more ...protoadapt.MessageV1) error {
 	info := &errdetails.ErrorInfo{Domain: "teamwire", Reason: reason, Metadata: map[string]string{"closest": "bob"}}
 	refused, err := status.New(code, "no").WithDetails(append(more, info)...)

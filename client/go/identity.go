@@ -14,21 +14,21 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Options say who a client is and where its coordinator is. What the program leaves empty is taken from the environment,
-// and where that has no credential either, from the context file that `teamwire join` writes.
+// Options are a client's identity and the address of its coordinator. Empty fields come from the environment and, if neither
+// has a credential, from the context file that `teamwire join` writes.
 type Options struct {
-	// Address is http://HOST:PORT or https://HOST:PORT, or up to 16 with commas between them, of coordinators that share
-	// a store. TEAMWIRE_ADDRESS; http://127.0.0.1:7420 where nothing else is said.
+	// Address is http://HOST:PORT or https://HOST:PORT, or up to 16 of coordinators that share a store, separated by
+	// commas. Environment: TEAMWIRE_ADDRESS. Default: http://127.0.0.1:7420.
 	Address string
-	// Credential is what the client shows. TEAMWIRE_CREDENTIAL.
+	// Credential is a secret. Environment: TEAMWIRE_CREDENTIAL.
 	Credential string
-	// Team goes into requests that name none, for an operator. TEAMWIRE_TEAM.
+	// Team is filled into requests that name none; only an operator needs it. Environment: TEAMWIRE_TEAM.
 	Team string
-	// TLS is for https. TEAMWIRE_CA, TEAMWIRE_CERT, TEAMWIRE_KEY.
+	// TLS applies to https addresses. Environment: TEAMWIRE_CA, TEAMWIRE_CERT, TEAMWIRE_KEY.
 	TLS
-	// Patience is how long a call is tried in all. Zero: 10 minutes. A call's context may end it sooner.
+	// Patience limits all attempts of a call together. Zero means 10 minutes. The call's context may end it sooner.
 	Patience time.Duration
-	// DialOptions are handed on to gRPC, such as a stats handler that records traces.
+	// DialOptions are passed to gRPC, for example a stats handler that records traces.
 	DialOptions []grpc.DialOption
 }
 
@@ -41,7 +41,7 @@ func with(options []func(*Options)) (o Options) {
 
 var credentialForm = regexp.MustCompile(`^[!-~]+$`)
 
-// complete adds what the environment and the context file say.
+// complete fills empty fields from the environment and the context file.
 func (o *Options) complete() error {
 	o.Credential = cmp.Or(o.Credential, os.Getenv("TEAMWIRE_CREDENTIAL"))
 	o.Address = cmp.Or(o.Address, os.Getenv("TEAMWIRE_ADDRESS"))
@@ -56,14 +56,14 @@ func (o *Options) complete() error {
 		o.fill(identity.TLS)
 	}
 	if !credentialForm.MatchString(o.Credential) {
-		return errors.New("teamwire: the credential has characters that no credential has; use it as it was given")
+		return errors.New("teamwire: the credential has invalid characters: paste it exactly as it was issued")
 	}
 	o.Address = cmp.Or(o.Address, "http://127.0.0.1:7420")
 	o.Patience = cmp.Or(o.Patience, 10*time.Minute)
 	return nil
 }
 
-// contextFile holds who the user of this machine is, in one team or more.
+// contextFile holds this user's identities, one per team and member.
 type contextFile struct {
 	Current    string
 	Identities []identity
@@ -84,12 +84,12 @@ func readIdentity(team string) (identity, error) {
 	}
 	var file contextFile
 	if err := json.Unmarshal(text, &file); err != nil {
-		return identity{}, fmt.Errorf("teamwire: %s cannot be read: %w", path, err)
+		return identity{}, fmt.Errorf("teamwire: cannot read %s: %w", path, err)
 	}
 	return file.choose(os.Getenv("TEAMWIRE_AS"), team)
 }
 
-// choose returns the identity that is named, else the current one, else the only one; of this team, unless it is empty.
+// choose returns the named identity, else the current one, else the only one. A non-empty team limits the choice to it.
 func (f contextFile) choose(as, team string) (identity, error) {
 	matching := func(who string) (found []identity) {
 		member, of, _ := strings.Cut(who, "@")
@@ -106,8 +106,8 @@ func (f contextFile) choose(as, team string) (identity, error) {
 		found = current
 	}
 	if len(found) != 1 {
-		return identity{}, fmt.Errorf("teamwire: %d identities of the context file fit: set TEAMWIRE_AS to the NAME or "+
-			"NAME@TEAM of one, and TEAMWIRE_TEAM to its team or nothing", len(found))
+		return identity{}, fmt.Errorf("teamwire: %d identities of the context file match: set TEAMWIRE_AS to the NAME or "+
+			"NAME@TEAM of one, and unset TEAMWIRE_TEAM or set it to that team", len(found))
 	}
 	return found[0], nil
 }

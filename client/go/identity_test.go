@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestTheContextFileChoosesNobodyByGuess(t *testing.T) {
+func TestTheIdentityIsSelectedAndNeverGuessed(t *testing.T) {
 	file := contextFile{}
 	for _, who := range []string{"lead@b", "Bob@A", "lead@A", "solo@c"} {
 		member, team, _ := strings.Cut(who, "@")
@@ -37,7 +37,7 @@ func TestTheContextFileChoosesNobodyByGuess(t *testing.T) {
 	}
 }
 
-// environment clears what the machine says, and writes a context file.
+// environment clears the machine's variables, and writes a context file.
 func environment(t *testing.T, text string) {
 	for _, name := range []string{"ADDRESS", "CREDENTIAL", "TEAM", "CA", "CERT", "KEY", "AS"} {
 		t.Setenv("TEAMWIRE_"+name, "")
@@ -52,7 +52,7 @@ func environment(t *testing.T, text string) {
 const bob = `{"current": null, "identities": [{"team": "acme", "member": "bob", "address": "https://a:1",
 	"credential": "twm:acme:bob:0123456789abcdef", "tls": {"fingerprint": "sha256:00", "cert": "me.crt", "key": "me.key"}}]}`
 
-func TestTheProgramGoesBeforeTheEnvironmentAndThatBeforeTheContextFile(t *testing.T) {
+func TestPrecedenceIsOptionsThenEnvironmentThenContextFile(t *testing.T) {
 	environment(t, bob)
 	o := Options{}
 	if err := o.complete(); err != nil || o.Address != "https://a:1" || o.Fingerprint != "sha256:00" || o.Cert != "me.crt" {
@@ -71,7 +71,7 @@ func TestTheProgramGoesBeforeTheEnvironmentAndThatBeforeTheContextFile(t *testin
 	}
 }
 
-func TestAnIdentityThatCannotBeReadIsAnErrorThatSaysWhatToDo(t *testing.T) {
+func TestAnUnusableIdentityIsRefusedWithARemedy(t *testing.T) {
 	for _, text := range []string{"", "[]", "{", `{"identities": []}`, `{"identities": 7}`} {
 		environment(t, text)
 		if err := new(Options).complete(); err == nil || !strings.Contains(err.Error(), "teamwire: ") {

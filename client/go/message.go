@@ -10,13 +10,13 @@ import (
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
 
-// Send sends a text to one member, `team-lead` being one. summary is a line that is shown as a preview.
+// Send sends a text to one member; `team-lead` is the lead. summary is a one-line preview.
 func (c *Client) Send(ctx context.Context, recipient, summary, content string) (*v1.SendResponse, error) {
 	text := &v1.DirectMessage{Recipient: recipient, Summary: summary, Content: content}
 	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_Message{Message: text}})
 }
 
-// Reply sends a text to whoever has sent a message.
+// Reply sends a text to the sender of a message.
 func (c *Client) Reply(ctx context.Context, to *Message, summary, content string) (*v1.SendResponse, error) {
 	text := &v1.DirectMessage{Recipient: to.GetSender().GetName(), Summary: summary, Content: content}
 	return c.Messages.Send(ctx, &v1.SendRequest{InReplyTo: to.GetId(), Body: &v1.SendRequest_Message{Message: text}})
@@ -28,13 +28,12 @@ func (c *Client) Broadcast(ctx context.Context, summary, content string) (*v1.Se
 	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_Broadcast{Broadcast: text}})
 }
 
-// ApproveShutdown approves the shutdown that the caller was asked for. When it returns, that is recorded, and the
-// subscription is about to end.
+// ApproveShutdown approves the caller's shutdown. It returns once the approval is recorded; the subscription then ends.
 func (c *Client) ApproveShutdown(ctx context.Context, requestID string) (*v1.SendResponse, error) {
 	return c.answerShutdown(ctx, &v1.ShutdownResponse{RequestId: requestID, Approve: proto.Bool(true)})
 }
 
-// RejectShutdown refuses the shutdown that the caller was asked for.
+// RejectShutdown rejects the caller's shutdown.
 func (c *Client) RejectShutdown(ctx context.Context, requestID, reason string) (*v1.SendResponse, error) {
 	return c.answerShutdown(ctx, &v1.ShutdownResponse{RequestId: requestID, Approve: proto.Bool(false), Reason: reason})
 }
@@ -43,19 +42,19 @@ func (c *Client) answerShutdown(ctx context.Context, answer *v1.ShutdownResponse
 	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_ShutdownResponse{ShutdownResponse: answer}})
 }
 
-// SubmitPlan asks the lead to approve a plan. The reply's request id is for WaitDecision.
+// SubmitPlan asks the lead to approve a plan. Pass the reply's request id to WaitDecision.
 func (c *Client) SubmitPlan(ctx context.Context, plan, summary string) (*v1.SendResponse, error) {
 	request := &v1.PlanApprovalRequest{Plan: plan, Summary: summary}
 	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PlanApprovalRequest{PlanApprovalRequest: request}})
 }
 
-// AnswerPlan approves or rejects the plan of a member.
+// AnswerPlan approves or rejects a member's plan.
 func (c *Client) AnswerPlan(ctx context.Context, author, requestID string, approve bool, feedback string) (*v1.SendResponse, error) {
 	answer := &v1.PlanApprovalResponse{Recipient: author, RequestId: requestID, Approve: &approve, Feedback: feedback}
 	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PlanApprovalResponse{PlanApprovalResponse: answer}})
 }
 
-// WaitDecision waits until a request is decided. When the time is over, it returns it as it is: still pending.
+// WaitDecision waits until a request is decided and returns it; after patience it returns it still pending.
 func (c *Client) WaitDecision(ctx context.Context, requestID string, patience time.Duration) (*v1.Request, error) {
 	for until := time.Now().Add(patience); ; {
 		wait := durationpb.New(max(0, min(time.Until(until), time.Minute)))
@@ -63,11 +62,11 @@ func (c *Client) WaitDecision(ctx context.Context, requestID string, patience ti
 		if err != nil || reply.GetRequest().GetState() != v1.RequestState_REQUEST_STATE_PENDING || time.Now().After(until) {
 			return reply.GetRequest(), err
 		}
-		_ = c.pause(ctx, delay(0)) // a coordinator that is about to go may answer early; the next call says what is wrong
+		_ = c.pause(ctx, delay(0)) // a draining coordinator may answer early; the next call reports any error
 	}
 }
 
-// Leave ends the caller's life as a member, with its process' exit code: the last thing that a program does.
+// Leave ends the caller's life as a member, with its process's exit code. Call it last.
 func (c *Client) Leave(ctx context.Context, code int32) error {
 	_, err := c.Teams.Leave(ctx, &v1.LeaveRequest{Exit: &v1.ExitReport{Code: &code}})
 	return err

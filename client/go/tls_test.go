@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// certify makes a certificate, by itself where there is no parent.
+// certify returns a certificate, self-signed without a parent.
 func certify(t *testing.T, parent *x509.Certificate, by *ecdsa.PrivateKey, long time.Duration, hosts ...string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestOnlyTheCertificateWithTheFingerprintIsTrusted(t *testing.T) {
 		wanted bool
 	}{
 		"by name":               {[]*x509.Certificate{good, ca}, "a.example", true},
-		"by number":             {[]*x509.Certificate{good, other, ca}, "127.0.0.1", true},
+		"by IP address":         {[]*x509.Certificate{good, other, ca}, "127.0.0.1", true},
 		"another host":          {[]*x509.Certificate{good, ca}, "b.example", false},
 		"expired":               {[]*x509.Certificate{expired, ca}, "a.example", false},
 		"not in the chain":      {[]*x509.Certificate{good, other}, "a.example", false},
@@ -61,8 +61,8 @@ func TestOnlyTheCertificateWithTheFingerprintIsTrusted(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPEMIsRefusedAndNotShown(t *testing.T) {
-	const secret = "MIGHAgEAMBMGByqGSM49"
+func TestMalformedPEMIsRefusedWithoutQuotingIt(t *testing.T) {
+	const secret = "MHcCAQEEIBkg0AWkOGC"
 	for _, options := range []TLS{
 		{CA: secret}, {CA: "-----BEGIN " + secret}, {Cert: secret}, {Key: secret}, {Key: strings.Repeat(secret, 500)},
 		{Cert: "-----BEGIN " + secret, Key: "-----BEGIN " + secret}, {Fingerprint: secret}, {Fingerprint: "sha256:00"},

@@ -1,4 +1,4 @@
-"""What the scenarios of tests/conformance tell to do, done with this client. Test code."""
+"""The Python client's conformance driver; tests/conformance/README.md defines its protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from teamwire.v1 import message_pb2, request_pb2, task_pb2, team_pb2
 
 Json = dict[str, Any]
 
-# Which part of the protocol's message a kind is, and what `content` is called there.
+# The field of each kind of message that holds the scenarios' `content`.
 CONTENT = {
     "message": "content",
     "broadcast": "content",
@@ -27,20 +27,20 @@ CONTENT = {
 
 
 class Driver:
-    """Each command is a method."""
+    """Runs the commands, one method each."""
 
     me: teamwire.Client
     inbox: teamwire.Subscription
 
     def connect(self) -> Json:
         self.me = teamwire.Client()
-        return self._who()
+        return self._identity()
 
     def join(self, string: str, name: str = "") -> Json:
         self.me = teamwire.Client.join(string, name)
-        return self._who()
+        return self._identity()
 
-    def _who(self) -> Json:
+    def _identity(self) -> Json:
         team = self.me.teams.GetTeam(team_pb2.GetTeamRequest()).team.name
         return {"member": self.me.identity.member, "team": team}
 
@@ -77,7 +77,7 @@ class Driver:
         if message:
             return {"message": self._shown(message)}
         if not self.inbox.end:
-            raise RuntimeError("the subscription has ended before")
+            raise RuntimeError("the subscription has already ended")
         return {"ended": self.inbox.end.how, "request_id": self.inbox.end.request_id}
 
     def _shown(self, message: teamwire.Message) -> Json:
@@ -120,7 +120,7 @@ class Driver:
     def receipts(self, message_id: str) -> Json:
         reply = self.me.messages.GetMessage(message_pb2.GetMessageRequest(message_id=message_id))
         name = message_pb2.ReceiptState.Name
-        return {one.recipient: name(one.state).removeprefix("RECEIPT_STATE_").lower() for one in reply.receipts}
+        return {each.recipient: name(each.state).removeprefix("RECEIPT_STATE_").lower() for each in reply.receipts}
 
     def create_task(self, subject: str, blocked_by: list[int] | None = None) -> Json:
         request = task_pb2.CreateTaskRequest(subject=subject, blocked_by=blocked_by or [])
@@ -140,7 +140,7 @@ class Driver:
     def members(self) -> Json:
         reply = self.me.teams.ListMembers(team_pb2.ListMembersRequest())
         name = team_pb2.MemberState.Name
-        return {one.name: name(one.state).removeprefix("MEMBER_STATE_").lower() for one in reply.members}
+        return {member.name: name(member.state).removeprefix("MEMBER_STATE_").lower() for member in reply.members}
 
     def leave(self, code: int = 0) -> Json:
         self.me.leave(code)
@@ -155,8 +155,8 @@ def answer(driver: Driver, line: str) -> Json:
     except teamwire.Error as error:
         if not error.reason:
             return {"failed": str(error)}
-        said = {"reason": error.reason, "code": error.code().name, "field": error.field, "message": error.message}
-        return {"refused": {name: value for name, value in said.items() if value or name != "field"}}
+        refused = {"reason": error.reason, "code": error.code().name, "field": error.field, "message": error.message}
+        return {"refused": {name: value for name, value in refused.items() if value or name != "field"}}
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"}
 

@@ -1,26 +1,30 @@
-//! Puts a coordinator together and serves it: build, run, drain, end.
+//! Builds a coordinator, serves it, drains it and ends it.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, time::timeout};
 use tokio_stream::StreamExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::body::Body;
+use tonic::{body::Body, service::Routes};
+use tonic_health::server::{HealthReporter, health_reporter};
 use tower::util::MapResponseLayer;
 
 use crate::{
     coordinator::Coordinator,
-    delivery::{data_loss, expiry_worker, heartbeats::Heartbeats, reconciler, retention_worker, session::Pace},
+    delivery::{Heartbeats, Pace, data_loss, expiry_worker, reconciler, retention_worker},
     domain::{Limits, secret::SecretHash},
     edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
-    grpc::{self, Advertised, Services, metrics_layer::MetricsLayer},
+    grpc::{
+        self, Advertised, ServiceConfig, Services, heartbeat_layer::HeartbeatLayer, metrics_layer::MetricsLayer,
+        request_errors,
+    },
     health,
     rate::Rates,
     store::{Store, StoreError},
     telemetry::{Metrics, metered_conn::MeteredConn, metered_store::MeteredStore},
 };
 
-/// What a coordinator needs to know.
+/// The configuration of a coordinator.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The bounds of the rules.
@@ -33,24 +37,24 @@ pub struct Config {
     pub rates: Rates,
     /// The bounds of connections and of what goes over them.
     pub edge: edge::Bounds,
-    /// The certificates. None: connections are not encrypted.
+    /// The certificates. `None`: connections are not encrypted.
     pub tls: Option<Arc<Tls>>,
-    /// How often the files of the certificates are looked at. 5 s.
+    /// How often the certificates' files are checked for changes. 5 s.
     pub tls_reload_interval: Duration,
-    /// What others are told of where this coordinator is.
+    /// Where clients elsewhere reach this coordinator.
     pub advertised: Advertised,
-    /// The origins of pages whose browsers may call by gRPC-web; see [`grpc::web::is_origin`]. Empty: none.
+    /// The origins of web pages that may call by gRPC-web; see [`grpc::web::is_origin`]. Empty: none.
     pub web_origins: Vec<String>,
-    /// How long open calls may go on after the shutdown was asked for. 25 s.
+    /// How long open calls may go on after the shutdown was requested. 25 s.
     pub drain_grace: Duration,
-    /// How long after the shutdown was asked for everything is dropped, done or not. 30 s.
+    /// How long after the shutdown was requested everything is dropped, finished or not. 30 s.
     pub hard_stop: Duration,
-    /// Where it counts what it does.
+    /// What it counts into.
     pub metrics: Arc<Metrics>,
 }
 
 impl Config {
-    /// The defaults, with the operator's secret.
+    /// Returns the defaults, with the operator's secret.
     pub fn new(operator_secret: &str) -> Self {
         Self {
             limits: Limits::default(),
@@ -69,12 +73,12 @@ impl Config {
     }
 }
 
-/// Where a coordinator is reached.
+/// The listeners of a coordinator.
 #[derive(Debug)]
 pub struct Listeners<L = TcpListener> {
     /// For the protocol.
     pub protocol: L,
-    /// For health checks alone, without TLS. None: they are answered with the protocol only.
+    /// For health checks alone, without TLS. `None`: they are answered on the protocol's listener only.
     pub health: Option<TcpListener>,
 }
 
@@ -87,110 +91,166 @@ pub enum RunError {
     /// The listener failed.
     #[error("the coordinator cannot serve: {0}")]
     Transport(#[from] tonic::transport::Error),
-    /// The protocol's descriptors are broken.
+    /// The protocol's descriptors cannot be read.
     #[error("the reflection service cannot be built: {0}")]
     Reflection(String),
 }
 
-/// Serves a coordinator on its listeners until `shutdown` is cancelled, and then until its calls have ended or the grace is
-/// over.
+/// Serves a coordinator until `shutdown` is cancelled, and then until its calls have ended or the grace is over.
 pub async fn run<L: Listen>(
     config: Config,
     store: Arc<dyn Store>,
     listeners: Listeners<L>,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    let metrics = config.metrics;
-    let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&metrics)));
-    let coordinator = Coordinator::new(Arc::clone(&store), config.limits, config.operator).await?;
-    let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&metrics)));
+    let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&config.metrics)));
+    let coordinator = Coordinator::new(Arc::clone(&store), config.limits.clone(), config.operator).await?;
+    let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&config.metrics)));
     let heartbeats = Arc::new(Heartbeats::default());
-    let tasks = TaskTracker::new();
-    let stop = CancellationToken::new();
-    tasks.spawn(notifications(Arc::clone(&coordinator), stop.clone()));
-    tasks.spawn(Arc::clone(&heartbeats).run(Arc::clone(&coordinator), stop.clone()));
-    tasks.spawn(expiry_worker::run(Arc::clone(&coordinator), Arc::clone(&heartbeats), stop.clone()));
-    tasks.spawn(data_loss::run(Arc::clone(&coordinator), stop.clone()));
-    tasks.spawn(reconciler::run(Arc::clone(&coordinator), stop.clone()));
-    tasks.spawn(retention_worker::run(Arc::clone(&coordinator), stop.clone()));
 
-    let mut routes = tonic::service::Routes::builder();
-    let (pace, rates, request_bytes_max) = (config.pace, config.rates, config.edge.request_bytes_max);
-    let advertised = config.advertised;
-    let draining = shutdown.clone();
-    Services::new(
-        Arc::clone(&coordinator),
-        Arc::clone(&heartbeats),
-        advertised,
-        draining,
-        pace,
-        rates,
-        request_bytes_max,
-    )
-    .register(&mut routes);
-    let (health, health_service) = tonic_health::server::health_reporter();
-    let mut reporters = vec![health];
-    if let Some(listener) = listeners.health {
-        let (reporter, probes) = health::probes(listener, stop.clone());
-        reporters.push(reporter);
-        tasks.spawn(probes);
+    let background = Background::start(&coordinator, &heartbeats);
+    if let Some(tls) = &config.tls {
+        background.spawn(Arc::clone(tls).keep_current(config.tls_reload_interval, background.stop.clone()));
     }
-    tasks.spawn(health::run(store, Arc::clone(&metrics), reporters, Services::HEALTH_NAMES, shutdown.clone()));
+    let (health, health_service) = health_reporter();
+    background.report_health(health, listeners.health, store, &config.metrics, &shutdown);
+
+    let mut routes = Routes::builder();
+    let (draining, service_config) = (shutdown.clone(), config.services());
+    Services::new(Arc::clone(&coordinator), Arc::clone(&heartbeats), draining, service_config).register(&mut routes);
     routes.add_service(health_service);
-    let reflection = |error: tonic_reflection::server::Error| RunError::Reflection(error.to_string());
+    add_reflection(&mut routes)?;
+
+    let served = serve(&config, listeners.protocol, routes.routes(), &heartbeats, &shutdown);
+    let result = tokio::select! {
+        served = served => served,
+        () = grace_is_over(&shutdown, config.drain_grace) => {
+            tracing::warn!("calls were still open at the end of the grace; they are cut off");
+            Ok(())
+        }
+    };
+    background.end(&heartbeats, &coordinator, config.hard_stop.saturating_sub(config.drain_grace)).await;
+    result
+}
+
+impl Config {
+    fn services(&self) -> ServiceConfig {
+        ServiceConfig {
+            advertised: self.advertised.clone(),
+            pace: self.pace,
+            rates: self.rates,
+            request_bytes_max: self.edge.request_bytes_max,
+        }
+    }
+}
+
+/// Serves calls until `shutdown` is cancelled and all of them have ended. Layers are listed from the outermost in.
+async fn serve<L: Listen>(
+    config: &Config,
+    listener: L,
+    routes: Routes,
+    heartbeats: &Arc<Heartbeats>,
+    shutdown: &CancellationToken,
+) -> Result<(), RunError> {
+    let incoming = Acceptor::new(listener, config.tls.clone(), config.edge.clone()).incoming();
+    let metrics = Arc::clone(&config.metrics);
+    let incoming = incoming.map(move |accepted| accepted.map(|connection| MeteredConn::new(connection, &metrics)));
+    config
+        .edge
+        .server()
+        // Without TLS, browsers speak nothing newer.
+        .accept_http1(!config.web_origins.is_empty())
+        .layer(grpc::web::layer(&config.web_origins, config.edge.header_bytes_max))
+        .layer(MapResponseLayer::new(|response: http::Response<_>| response.map(Body::new)))
+        .layer(MetricsLayer::new(Arc::clone(&config.metrics)))
+        .layer(AuthGateLayer)
+        .layer(grpc::credentials::layer())
+        .layer(HeartbeatLayer::new(Arc::clone(heartbeats)))
+        .layer(request_errors::too_large(config.edge.request_bytes_max))
+        .layer(request_errors::unreadable())
+        .layer(request_errors::too_slow(config.edge.request_timeout))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned())
+        .await?;
+    Ok(())
+}
+
+/// Waits until the grace of a shutdown is over.
+async fn grace_is_over(shutdown: &CancellationToken, drain_grace: Duration) {
+    shutdown.cancelled().await;
+    tokio::time::sleep(drain_grace).await;
+}
+
+fn add_reflection(routes: &mut tonic::service::RoutesBuilder) -> Result<(), RunError> {
+    let failed = |error: tonic_reflection::server::Error| RunError::Reflection(error.to_string());
     let describe = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(teamwire_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    routes.add_service(describe().build_v1().map_err(reflection)?);
-    routes.add_service(describe().build_v1alpha().map_err(reflection)?);
+    routes.add_service(describe().build_v1().map_err(failed)?);
+    routes.add_service(describe().build_v1alpha().map_err(failed)?);
+    Ok(())
+}
 
-    if let Some(tls) = &config.tls {
-        tasks.spawn(Arc::clone(tls).keep_current(config.tls_reload_interval, stop.clone()));
+/// The tasks of a coordinator that no call starts.
+struct Background {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Background {
+    fn start(coordinator: &Arc<Coordinator>, heartbeats: &Arc<Heartbeats>) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let coordinator = || Arc::clone(coordinator);
+        let heartbeats = || Arc::clone(heartbeats);
+        tasks.spawn(pass_notifications_on(coordinator(), stop.clone()));
+        tasks.spawn(heartbeats().run(coordinator(), stop.clone()));
+        tasks.spawn(expiry_worker::run(coordinator(), heartbeats(), stop.clone()));
+        tasks.spawn(data_loss::run(coordinator(), stop.clone()));
+        tasks.spawn(reconciler::run(coordinator(), stop.clone()));
+        tasks.spawn(retention_worker::run(coordinator(), stop.clone()));
+        Self { tasks, stop }
     }
-    let incoming = Acceptor::new(listeners.protocol, config.tls, config.edge.clone()).incoming();
-    let counting = Arc::clone(&metrics);
-    let incoming = incoming.map(move |accepted| accepted.map(|connection| MeteredConn::new(connection, &counting)));
-    let served = config
-        .edge
-        .server()
-        // Without TLS browsers speak nothing newer.
-        .accept_http1(!config.web_origins.is_empty())
-        .layer(grpc::web::layer(&config.web_origins, config.edge.header_bytes_max))
-        .layer(MapResponseLayer::new(|response: http::Response<_>| response.map(Body::new)))
-        .layer(MetricsLayer::new(metrics))
-        .layer(AuthGateLayer)
-        .layer(grpc::too_large::layer(request_bytes_max))
-        .layer(grpc::unreadable::layer())
-        .layer(grpc::too_slow::layer(config.edge.request_timeout))
-        .add_routes(routes.routes())
-        .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
-    let drained = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(config.drain_grace).await;
-    };
-    let result = tokio::select! {
-        served = served => served.map_err(RunError::from),
-        () = drained => {
-            tracing::warn!("calls were still open at the end of the grace; they are cut off");
-            Ok(())
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// Keeps the answers to health checks up to date, on the protocol's listener and on one of their own.
+    fn report_health(
+        &self,
+        protocol: HealthReporter,
+        listener: Option<TcpListener>,
+        store: Arc<dyn Store>,
+        metrics: &Arc<Metrics>,
+        draining: &CancellationToken,
+    ) {
+        let mut reporters = vec![protocol];
+        if let Some(listener) = listener {
+            let (reporter, probes) = health::probes(listener, self.stop.clone());
+            reporters.push(reporter);
+            self.spawn(probes);
         }
-    };
-    stop.cancel();
-    tasks.close();
-    let last_things = async {
-        heartbeats.write(&coordinator).await;
-        tasks.wait().await;
-    };
-    if timeout(config.hard_stop.saturating_sub(config.drain_grace), last_things).await.is_err() {
-        tracing::warn!("the store did not answer in time; leases were not renewed a last time");
+        self.spawn(health::run(store, Arc::clone(metrics), reporters, Services::HEALTH_NAMES, draining.clone()));
     }
-    result
+
+    /// Ends the tasks and renews the leases of this coordinator's members a last time, within a limit.
+    async fn end(self, heartbeats: &Heartbeats, coordinator: &Coordinator, limit: Duration) {
+        self.stop.cancel();
+        self.tasks.close();
+        let last_writes = async {
+            heartbeats.write(coordinator).await;
+            self.tasks.wait().await;
+        };
+        if timeout(limit, last_writes).await.is_err() {
+            tracing::warn!("the store did not answer in time; leases were not renewed a last time");
+        }
+    }
 }
 
 /// Passes the store's notifications on to the sessions.
-async fn notifications(coordinator: Arc<Coordinator>, stop: CancellationToken) {
+async fn pass_notifications_on(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     use tokio::sync::broadcast::error::RecvError;
 
     use crate::store::Notification;

@@ -67,7 +67,8 @@ impl Invite {
             [] => warn("The token does not include the coordinator's address. Join with --address URL."),
             addresses if addresses.iter().all(Address::is_loopback) => {
                 warn(
-                    "The join string works on this machine only. For other machines, start the coordinator with --advertise URL.",
+                    "The join string works on this machine only. For other machines, start the coordinator with \
+                     --advertise URL.",
                 );
             }
             _ => {}

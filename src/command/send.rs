@@ -58,7 +58,8 @@ impl Send {
             Some(file) => {
                 if !self.words.is_empty() {
                     return Err(Failure::usage(
-                        "--json - and --json FILE read the whole message. Leave out the recipient and the text, or put --json last to print JSON only.",
+                        "--json - and --json FILE read the whole message. Leave out the recipient and the text, or put \
+                         --json last to print JSON only.",
                     ));
                 }
                 dialect::read(&read(file)?)?

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use teamwire_proto::address::Address;
-use teamwire_server::{delivery::session::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
+use teamwire_server::{delivery::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
 
 use crate::failure::Failure;
 

@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 use serde_json::Value;
 use teamwire_proto::{
     dialect,
-    v1::{self, MemberState, TaskEventKind, history_entry::Event},
+    v1::{self, MemberState, TaskEventKind, TeamEventKind, history_entry::Event},
     word,
 };
 
@@ -21,50 +21,13 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
     let at = paint(dim(), format!("[{}]", date_and_time(entry.at.as_ref())));
     let text = match &entry.event {
         Some(Event::Message(message)) => {
-            let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
-            let to = if message.recipients.is_empty() { "-".to_owned() } else { message.recipients.join(", ") };
-            let (summary, content) = summary_and_content(message);
-            let text = if content.is_empty() { summary } else { format!("{summary}: {}", shorten(&content, 120)) };
-            let route = if own.is_some_and(|own| own.eq_ignore_ascii_case(from)) {
-                format!("OUTGOING -> {to}")
-            } else if own.is_some_and(|own| message.recipients.iter().any(|r| r.eq_ignore_ascii_case(own))) {
-                format!("INCOMING <- {from}")
-            } else {
-                format!("{from} -> {to}")
-            };
-            let kind = match kind(message) {
-                "message" => String::new(),
-                kind => paint(AnsiColor::Cyan.on_default(), format!(" ({kind})")),
-            };
-            format!("{}: \"{text}\"{kind}{}", paint(bold(), route), receipts(&entry.receipts))
+            format!("{}{}", message_event(message, own), receipts(&entry.receipts))
         }
         Some(Event::Decision(request)) => {
             format!("{} of {} {}", request_kind(request.kind()), request.member, request_text(request))
         }
-        Some(Event::Member(event)) => {
-            let forced = event.forced_by.as_ref().map_or_else(String::new, |by| format!(" (forced by {})", by.name));
-            let detail = if event.detail.is_empty() { String::new() } else { format!(": {}", plain(&event.detail)) };
-            let is = match event.state() {
-                MemberState::Joined | MemberState::Exited => "",
-                _ => "is ",
-            };
-            let state = paint(state_style(event.state()), word::member_state(event.state()));
-            format!("{} {is}{state}{forced}{detail}", event.member)
-        }
-        Some(Event::Team(event)) => {
-            let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
-            match event.kind() {
-                v1::TeamEventKind::Created => format!("{actor} created the team"),
-                v1::TeamEventKind::LeadChanged => format!("{actor} made {} the lead", event.member),
-                v1::TeamEventKind::Invited if event.member.is_empty() => {
-                    format!("{actor} created an invitation for any name")
-                }
-                v1::TeamEventKind::Invited => format!("{actor} invited {}", event.member),
-                v1::TeamEventKind::ObserverCreated => format!("{actor} created an observer credential"),
-                v1::TeamEventKind::WritesLost => "the store lost changes that the coordinator had confirmed".to_owned(),
-                v1::TeamEventKind::Unspecified => "unknown change to the team".to_owned(),
-            }
-        }
+        Some(Event::Member(event)) => member_event(event),
+        Some(Event::Team(event)) => team_event(event),
         Some(Event::Task(event)) => task_event(event),
         Some(Event::DeadLetter(event)) => {
             format!("message {} to {} became a dead letter: {}", event.message_id, event.recipient, event.cause)
@@ -83,10 +46,53 @@ pub fn entry_json(entry: &v1::HistoryEntry) -> Value {
     value
 }
 
+fn message_event(message: &v1::Message, own: Option<&str>) -> String {
+    let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
+    let to = if message.recipients.is_empty() { "-".to_owned() } else { message.recipients.join(", ") };
+    let (summary, content) = summary_and_content(message);
+    let text = if content.is_empty() { summary } else { format!("{summary}: {}", shorten(&content, 120)) };
+    let is_own = |name: &str| own.is_some_and(|own| own.eq_ignore_ascii_case(name));
+    let route = if is_own(from) {
+        format!("OUTGOING -> {to}")
+    } else if message.recipients.iter().any(|recipient| is_own(recipient)) {
+        format!("INCOMING <- {from}")
+    } else {
+        format!("{from} -> {to}")
+    };
+    let kind = match kind(message) {
+        "message" => String::new(),
+        kind => paint(AnsiColor::Cyan.on_default(), format!(" ({kind})")),
+    };
+    format!("{}: \"{text}\"{kind}", paint(bold(), route))
+}
+
+fn member_event(event: &v1::MemberEvent) -> String {
+    let forced = event.forced_by.as_ref().map_or_else(String::new, |by| format!(" (forced by {})", by.name));
+    let is = match event.state() {
+        MemberState::Joined | MemberState::Exited => "",
+        _ => "is ",
+    };
+    let state = paint(state_style(event.state()), word::member_state(event.state()));
+    format!("{} {is}{state}{forced}{}", event.member, detail(&event.detail))
+}
+
+fn team_event(event: &v1::TeamEvent) -> String {
+    let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
+    match event.kind() {
+        TeamEventKind::Created => format!("{actor} created the team"),
+        TeamEventKind::LeadChanged => format!("{actor} made {} the lead", event.member),
+        TeamEventKind::Invited if event.member.is_empty() => format!("{actor} created an invitation for any name"),
+        TeamEventKind::Invited => format!("{actor} invited {}", event.member),
+        TeamEventKind::ObserverCreated => format!("{actor} created an observer credential"),
+        TeamEventKind::WritesLost => "the store lost changes that the coordinator had confirmed".to_owned(),
+        TeamEventKind::Unspecified => "unknown change to the team".to_owned(),
+    }
+}
+
 fn task_event(event: &v1::TaskEvent) -> String {
     let actor = event.actor.as_ref().map_or("?", |actor| actor.name.as_str());
     let (task, owner) = (format!("task {} ({})", event.task_id, shorten(&event.subject, 60)), &event.owner);
-    let detail = if event.detail.is_empty() { String::new() } else { format!(": {}", plain(&event.detail)) };
+    let detail = detail(&event.detail);
     match event.kind() {
         TaskEventKind::Created => format!("{actor} created {task}"),
         TaskEventKind::Updated => format!("{actor} updated {task}"),
@@ -98,6 +104,10 @@ fn task_event(event: &v1::TaskEvent) -> String {
         TaskEventKind::Deleted => format!("{actor} deleted {task}"),
         TaskEventKind::Unspecified => format!("unknown change to {task}"),
     }
+}
+
+fn detail(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {}", plain(text)) }
 }
 
 fn receipts(receipts: &[v1::Receipt]) -> String {

@@ -45,7 +45,7 @@ pub fn task(task: &v1::Task) {
     let by = task.created_by.as_ref().map_or("?", |sender| sender.name.as_str());
     facts.push(format!("created by {by} {}", time(task.created_at.as_ref())));
     if task.attempts > 0 {
-        facts.push(format!("claimed {} times", task.attempts));
+        facts.push(format!("attempt {}", task.attempts));
     }
     if !task.blocked_by.is_empty() {
         facts.push(format!("blocked by {}", ids(&task.blocked_by)));

@@ -1,6 +1,23 @@
-//! How messages reach a program, one module for each mode.
+//! Adapters: each drives a program in its own way and tells the [`Incarnation`] what the program does.
+//!
+//! An adapter gets an incarnation whose session is open and runs it to its end. It takes what waits from
+//! [`Incarnation::next_message`] and [`Incarnation::next_task`], and reports with
+//! - [`Incarnation::hand_over`]: the program has taken a message;
+//! - [`Incarnation::processed`]: the program has proven that it processed a message;
+//! - [`Incarnation::hear`]: the program has written a line;
+//! - the returned [`End`]: why the incarnation ended and how the program exited.
+//!
+//! Everything else is the incarnation's: the session, acknowledgements, heartbeats, answers and tasks.
 
-pub(crate) mod exec;
-pub(crate) mod lines;
-pub(crate) mod output_parser;
-pub(crate) mod stdin;
+mod exec;
+mod stdin;
+
+use crate::{config::Mode, exit::End, incarnation::Incarnation};
+
+/// Runs one incarnation of the member to its end.
+pub(crate) async fn run(mode: Mode, incarnation: &mut Incarnation<'_>) -> End {
+    match mode {
+        Mode::Stdin { ack } => stdin::run(incarnation, ack).await,
+        Mode::Exec { batch_messages_max } => exec::run(incarnation, batch_messages_max).await,
+    }
+}

@@ -1,171 +1,153 @@
-//! The mode in which one program reads messages as lines.
+//! Drives one long-lived program that reads messages as lines on its standard input.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 
-use serde_json::Value;
-use teamwire_proto::v1::message::Body;
-use tokio::{
-    io::AsyncWriteExt,
-    process::{ChildStdin, ChildStdout},
-    sync::mpsc,
-    task::JoinSet,
-    time::timeout,
-};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::{process::ChildStdout, time::timeout};
 
 use crate::{
-    adapters::lines::{Lines, Piece},
-    process::Process,
-    runner::{
-        AckPolicy,
-        exit::{End, Why},
-        in_flight::InFlight,
-        incarnation::{Incarnation, Next, line},
-        responder::Responder,
-        task_claimer,
+    config::AckPolicy,
+    exit::{End, Exit, Why},
+    incarnation::{Incarnation, News},
+    line_protocol::{
+        input::{Input, Written},
+        lines::{Lines, Piece},
     },
+    process::Process,
 };
-use teamwire_client::{Delivery, SubscribeOptions, Subscription};
 
-/// How long the program's last lines may take when its shutdown is approved already.
+/// How long to wait for the program's last lines once its shutdown is approved.
 const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A line for the program.
-struct Written {
-    text: String,
-    /// The message that it carries. Empty: none.
-    message_id: String,
-}
-
-impl From<Value> for Written {
-    fn from(value: Value) -> Self {
-        Self { text: format!("{value}\n"), message_id: String::new() }
-    }
-}
-
-/// Runs the program through one life.
-pub(crate) async fn run(life: &Incarnation<'_>, ack: AckPolicy) -> End {
-    let mut subscription = life.client.subscribe(SubscribeOptions::default());
-    let in_flight = life.in_flight(&subscription);
-    let mut process = match life.start().await {
+/// Runs the program through one incarnation.
+pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> End {
+    let mut process = match incarnation.start_program().await {
         Ok(process) => process,
         Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false },
     };
-    // One line at a time: what is not written yet can still be overtaken by a shutdown request.
-    let (lines, unwritten) = mpsc::channel(1);
-    let _writing = process.take_stdin().map(|stdin| {
-        AbortOnDropHandle::new(tokio::spawn(write(stdin, life.welcome().into(), unwritten, in_flight.clone(), ack)))
-    });
-    let listening = process
-        .take_stdout()
-        .map(|stdout| AbortOnDropHandle::new(tokio::spawn(listen(stdout, life.responder(&in_flight), lines.clone()))));
-    let why = talk(life, &mut process, &mut subscription, &in_flight, lines).await;
-    let exit = life.end(&mut process, &why).await;
-    // What the program has said last is on its way to the coordinator: its approval perhaps.
+    let mut conversation = Conversation {
+        input: Input::new(process.take_stdin(), incarnation.welcome()),
+        output: process.take_stdout().map(Lines::new),
+        ack,
+    };
+    let why = conversation.hold(incarnation, &mut process).await;
+    let exit = conversation.end_program(incarnation, &mut process, &why).await;
+    // The program's last lines are on their way to the coordinator; its approval may be among them.
     let patience = match why {
-        Why::Exited | Why::Stopped => life.config.report_patience,
+        Why::Exited | Why::Stopped => incarnation.config.report_patience,
         Why::Approved => LAST_LINES_DEADLINE,
         Why::Closed(_) | Why::Refused(_) => Duration::ZERO,
     };
-    let heard = async {
-        match listening {
-            Some(listening) => timeout(patience, listening).await.is_ok(),
-            None => true,
-        }
-    };
+    let hurry = incarnation.hurry.clone();
     let is_heard = tokio::select! {
-        is_heard = heard => is_heard,
-        () = life.hurry.cancelled() => false,
+        heard = timeout(patience, conversation.hear_out(incarnation)) => heard.is_ok(),
+        () = hurry.cancelled() => false,
     };
-    let why = life.settle(why, &subscription, &in_flight).await;
+    let why = incarnation.settle(why).await;
     End { why, exit: Some(exit), is_outcome_unknown: !is_heard }
 }
 
-/// Hands messages over until there is a reason to end.
-async fn talk(
-    life: &Incarnation<'_>,
-    process: &mut Process,
-    subscription: &mut Subscription,
-    in_flight: &Arc<InFlight>,
-    lines: mpsc::Sender<Written>,
-) -> Why {
-    // As many as may be unacknowledged in a session: 64.
-    let mut waiting: VecDeque<Box<Delivery>> = VecDeque::new();
-    let mut answers = JoinSet::new();
-    let mut tasks = life.taker(in_flight);
-    let mut taken: VecDeque<String> = VecDeque::new();
-    loop {
-        tokio::select! {
-            biased;
-            () = life.stop.cancelled() => return Why::Stopped,
-            event = subscription.next() => match life.decide(event, in_flight, &mut answers) {
-                Next::Hand(delivery) if is_urgent(&delivery) => {
-                    let place = waiting.iter().position(|other| !is_urgent(other)).unwrap_or(waiting.len());
-                    waiting.insert(place, delivery);
-                }
-                Next::Hand(delivery) => waiting.push_back(delivery),
-                Next::Wait => {}
-                Next::End(why) => return why,
-            },
-            _ = process.wait() => return Why::Exited,
-            Some(_) = answers.join_next() => {}
-            claim = tasks.next() => taken.push_back(task_claimer::line(&claim)),
-            // Fails when the program has closed its input. The messages stay unacknowledged then.
-            Ok(permit) = lines.reserve(), if !waiting.is_empty() || !taken.is_empty() => {
-                if let Some(delivery) = waiting.pop_front() {
-                    in_flight.hand(&delivery.message);
-                    life.tell_handed(&delivery);
-                    permit.send(Written { text: line(&delivery), message_id: delivery.message.id.clone() });
-                } else if let Some(text) = taken.pop_front() {
-                    permit.send(Written { text, message_id: String::new() });
-                }
-            }
-        }
-    }
-}
-
-fn is_urgent(delivery: &Delivery) -> bool {
-    matches!(delivery.message.body, Some(Body::ShutdownRequest(_)))
-}
-
-/// Writes lines into the program's input until it takes no more.
-async fn write(
-    mut stdin: ChildStdin,
-    welcome: Written,
-    mut lines: mpsc::Receiver<Written>,
-    in_flight: Arc<InFlight>,
-    ack: AckPolicy,
-) {
-    let mut next = Some(welcome);
-    while let Some(line) = next {
-        if let Err(error) = stdin.write_all(line.text.as_bytes()).await {
-            tracing::debug!(%error, "the program reads no more");
-            return;
-        }
-        if ack == AckPolicy::Written && !line.message_id.is_empty() {
-            in_flight.ack(&line.message_id);
-        }
-        next = lines.recv().await;
-    }
-}
-
-/// Carries out what the program says, line by line, so that its messages arrive in its order.
+/// What the runner and the program say to each other.
 ///
-/// While the coordinator cannot be reached, or while the program does not read what it is told, the program's output is
-/// not read on.
-async fn listen(stdout: ChildStdout, responder: Responder, lines: mpsc::Sender<Written>) {
-    let mut said = Lines::new(stdout);
-    loop {
-        match said.next().await {
-            Ok(Some(Piece::Line(line))) => {
-                if let Some(told) = responder.say(&line).await {
-                    // Fails when the program has closed its input; then it does not want to know.
-                    let _ = lines.send(told.into()).await;
-                }
+/// While the coordinator cannot be reached, or while the program does not read its replies, the program's output is not
+/// read either, so that its messages keep their order and nothing grows without bound.
+struct Conversation {
+    input: Input,
+    /// None: the program has closed its output.
+    output: Option<Lines<ChildStdout>>,
+    ack: AckPolicy,
+}
+
+/// One thing that the program did.
+enum Exchange {
+    /// It wrote something. None: its output has ended.
+    Said(Option<Piece>),
+    /// It took a line of input, or closed its input.
+    Took(Written),
+}
+
+impl Conversation {
+    /// Hands messages and tasks over until there is a reason to end.
+    async fn hold(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process) -> Why {
+        loop {
+            // One line at a time: a shutdown request overtakes every message that is not being written yet.
+            if self.input.accepts_line()
+                && let Some(line) = incarnation.next_line()
+            {
+                self.input.write_line(line);
             }
-            Ok(Some(Piece::Part(part))) => responder.pass(&part).await,
-            Ok(None) => return,
-            Err(error) => return tracing::debug!(%error, "the program's output cannot be read"),
+            let can_listen = incarnation.can_listen();
+            tokio::select! {
+                biased;
+                news = incarnation.next() => match news {
+                    News::End(why) => return why,
+                    News::Reply(reply) => self.input.reply(&reply),
+                    News::Changed => {}
+                },
+                _ = process.wait() => return Why::Exited,
+                exchange = self.exchange(can_listen) => self.apply(exchange, incarnation),
+            }
         }
     }
+
+    /// Ends the program, and keeps listening to it meanwhile.
+    async fn end_program(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process, why: &Why) -> Exit {
+        let mut ending = pin!(incarnation.end_program(process, why));
+        let exit = loop {
+            tokio::select! {
+                exit = &mut ending => break exit,
+                () = self.step(incarnation) => {}
+            }
+        };
+        incarnation.program_ended(&exit);
+        exit
+    }
+
+    /// Listens until the program's output has ended and everything it said is carried out.
+    async fn hear_out(&mut self, incarnation: &mut Incarnation<'_>) {
+        while self.output.is_some() || incarnation.is_busy() {
+            self.step(incarnation).await;
+        }
+    }
+
+    /// Takes one step in carrying out what the program says. Hands nothing new over. Cancel-safe.
+    async fn step(&mut self, incarnation: &mut Incarnation<'_>) {
+        let can_listen = incarnation.can_listen();
+        tokio::select! {
+            reply = incarnation.carry_on() => if let Some(reply) = reply { self.input.reply(&reply) },
+            exchange = self.exchange(can_listen) => self.apply(exchange, incarnation),
+        }
+    }
+
+    /// Waits until the program writes or reads something. Cancel-safe.
+    async fn exchange(&mut self, can_listen: bool) -> Exchange {
+        self.input.advance();
+        let can_listen = can_listen && !self.input.has_reply();
+        tokio::select! {
+            piece = read(&mut self.output), if can_listen => Exchange::Said(piece),
+            written = self.input.write() => Exchange::Took(written),
+        }
+    }
+
+    fn apply(&mut self, exchange: Exchange, incarnation: &mut Incarnation<'_>) {
+        match exchange {
+            Exchange::Said(Some(Piece::Line(line))) => {
+                if let Some(reply) = incarnation.hear(&line) {
+                    self.input.reply(&reply);
+                }
+            }
+            Exchange::Said(Some(Piece::Part(part))) => incarnation.pass(&part),
+            Exchange::Said(None) => self.output = None,
+            Exchange::Took(Written::Message(id)) if self.ack == AckPolicy::Written => incarnation.processed(&id),
+            Exchange::Took(_) => {}
+        }
+    }
+}
+
+/// Reads the next piece of output; waits forever once the output has ended.
+async fn read(output: &mut Option<Lines<ChildStdout>>) -> Option<Piece> {
+    let Some(lines) = output else { return std::future::pending().await };
+    lines.next().await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "cannot read the program's output");
+        None
+    })
 }

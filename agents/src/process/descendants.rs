@@ -1,46 +1,48 @@
-//! Finds what a process has started, also what has left its process group, by reading `/proc`.
+//! Finds the descendants of a process, including those that have left its process group, by reading `/proc`.
 //!
-//! A runner is a child subreaper: a process whose parent ends becomes the runner's child, not that of init, so that it
-//! stays in reach. On systems without `/proc` nothing is found, and the process group is all that is ended.
+//! A runner is a child subreaper: a process whose parent ends becomes the runner's child, not init's, and so stays in
+//! reach. On systems without `/proc` nothing is found, and only the process group is ended.
 
 use std::{
     collections::{HashMap, HashSet},
     fs,
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::LazyLock,
 };
 
 use nix::{
     sys::wait::{WaitPidFlag, waitpid},
     unistd::Pid,
 };
+use parking_lot::{Mutex, MutexGuard};
 
-/// The environment variable by which the descendants of one process are known.
+/// The environment variable that marks the descendants of a process.
 pub(crate) const MARK_VARIABLE: &str = "TEAMWIRE_RUN";
 
-/// The processes that this process has started on purpose. They are waited for by whoever has started them.
+/// The programs that the runners of this process have started. Each runner waits for its own program, so a reaper must not.
+/// Global, because a reaper sees every child of the process.
 static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+    OWN.lock()
 }
 
-/// A process as `/proc` shows it.
+/// A process, as listed in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
     pub(crate) group: i32,
-    /// When it was started, in ticks since the machine was.
+    /// When it was started, in clock ticks since boot.
     pub(crate) started: u64,
-    /// It has ended and was not waited for.
+    /// It has ended and has not been waited for.
     pub(crate) is_zombie: bool,
 }
 
 impl Entry {
-    /// Reads the line of `/proc/PID/stat`.
+    /// Parses the line of `/proc/PID/stat`.
     fn parse(stat: &str) -> Option<Self> {
         let (pid, rest) = stat.split_once(' ')?;
-        // The name stands in parentheses and may contain anything, parentheses and spaces included.
+        // The name is in parentheses and may itself contain parentheses and spaces.
         let (_, rest) = rest.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split(' ').collect();
         Some(Self {
@@ -52,29 +54,29 @@ impl Entry {
         })
     }
 
-    /// Looks one process up.
+    /// Looks up a process.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 }
 
-/// Which processes belong together.
+/// A process and its descendants.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
-    /// The process that was started; also its process group.
+    /// The process id of the root, which is also its process group.
     pub(crate) root: i32,
-    /// When it was started.
+    /// When the root was started, in clock ticks since boot.
     pub(crate) started: u64,
-    /// What [`MARK_VARIABLE`] holds in it and in what it starts.
+    /// The value of [`MARK_VARIABLE`] in the root and its descendants.
     pub(crate) mark: String,
     /// See [`RunnerConfig::claims_orphans`](crate::RunnerConfig::claims_orphans).
     pub(crate) claims_orphans: bool,
-    /// Those that were found, with when they were started: a zombie bears no mark any more.
+    /// The members found so far, with their start times. A zombie no longer has an environment with the mark.
     pub(crate) seen: HashMap<i32, u64>,
 }
 
 impl Family {
-    /// Returns all that belong and live. Waits for those that have ended and were left to this process.
+    /// Returns all members that live. Reaps those that have ended and were reparented to this process.
     pub(crate) fn live(&mut self) -> Vec<Entry> {
         let members = self.members();
         self.seen.extend(members.iter().map(|member| (member.pid, member.started)));
@@ -82,7 +84,7 @@ impl Family {
         self.seen.retain(|pid, started| match Entry::of(*pid) {
             Some(entry) if entry.started == *started && !entry.is_zombie => true,
             Some(entry) if entry.started == *started => {
-                // What was started on purpose is waited for by whoever has started it.
+                // The runner of a program waits for it.
                 let is_ours = entry.parent == this && !own().contains(pid);
                 if is_ours {
                     let _ = waitpid(Pid::from_raw(*pid), Some(WaitPidFlag::WNOHANG));
@@ -133,7 +135,7 @@ impl Family {
 
     fn is_marked(&self, pid: i32) -> bool {
         let mark = format!("{MARK_VARIABLE}={}", self.mark);
-        // Fails for processes of other users, which we could not signal either.
+        // Fails for processes of other users, which could not be signaled either.
         fs::read(format!("/proc/{pid}/environ"))
             .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()))
     }
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_contain_anything() {
+    fn a_process_name_may_contain_anything() {
         let stat = "42 (a) b (c) Z 7 8 9 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 555 0 0";
         let parsed = Entry { pid: 42, parent: 7, group: 8, started: 555, is_zombie: true };
         assert_eq!(Entry::parse(stat), Some(parsed));
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_the_group_the_tree_and_the_marked() {
+    fn a_family_is_the_group_the_tree_and_the_marked_processes() {
         let entries = vec![
             entry(1, 0, 1),
             entry(5, 1, 5),
@@ -180,10 +182,10 @@ mod tests {
             entry(11, 10, 10),
             entry(12, 11, 12), // left the group
             entry(13, 12, 13),
-            entry(14, 5, 14), // was adopted, and is marked
+            entry(14, 5, 14), // reparented, and marked
             entry(15, 14, 15),
             entry(20, 5, 20), // another child of the runner
-            entry(21, 5, 21), // was adopted, and is not marked
+            entry(21, 5, 21), // reparented, and not marked
         ];
         let own = HashSet::from([10, 20]);
         let is_marked = |entry: &Entry| entry.pid == 14;
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_with_the_same_number_does_not_belong() {
+    fn a_process_that_reuses_the_id_is_no_member() {
         let again = Entry { started: 200, ..entry(10, 1, 7) };
         assert!(family(false).select(vec![again], 5, &HashSet::new(), |_| false).is_empty());
     }

@@ -1,4 +1,4 @@
-//! A process that is owned: it never outlives its owner, and nothing that it has started outlives it.
+//! A process that never outlives its owner, and whose descendants never outlive it.
 
 mod descendants;
 mod parent_death;
@@ -22,37 +22,37 @@ use self::{
     descendants::{Entry, Family, MARK_VARIABLE, own},
     parent_death::die_with_parent,
 };
-use crate::runner::exit::Exit;
+use crate::exit::Exit;
 
-/// How often it is looked whether descendants have ended. The kernel tells of children only.
+/// How often to check whether descendants have ended. The kernel notifies only about children.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often ended descendants that were left to this process are waited for.
+/// How often to reap ended descendants that were reparented to this process.
 const REAP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long processes are killed again and again. What lives on then is stuck in the kernel.
+/// How long to keep killing processes. One that survives this is stuck in the kernel.
 const KILL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A process in a group of its own. Dropped while it runs, it is killed with all that it has started.
+/// A process in its own group. Dropping it while it runs kills it and its descendants.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
     family: Family,
     began: Instant,
     exit: Option<Exit>,
-    /// Ends the thread that has started the process.
+    /// Dropping it ends the thread that started the process.
     _starter: mpsc::Sender<()>,
-    /// Takes what the process abandons out of the process table while it runs.
+    /// Reaps abandoned descendants while the process runs.
     _reaper: AbortOnDropHandle<()>,
 }
 
 impl Process {
-    /// Starts a process.
+    /// Starts a process. See [`RunnerConfig::claims_orphans`](crate::RunnerConfig::claims_orphans).
     pub(crate) async fn start(mut command: Command, claims_orphans: bool) -> io::Result<Self> {
         let mark = Uuid::new_v4().simple().to_string();
         command.env(MARK_VARIABLE, &mark).process_group(0);
         die_with_parent(&mut command);
-        let (child, starter) = start_from_a_lasting_thread(command).await?;
+        let (child, starter) = start_from_own_thread(command).await?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or_else(|| io::Error::other("no pid"))?;
         own().insert(pid);
         let started = Entry::of(pid).map(|entry| entry.started).unwrap_or_default();
@@ -73,21 +73,22 @@ impl Process {
         self.child.stdout.take()
     }
 
-    /// Waits until the process itself has ended. May be cancelled, and repeated.
+    /// Waits until the process itself has ended. Cancel-safe, and may be repeated.
     pub(crate) async fn wait(&mut self) -> Exit {
         if let Some(exit) = &self.exit {
             return exit.clone();
         }
         let exit = match self.child.wait().await {
             Ok(status) => Exit::of(status, self.began.elapsed()),
-            // Somebody else has waited for our child; it is gone, and how is lost.
-            Err(error) => Exit { detail: format!("How it ended is not known: {error}."), ..Exit::default() },
+            // Other code in this process has reaped the child, so its status is lost.
+            Err(error) => Exit { detail: format!("How it ended is unknown: {error}."), ..Exit::default() },
         };
         own().remove(&self.pid());
         self.exit.insert(exit).clone()
     }
 
-    /// Ends the process and all that it has started: SIGTERM, SIGKILL when the grace is over or there is a hurry.
+    /// Ends the process and its descendants: with SIGTERM, and with SIGKILL when the grace period is over or `hurry` is
+    /// cancelled.
     pub(crate) async fn end(&mut self, grace: Duration, hurry: &CancellationToken) -> Exit {
         self.signal(Signal::SIGTERM);
         tokio::select! {
@@ -97,11 +98,11 @@ impl Process {
         self.kill().await
     }
 
-    /// Kills the process and all that it has started.
+    /// Kills the process and its descendants.
     pub(crate) async fn kill(&mut self) -> Exit {
         let began = Instant::now();
         loop {
-            // Again each time: what was forked meanwhile has to be found, too.
+            // Repeatedly, to catch processes that were forked in the meantime.
             let live = self.signal(Signal::SIGKILL);
             let is_child_gone = timeout(LOOK_INTERVAL, self.wait()).await.is_ok();
             if live == 0 && is_child_gone {
@@ -125,12 +126,12 @@ impl Process {
         }
     }
 
-    /// Sends a signal to all that live, and returns how many they are.
+    /// Sends a signal to all members that live, and returns how many there are.
     fn signal(&mut self, signal: Signal) -> usize {
         let is_waited_for = self.exit.is_some();
         if !is_waited_for {
-            // At once to the whole group, so that none of it can fork in between. The group's number is safe to use
-            // as long as its leader was not waited for.
+            // The whole group at once, so that none of it can fork in between. The group's id cannot be reused until its
+            // leader is reaped.
             let _ = killpg(Pid::from_raw(self.pid()), signal);
         }
         let live = self.family.live();
@@ -157,18 +158,18 @@ async fn reap(mut family: Family) {
     }
 }
 
-/// Starts a process from a thread that lives as long as what is returned with it.
+/// Starts a process from a thread that lives as long as the returned sender.
 ///
-/// The kernel sends the parent-death signal when the *thread* that has started the process ends, and a runtime's threads
-/// may come and go.
-async fn start_from_a_lasting_thread(mut command: Command) -> io::Result<(Child, mpsc::Sender<()>)> {
+/// The kernel sends the parent-death signal when the *thread* that started the process ends, and a runtime's threads may
+/// end at any time.
+async fn start_from_own_thread(mut command: Command) -> io::Result<(Child, mpsc::Sender<()>)> {
     let (started, child) = oneshot::channel();
     let (keep, kept) = mpsc::channel::<()>();
     let runtime = Handle::current();
     thread::Builder::new().name("teamwire-starter".to_owned()).spawn(move || {
         let _guard = runtime.enter();
         if started.send(command.spawn()).is_ok() {
-            // Returns when the sender is dropped; nothing is ever sent.
+            // Returns when the sender is dropped. Nothing is ever sent.
             let _ = kept.recv();
         }
     })?;
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_ends_on_sigterm_is_not_killed() {
+    async fn a_process_that_exits_on_sigterm_is_not_killed() {
         let (mut process, mut lines) = shell("trap 'exit 7' TERM; echo $$; while :; do sleep 0.01; done").await;
         pid(&mut lines).await;
         let exit = process.end(Duration::from_secs(10), &no_hurry()).await;
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hurry_cuts_the_grace_short() {
+    async fn a_hurry_cuts_the_grace_period_short() {
         let (mut process, mut lines) = shell("trap '' TERM; echo $$; while :; do sleep 0.01; done").await;
         pid(&mut lines).await;
         let hurry = no_hurry();
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn grandchildren_that_ignore_sigterm_and_left_the_group_are_ended_too() {
+    async fn descendants_that_ignore_sigterm_or_leave_the_group_are_killed_too() {
         let script = "
             sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' &
             setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' &
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_outlives_a_process_that_ended_by_itself_can_still_be_ended() {
+    async fn descendants_of_an_exited_process_can_still_be_ended() {
         let (mut process, mut lines) = shell("setsid sh -c 'echo $$; exec sleep 1000' & exit 3").await;
         let straggler = pid(&mut lines).await;
         assert_eq!(process.wait().await.code, Some(3));
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_does_not_exist_is_an_error() {
+    async fn starting_an_unknown_command_fails() {
         let error = Process::start(Command::new("/no/such/program"), false).await.expect_err("no program");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

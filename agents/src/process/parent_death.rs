@@ -1,11 +1,12 @@
-//! Has a process killed by the kernel when its runner dies.
+//! Has the kernel kill a process when its runner dies.
 //!
-//! The one place of the workspace with unsafe code: what is to hold for the new process must be said between fork and
-//! exec.
+//! Architecture invariant: this is the only unsafe code in the product. The signal has to be set up in the new process,
+//! between fork and exec, and running code there is unsafe. Everything else is built without `unsafe`; the workspace
+//! denies it.
 
 use tokio::process::Command;
 
-/// Arranges for the process to be killed when the thread that starts it ends, however that comes.
+/// Arranges for the process to be killed when the thread that starts it ends, for whatever reason.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub(crate) fn die_with_parent(command: &mut Command) {
@@ -18,7 +19,7 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     let parent = unistd::getpid();
     let prepare = move || {
         prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // The runner may have died before the line above; then nobody would send the signal any more.
+        // If the runner died before the line above, the signal will never come.
         if unistd::getppid() != parent {
             return Err(Errno::ESRCH.into());
         }
@@ -31,6 +32,6 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Does nothing: only Linux has such a signal.
+/// Does nothing: only Linux has this signal.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn die_with_parent(_: &mut Command) {}

@@ -3,12 +3,9 @@
 //! It accepts every message unchecked, stores it in a [`PlainStore`] or not at all, and hands it to the open streams. So it
 //! costs what any server with these messages on these libraries must cost.
 
-use std::{
-    collections::HashMap,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, pin::Pin, sync::Arc};
 
+use parking_lot::Mutex;
 use prost::Message as _;
 use teamwire_proto::v1::{
     self,
@@ -97,7 +94,7 @@ impl MessageService for NullServer {
         }
         let sent_at = message.sent_at;
         {
-            let mut open = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.inboxes.lock();
             for inbox in &inboxes {
                 open.entry(inbox.clone()).or_default().deliver(message.clone());
             }
@@ -125,7 +122,7 @@ impl MessageService for NullServer {
             ..v1::SessionOpened::default()
         };
         let _ = reader.send(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) }));
-        let mut open = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.inboxes.lock();
         let inbox = open.entry(member).or_default();
         inbox.reader = Some(reader);
         for message in std::mem::take(&mut inbox.waiting) {
@@ -156,7 +153,7 @@ impl MessageService for NullServer {
 
 impl NullServer {
     fn readers(&self) -> Vec<String> {
-        let open = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.inboxes.lock();
         open.iter().filter(|(_, inbox)| inbox.reader.is_some()).map(|(name, _)| name.clone()).collect()
     }
 }

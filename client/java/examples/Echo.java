@@ -2,7 +2,7 @@ import static io.teamwire.v1.CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED;
 
 import io.teamwire.Teamwire;
 
-/** A teammate: answers every message, and ends when it is asked to. Joins by TEAMWIRE_JOIN where that is set. */
+/** A minimal teammate: echoes every message, and exits when its shutdown is approved. Joins with TEAMWIRE_JOIN, if set. */
 class Echo {
     public static void main(String[] arguments) {
         var invitation = System.getenv("TEAMWIRE_JOIN");

@@ -1,4 +1,4 @@
-"""A teammate in a few lines: answers every message, and ends when it is asked to.
+"""A minimal teammate: echoes every message, and exits when its shutdown is approved.
 
 TEAMWIRE_JOIN=JOIN_STRING python examples/echo.py NAME
 """

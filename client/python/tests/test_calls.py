@@ -1,4 +1,4 @@
-"""What is tried again, and what goes along."""
+"""Retries, idempotency keys, and the errors of calls."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ def refusal(reason: str, code: CODE = CODE.UNAVAILABLE, domain: str = "teamwire"
     return failure(code, details=status.SerializeToString())
 
 
-def test_an_error_carries_all_that_the_coordinator_says() -> None:
+def test_an_error_carries_all_details_of_the_refusal() -> None:
     error = teamwire.Error.of(refusal("AGENT_NOT_FOUND", CODE.NOT_FOUND))
     assert (error.reason, error.code(), error.message) == ("AGENT_NOT_FOUND", CODE.NOT_FOUND, "no")
     assert (error.field, error.metadata, error.retry_after) == ("recipient", {"a": "b"}, 0.02)
@@ -52,12 +52,12 @@ def test_an_error_carries_all_that_the_coordinator_says() -> None:
 
 
 @pytest.mark.parametrize("details", [b"", b"\xff\xff", b"\x1a\x02\x0a\x00"])
-def test_details_that_cannot_be_read_are_left_out(details: bytes) -> None:
+def test_undecodable_details_are_skipped(details: bytes) -> None:
     error = teamwire.Error.of(failure(CODE.NOT_FOUND, details=details))
     assert (error.reason, error.field, str(error)) == ("", "", "NOT_FOUND: no")
 
 
-def test_a_reason_of_somebody_else_is_none() -> None:
+def test_a_reason_from_another_domain_is_ignored() -> None:
     assert teamwire.Error.of(refusal("DRAINING", CODE.NOT_FOUND, "elsewhere")).reason == ""
 
 
@@ -82,24 +82,24 @@ def test_a_reason_of_somebody_else_is_none() -> None:
         (refusal("CREDENTIAL_INVALID", CODE.UNAUTHENTICATED), False, False),
     ],
 )
-def test_what_is_tried_again(error: grpc.aio.AioRpcError, repeatable: bool, once: bool) -> None:
+def test_unknown_outcomes_and_not_now_are_retried(error: grpc.aio.AioRpcError, repeatable: bool, once: bool) -> None:
     assert is_retried(teamwire.Error.of(error), "Send") is repeatable
     assert is_retried(teamwire.Error.of(error), "DeleteTeam") is once
 
 
 @pytest.mark.parametrize("text", ["Tls handshake failed", "Custom verification check failed", "Unwrap failed"])
-def test_a_coordinator_that_cannot_be_trusted_is_given_up_unless_it_was_fine_before(text: str) -> None:
+def test_a_tls_failure_is_permanent_unless_a_call_succeeded_before(text: str) -> None:
     insecure = failure(CODE.UNAVAILABLE, f"failed to connect to all addresses; {text}")
     calls = Coordinator(insecure)
-    with pytest.raises(teamwire.Error, match="UNAUTHENTICATED: There is no secure connection"):
-        done(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
+    with pytest.raises(teamwire.Error, match="UNAUTHENTICATED: The TLS handshake failed"):
+        run(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
     calls = Coordinator(message_pb2.SendResponse(), insecure, message_pb2.SendResponse())
     for _ in range(2):
-        done(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
+        run(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="the second half cannot be told")
-def test_a_call_under_way_fails_when_the_client_is_closed_and_its_task_is_not_cancelled() -> None:
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="cancellation of the task cannot be detected")
+def test_closing_the_client_fails_a_call_in_flight_without_cancelling_its_task() -> None:
     async def close(is_cancelled: bool) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             calls = Calls(Identity(f"127.0.0.1:{silent.getsockname()[1]}", "twm:t:a:0123456789abcdef"), 60)
@@ -117,13 +117,13 @@ def test_a_call_under_way_fails_when_the_client_is_closed_and_its_task_is_not_ca
     asyncio.run(close(is_cancelled=True))
 
 
-def test_delays_grow_to_their_bound() -> None:
+def test_delays_grow_up_to_the_maximum() -> None:
     bounds = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
     for _ in range(50):
         assert all(0 <= delay <= bound for delay, bound in zip(delays(), bounds, strict=False))
 
 
-def test_keys_sort_by_time() -> None:
+def test_idempotency_keys_sort_by_time() -> None:
     keys = [uuid7() for _ in range(100)]
     assert len(set(keys)) == 100
     assert [key[:13] for key in keys] == sorted(key[:13] for key in keys)
@@ -131,12 +131,12 @@ def test_keys_sort_by_time() -> None:
 
 
 class Coordinator(Calls):
-    """Answers with what it is given, one after the other, and keeps what it was asked."""
+    """Gives the next of its answers to each call, and records the attempts."""
 
     def __init__(self, *answers: Any, team: str = "", patience: float = 60.0) -> None:
         super().__init__(Identity("a,b", "twm:t:a:0123456789abcdef", team), patience)
         self.answers = iter(answers)
-        self.asked: list[tuple[Any, float, dict[str, str]]] = []
+        self.attempts: list[tuple[Any, float, dict[str, str]]] = []
 
     async def link(self) -> Any:
         return self
@@ -146,7 +146,7 @@ class Coordinator(Calls):
             return super().unary_unary(method, attempt=True, **how)
 
         async def attempt(request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
-            self.asked.append((request, timeout, dict(metadata)))
+            self.attempts.append((request, timeout, dict(metadata)))
             answer = next(self.answers)
             if isinstance(answer, Exception):
                 raise answer
@@ -155,44 +155,44 @@ class Coordinator(Calls):
         return attempt
 
 
-def done(call: Awaitable[T]) -> T:
+def run(call: Awaitable[T]) -> T:
     async def wait() -> T:
         return await call
 
     return asyncio.run(wait())
 
 
-def test_all_attempts_of_a_call_have_one_key_and_the_callers_request_stays_as_it_was() -> None:
+def test_all_attempts_share_one_key_and_the_callers_request_is_not_modified() -> None:
     calls = Coordinator(failure(CODE.UNAVAILABLE), refusal("RATE_LIMITED"), message_pb2.SendResponse(), team="t")
     request = message_pb2.SendRequest(broadcast=message_pb2.Broadcast(content="x"))
-    done(MessageServiceStub(calls.channel).Send(request))
-    sent, timeout, metadata = calls.asked[0]
-    assert len(calls.asked) == 3
-    assert {attempt.idempotency_key for attempt, _, _ in calls.asked} == {sent.idempotency_key}
+    run(MessageServiceStub(calls.channel).Send(request))
+    sent, timeout, metadata = calls.attempts[0]
+    assert len(calls.attempts) == 3
+    assert {attempt.idempotency_key for attempt, _, _ in calls.attempts} == {sent.idempotency_key}
     assert (sent.idempotency_key[14], sent.team, request.idempotency_key, request.team) == ("7", "t", "", "")
     assert (timeout, metadata) == (10.0, {"authorization": "Bearer twm:t:a:0123456789abcdef"})
 
 
-def test_a_key_that_is_given_is_kept_and_that_of_a_join_cannot_be_guessed() -> None:
+def test_a_given_key_is_kept_and_the_key_of_a_join_is_unguessable() -> None:
     calls = Coordinator(message_pb2.SendResponse(), team_pb2.JoinResponse())
-    done(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest(idempotency_key="mine", team="u")))
-    done(TeamServiceStub(calls.channel).Join(team_pb2.JoinRequest()))
-    (sent, *_), (joined, *_) = calls.asked
+    run(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest(idempotency_key="mine", team="u")))
+    run(TeamServiceStub(calls.channel).Join(team_pb2.JoinRequest()))
+    (sent, *_), (joined, *_) = calls.attempts
     assert (sent.idempotency_key, sent.team, joined.idempotency_key[14]) == ("mine", "u", "4")
 
 
-def test_patience_ends() -> None:
+def test_retries_stop_when_patience_runs_out() -> None:
     calls = Coordinator(*itertools.repeat(failure(CODE.UNAVAILABLE), 100))
     send = MessageServiceStub(calls.channel).Send
     with pytest.raises(teamwire.Error, match="UNAVAILABLE"):
-        done(send(message_pb2.SendRequest(), timeout=0))
-    assert len(calls.asked) == 1
+        run(send(message_pb2.SendRequest(), timeout=0))
+    assert len(calls.attempts) == 1
     with pytest.raises(teamwire.Error, match="UNAVAILABLE"):
-        done(send(message_pb2.SendRequest(), timeout=0.5))
-    assert len(calls.asked) > 2
+        run(send(message_pb2.SendRequest(), timeout=0.5))
+    assert len(calls.attempts) > 2
 
 
-def test_a_call_that_our_own_next_session_has_ended_is_made_again() -> None:
+def test_a_call_superseded_by_our_own_next_session_is_retried() -> None:
     async def reconnect(calls: Calls) -> None:
         calls.settled.clear()
         send = asyncio.ensure_future(MessageServiceStub(calls.channel).Send(message_pb2.SendRequest()))
@@ -205,14 +205,14 @@ def test_a_call_that_our_own_next_session_has_ended_is_made_again() -> None:
     calls = Coordinator(superseded, message_pb2.SendResponse())
     calls.session_id = "old"
     asyncio.run(reconnect(calls))
-    assert [metadata["teamwire-session"] for _, _, metadata in calls.asked] == ["old", "new"]
-    # Without a newer session of our own somebody else holds the inbox.
+    assert [metadata["teamwire-session"] for _, _, metadata in calls.attempts] == ["old", "new"]
+    # Without our own newer session, another process holds the inbox.
     with pytest.raises(teamwire.Error, match="SESSION_SUPERSEDED"):
-        done(MessageServiceStub(Coordinator(superseded).channel).Send(message_pb2.SendRequest()))
+        run(MessageServiceStub(Coordinator(superseded).channel).Send(message_pb2.SendRequest()))
 
 
-def test_an_attempt_waits_for_as_long_as_the_coordinator_was_asked_to() -> None:
+def test_an_attempt_lasts_as_long_as_the_request_asks_the_coordinator_to_wait() -> None:
     calls = Coordinator(task_pb2.ClaimNextTaskResponse())
     request = task_pb2.ClaimNextTaskRequest(wait=duration_pb2.Duration(seconds=30))
-    done(TaskServiceStub(calls.channel).ClaimNextTask(request))
-    assert calls.asked[0][1] >= 40
+    run(TaskServiceStub(calls.channel).ClaimNextTask(request))
+    assert calls.attempts[0][1] >= 40

@@ -1,4 +1,4 @@
-"""Who calls, and where: join strings, addresses, the environment and the context file."""
+"""Join strings, addresses, the environment and the context file."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
         ("a_b, c:1", [(False, "a_b", 80), (False, "c", 1)]),
     ],
 )
-def test_addresses_are_read(text: str, targets: list[tuple[bool, str, int]]) -> None:
+def test_addresses_are_parsed(text: str, targets: list[tuple[bool, str, int]]) -> None:
     assert Identity(text, TOKEN).targets == targets
 
 
@@ -46,13 +46,13 @@ def test_addresses_are_read(text: str, targets: list[tuple[bool, str, int]]) -> 
     ]
     + ["[fe80::1%25eth0]", "[1]", "::1", "a:1:2", "a?b", "http://a,https://b", "a,", ",".join("a" * 17), f"{SECRET}@a"],
 )
-def test_what_is_no_address_is_refused_and_not_repeated(text: str) -> None:
+def test_a_malformed_address_is_refused_without_quoting_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"address") as refused:
         Identity(text, TOKEN)
     assert SECRET not in str(refused.value)
 
 
-def test_a_join_string_goes_before_the_environment() -> None:
+def test_a_join_string_takes_precedence_over_the_environment() -> None:
     elsewhere = {"TEAMWIRE_ADDRESS": "http://elsewhere", "TEAMWIRE_CA": "elsewhere.crt", "TEAMWIRE_TEAM": "elsewhere"}
     found = joining(f" {TOKEN}@https://a:1,https://[::1]:2+{PIN}\n", None, elsewhere)
     assert found.address == "https://a:1,https://[::1]:2"
@@ -60,7 +60,7 @@ def test_a_join_string_goes_before_the_environment() -> None:
     assert joining(TOKEN + "@http://a", None, elsewhere).tls == Tls("elsewhere.crt")
 
 
-def test_a_bare_token_is_for_the_address_of_the_environment() -> None:
+def test_a_bare_token_uses_the_address_from_the_environment() -> None:
     assert joining(TOKEN, None, {"TEAMWIRE_ADDRESS": "http://here:1"}).address == "http://here:1"
 
 
@@ -82,13 +82,13 @@ def test_a_bare_token_is_for_the_address_of_the_environment() -> None:
         f"{TOKEN}@" + "a" * 9000,
     ],
 )
-def test_what_is_no_join_string_is_refused_with_a_remedy(text: str) -> None:
+def test_a_malformed_join_string_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(ValueError, match=r"join string|address|fingerprint") as refused:
         joining(text, None, {})
     assert SECRET not in str(refused.value)
 
 
-def test_the_program_goes_before_the_environment_and_that_before_the_context(tmp_path: Path) -> None:
+def test_precedence_is_options_then_environment_then_context_file(tmp_path: Path) -> None:
     tls = {"ca": PEM, "cert": "kept.crt", "key": "kept.key", "fingerprint": PIN}
     kept = {"team": "acme", "member": "bob", "address": "https://kept:1", "credential": f"twm:acme:bob:{SECRET}"}
     path = tmp_path / "context.json"
@@ -101,13 +101,13 @@ def test_the_program_goes_before_the_environment_and_that_before_the_context(tmp
     assert (found.address, found.tls) == ("https://env:1", Tls("env.crt", "kept.crt", "kept.key"))
     found = find("https://typed:1", tls=Tls(ca="typed.crt"), environment=variables)
     assert (found.address, found.tls.ca) == ("https://typed:1", "typed.crt")
-    # With a credential of its own the context file is none of its business.
+    # With its own credential, it ignores the context file.
     found = find(environment={"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_CREDENTIAL": TOKEN})
     assert (found.address, found.tls, found.member) == ("http://127.0.0.1:7420", Tls(), "")
 
 
 @pytest.mark.parametrize(
-    ("current", "named", "team", "chosen"),
+    ("current", "named", "team", "selected"),
     [
         ("Bob@A", "", "", "Bob@A"),
         ("Bob@A", "", "a", "Bob@A"),
@@ -124,8 +124,8 @@ def test_the_program_goes_before_the_environment_and_that_before_the_context(tmp
         ("Bob@A", "", "nope", None),
     ],
 )
-def test_the_identity_is_chosen_and_never_guessed(
-    tmp_path: Path, current: str, named: str, team: str, chosen: str | None
+def test_the_identity_is_selected_and_never_guessed(
+    tmp_path: Path, current: str, named: str, team: str, selected: str | None
 ) -> None:
     names = [name.split("@") for name in ("lead@b", "Bob@A", "lead@A", "solo@c")]
     known = [{"team": team, "member": name, "credential": f"twm:{team}:{name}:{SECRET}"} for name, team in names]
@@ -133,8 +133,8 @@ def test_the_identity_is_chosen_and_never_guessed(
     path.parent.mkdir()
     path.write_text(json.dumps({"current": current or None, "identities": known}))
     variables = {"XDG_CONFIG_HOME": str(tmp_path), "TEAMWIRE_AS": named, "TEAMWIRE_TEAM": team}
-    if chosen:
-        name, of = chosen.split("@")
+    if selected:
+        name, of = selected.split("@")
         assert find(environment=variables).credential == f"twm:{of}:{name}:{SECRET}"
     else:
         with pytest.raises(ValueError, match=r"TEAMWIRE_AS.*lead@b, Bob@A, lead@A, solo@c"):
@@ -146,7 +146,7 @@ def test_the_identity_is_chosen_and_never_guessed(
     ["", "[]", "{", '{"identities": 1}', '{"identities": [1]}', '{"identities": [{"member": 1}]}', "\xff"]
     + [f'{{"identities": [{{"member": "a", "team": "b", "credential": {{"{SECRET}": 1}}}}]}}'],
 )
-def test_a_malformed_context_file_is_named_and_not_repeated(tmp_path: Path, text: str) -> None:
+def test_a_malformed_context_file_is_named_without_quoting_it(tmp_path: Path, text: str) -> None:
     path = tmp_path / "context.json"
     path.write_text(text, "latin-1")
     with pytest.raises(ValueError, match=r"malformed|credential") as refused:
@@ -154,12 +154,12 @@ def test_a_malformed_context_file_is_named_and_not_repeated(tmp_path: Path, text
     assert SECRET not in str(refused.value)
 
 
-def test_without_anything_it_says_what_to_set(tmp_path: Path) -> None:
+def test_without_any_identity_the_error_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="TEAMWIRE_CREDENTIAL"):
         find(environment={"HOME": str(tmp_path)})
 
 
-def test_secrets_are_not_shown() -> None:
+def test_secrets_are_not_in_errors_or_reprs() -> None:
     identity = Identity("https://a", TOKEN, "", Tls(cert=PEM, key=f"-----BEGIN{SECRET}"))
     assert SECRET not in repr(identity)
     for credential in ("", f"{SECRET}\n", f"{SECRET} x", f"{SECRET}é"):

@@ -1,4 +1,4 @@
-"""A subscription, against a coordinator that does what a test tells it."""
+"""Subscriptions, against a scripted coordinator."""
 
 import asyncio
 import uuid
@@ -29,7 +29,7 @@ def delivery(n: int, **body: Any) -> message_pb2.StreamResponse:
 
 
 class Coordinator:
-    """Gives each session the frames that are for it; a number is a pause in seconds, an error aborts it."""
+    """Sends each session its frames; a number is a pause in seconds, a code aborts the session."""
 
     Send = GetMessage = ListInbox = None
 
@@ -45,7 +45,7 @@ class Coordinator:
             if isinstance(frame, float):
                 await asyncio.sleep(frame)
             elif isinstance(frame, grpc.StatusCode):
-                await context.abort(frame, "as told")
+                await context.abort(frame, "scripted")
             else:
                 yield frame
 
@@ -72,7 +72,7 @@ def run(coordinator: Coordinator, test: Callable[[teamwire.AsyncClient], Any]) -
     return asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_each_message_is_handed_out_once_shutdowns_first_and_acks_are_repeated() -> None:
+def test_each_message_is_handed_out_once_shutdowns_first_and_acks_are_resent() -> None:
     broken = [OPENED, delivery(0), delivery(1), delivery(2, shutdown_request=SHUTDOWN), grpc.StatusCode.UNAVAILABLE]
     coordinator = Coordinator(broken, [OPENED, delivery(1), delivery(0), delivery(3), SILENCE])
     coordinator.acks_lost = 1
@@ -102,12 +102,12 @@ def test_the_end_is_a_value_and_iteration_stops() -> None:
         ids = [message.id async for message in inbox]
         return [ids, inbox.end, await inbox.next()]
 
-    # What is not taken by then stays in the coordinator's inbox.
+    # Messages not yet read stay in the coordinator's inbox.
     ids, end, after = run(Coordinator([OPENED, APPROVED]), test)
     assert (ids, end, after) == ([], teamwire.End("shutdown_approved", "r"), None)
 
 
-def test_what_is_refused_for_good_is_raised_once() -> None:
+def test_a_permanent_refusal_is_raised_once() -> None:
     async def test(me: teamwire.AsyncClient) -> None:
         inbox = me.subscribe()
         with pytest.raises(teamwire.Error, match="PERMISSION_DENIED"):
@@ -120,7 +120,7 @@ def test_what_is_refused_for_good_is_raised_once() -> None:
     run(Coordinator([OPENED, grpc.StatusCode.PERMISSION_DENIED]), test)
 
 
-def test_silence_is_noticed() -> None:
+def test_a_silent_session_is_replaced() -> None:
     async def test(me: teamwire.AsyncClient) -> None:
         inbox = me.subscribe()
         assert [message.id async for message in inbox] == []
@@ -130,7 +130,7 @@ def test_silence_is_noticed() -> None:
     assert len(coordinator.instances) == 2
 
 
-def test_what_comes_ends_the_silence() -> None:
+def test_every_frame_restarts_the_silence_timer() -> None:
     async def test(me: teamwire.AsyncClient) -> list[str]:
         return [message.id async for message in me.subscribe()]
 
@@ -139,7 +139,7 @@ def test_what_comes_ends_the_silence() -> None:
     assert len(coordinator.instances) == 1
 
 
-def test_of_those_that_wait_one_gets_a_message() -> None:
+def test_one_of_several_waiters_gets_the_message() -> None:
     async def test(me: teamwire.AsyncClient) -> list[Any]:
         inbox = me.subscribe()
         waiting = [inbox.next(timeout=1.0), inbox.next(timeout=1.0)]
@@ -149,7 +149,7 @@ def test_of_those_that_wait_one_gets_a_message() -> None:
     assert (first.id, type(second)) == (IDS[0], asyncio.TimeoutError)
 
 
-def test_others_have_their_turn_while_the_inbox_is_full() -> None:
+def test_other_tasks_run_while_messages_are_waiting() -> None:
     async def test(me: teamwire.AsyncClient) -> list[str]:
         inbox, turns = me.subscribe(), []
         await asyncio.sleep(0.3)
@@ -164,7 +164,7 @@ def test_others_have_their_turn_while_the_inbox_is_full() -> None:
     assert run(Coordinator(frames), test) == [IDS[0], "others", IDS[1], "others", IDS[2]]
 
 
-def test_an_acknowledgement_without_its_loop_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_acknowledgement_after_its_loop_closed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test(me: teamwire.AsyncClient) -> teamwire.Message | None:
         return await me.subscribe().next()
 
@@ -173,7 +173,7 @@ def test_an_acknowledgement_without_its_loop_is_told(caplog: pytest.LogCaptureFi
     assert "not acknowledged: Event loop is closed" in caplog.text
 
 
-def test_what_is_no_message_id_is_not_acknowledged() -> None:
+def test_a_malformed_message_id_is_not_acknowledged() -> None:
     async def test(me: teamwire.AsyncClient) -> None:
         inbox = me.subscribe()
         inbox.ack("nonsense")
@@ -187,7 +187,7 @@ def test_what_is_no_message_id_is_not_acknowledged() -> None:
     assert coordinator.acks == [[IDS[1]], [IDS[2]]]
 
 
-def test_the_oldest_is_forgotten_and_no_more_than_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_window_remembers_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("teamwire._subscription._REMEMBERED", 2)
 
     async def test(me: teamwire.AsyncClient) -> list[str]:

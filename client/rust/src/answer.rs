@@ -1,4 +1,4 @@
-//! Requests and their answers, each in one call.
+//! Requests for shutdowns and plan approvals, and their answers, each in one call.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Client, Error, message};
 
-/// How long one call waits for a decision: the coordinator's own bound.
+/// How long one call waits for a decision: the coordinator's limit.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Client {
-    /// Approves the shutdown that the caller was asked for. Its process is about to be ended when this returns.
+    /// Approves the shutdown that the caller was asked for. When this returns, its runner is about to end the process.
     pub async fn approve_shutdown(&self, request_id: &str) -> Result<v1::SendResponse, Error> {
         self.send(message::shutdown_response(request_id, true, "")).await
     }
 
-    /// Refuses the shutdown that the caller was asked for.
+    /// Rejects the shutdown that the caller was asked for.
     pub async fn reject_shutdown(&self, request_id: &str, reason: &str) -> Result<v1::SendResponse, Error> {
         self.send(message::shutdown_response(request_id, false, reason)).await
     }
 
-    /// Asks the lead to approve a plan, and returns the request's id.
+    /// Asks the lead to approve a plan. Returns the request's id.
     pub async fn submit_plan(&self, plan: &str, summary: &str) -> Result<String, Error> {
         Ok(self.send(message::plan_approval_request(plan, summary)).await?.request_id)
     }
 
-    /// Answers the plan of a member.
+    /// Approves or rejects the plan of a member. `author`: the member's name.
     pub async fn answer_plan(
         &self,
         author: &str,
@@ -37,7 +37,7 @@ impl Client {
         self.send(message::plan_approval_response(author, request_id, approve, feedback)).await
     }
 
-    /// Answers a request of either kind, which it looks up first.
+    /// Answers a request of either kind, after looking it up. `text`: the reason or the feedback.
     pub async fn answer(&self, request_id: &str, approve: bool, text: &str) -> Result<v1::SendResponse, Error> {
         let request = v1::GetRequestRequest { team: String::new(), request_id: request_id.to_owned() };
         let request = self.get_request(request).await?.request.unwrap_or_default();
@@ -47,7 +47,7 @@ impl Client {
         }
     }
 
-    /// Asks a member to end, and returns the request's id. Where a request is pending already, returns that one's id.
+    /// Asks a member to shut down. Returns the request's id, or that of the request that is already pending.
     pub async fn request_shutdown(&self, member: &str, reason: &str) -> Result<String, Error> {
         match self.send(message::shutdown_request(member, reason)).await {
             Err(Error::Refused(refusal)) if refusal.reason == Reason::ShutdownPending => {
@@ -57,7 +57,7 @@ impl Client {
         }
     }
 
-    /// Waits until a request is decided. When the time is over, returns it as it is: still pending.
+    /// Waits until a request is decided, for up to `patience`. Returns the request, still pending if the time is over.
     pub async fn wait_decision(&self, request_id: &str, patience: Duration) -> Result<v1::Request, Error> {
         let began = Instant::now();
         let mut delays = self.retry().delays();
@@ -70,12 +70,12 @@ impl Client {
                 timeout: prost_types::Duration::try_from(wait).ok(),
             };
             let request = self.wait_for_decision(asked).await?.request.ok_or_else(|| {
-                Refusal::new(Reason::Internal, "The coordinator answered without the request. Report this as a fault.")
+                Refusal::new(Reason::Internal, "The coordinator answered without the request. Report this as a bug.")
             })?;
             if request.state() != v1::RequestState::Pending || began.elapsed() >= patience {
                 return Ok(request);
             }
-            // A coordinator that is about to go away may answer early.
+            // A coordinator that drains may answer early.
             if called.elapsed() < wait {
                 sleep(delays.next()).await;
             }

@@ -1,4 +1,4 @@
-//! The context file: the identities that `teamwire team create`, `join` and `run` were given, and which of them is current.
+//! The context file: the identities that `teamwire team create`, `join` and `run` have received, and the current one.
 
 use std::{
     env, fmt, fs, io,
@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, TlsOptions};
 
-/// The environment variable that names the context file.
+/// The environment variable for the path of the context file.
 pub const CONTEXT_VARIABLE: &str = "TEAMWIRE_CONTEXT";
 
-/// The environment variable that chooses an identity of the context file: `NAME` or `NAME@TEAM`.
+/// The environment variable that selects an identity of the context file: `NAME` or `NAME@TEAM`.
 pub const AS_VARIABLE: &str = "TEAMWIRE_AS";
 
-/// Who one is in one team. Its `Debug` form leaves the credential out.
+/// An identity in the context file. The `Debug` form leaves the credential out.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptIdentity {
-    /// The team.
+    /// The team's name.
     pub team: String,
-    /// The member.
+    /// The member's name.
     pub member: String,
-    /// Where the coordinator is.
+    /// The coordinator's address.
     pub address: String,
-    /// The credential of the member's present life.
+    /// The credential of the member's current incarnation.
     pub credential: String,
-    /// Whom to trust there, and what to show.
+    /// The authorities to trust, and the certificate to present.
     #[serde(default, skip_serializing_if = "TlsOptions::is_empty")]
     pub tls: TlsOptions,
 }
@@ -44,12 +44,12 @@ impl fmt::Debug for KeptIdentity {
 }
 
 impl KeptIdentity {
-    /// Returns whether it is this member's, of that team if one is named.
+    /// Returns whether this is the identity of a member, in a team if one is given. Ignores case.
     pub fn is(&self, member: &str, team: Option<&str>) -> bool {
         self.member.eq_ignore_ascii_case(member) && team.is_none_or(|team| self.team.eq_ignore_ascii_case(team))
     }
 
-    /// Returns it as `NAME@TEAM`.
+    /// Returns `NAME@TEAM`.
     pub fn name(&self) -> String {
         format!("{}@{}", self.member, self.team)
     }
@@ -58,17 +58,17 @@ impl KeptIdentity {
 /// The context file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ContextFile {
-    /// The identity that is used when none is named, as `NAME@TEAM`.
+    /// The identity to use by default, as `NAME@TEAM`.
     #[serde(default)]
     pub current: Option<String>,
-    /// All identities, the latest first.
+    /// All identities, latest first.
     #[serde(default)]
     pub identities: Vec<KeptIdentity>,
 }
 
 impl ContextFile {
-    /// Returns where it is, unless something else is said: what [`CONTEXT_VARIABLE`] names, or `teamwire/context.json` in
-    /// the user's directory of configurations. `None`: nothing tells where that is.
+    /// Returns the path of the context file: [`CONTEXT_VARIABLE`], or `teamwire/context.json` in `$XDG_CONFIG_HOME` or
+    /// `$HOME/.config`. None: none of these variables is set.
     pub fn path() -> Option<PathBuf> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let configurations =
@@ -76,18 +76,22 @@ impl ContextFile {
         variable(CONTEXT_VARIABLE).or_else(|| configurations().map(|directory| directory.join("teamwire/context.json")))
     }
 
-    /// Reads it; none is an empty one.
+    /// Reads a context file. A missing file counts as empty. Fails with [`Error::Context`].
     pub fn load(path: &Path) -> Result<Self, Error> {
         match fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                Error::Context(format!("{} is no context file; mend it or move it away: {error}.", path.display()))
+                Error::Context(format!(
+                    "{} is not a valid context file; repair it or move it away: {error}.",
+                    path.display()
+                ))
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(Error::Context(format!("{} cannot be read: {error}.", path.display()))),
         }
     }
 
-    /// Returns the identity that is named, or is current, or is the only one of the team that is named. Never a guess.
+    /// Returns the identity that is named, or the current one, or the only one of the given team. None: there is no such
+    /// identity. Never guesses: fails with [`Error::Context`] if the name is unknown or ambiguous.
     pub fn choose(&self, named: Option<&str>, team: Option<&str>) -> Result<Option<&KeptIdentity>, Error> {
         let wrong = |text: String| Err(Error::Context(text));
         if let Some(named) = named {
@@ -95,12 +99,12 @@ impl ContextFile {
             if let (Some(of_team), Some(team)) = (of_team, team)
                 && !of_team.eq_ignore_ascii_case(team)
             {
-                return wrong(format!("{named} is not of team {team}. Leave out the team, or name another identity."));
+                return wrong(format!("{named} is not in team {team}. Leave out the team, or name another identity."));
             }
             return match self.find(member, of_team.or(team)) {
                 Some(found) => Ok(Some(found)),
                 None => {
-                    wrong(format!("There is no identity \"{named}\" in the context file. There are: {}.", self.names()))
+                    wrong(format!("There is no identity \"{named}\" in the context file. It holds: {}.", self.names()))
                 }
             };
         }
@@ -112,25 +116,25 @@ impl ContextFile {
             (None, []) => Ok(None),
             (None, [only]) => Ok(Some(only)),
             (None, _) => wrong(format!(
-                "You are several members of team {team}. Choose one with {AS_VARIABLE}, or --as for the command line: {}.",
+                "You have several identities in team {team}. Choose one with {AS_VARIABLE}, or --as on the command line: {}.",
                 self.names()
             )),
         }
     }
 
-    /// Returns the identity that is kept of a member, of that team if one is named.
+    /// Returns the identity of a member, in a team if one is given. Ignores case.
     pub fn find(&self, member: &str, team: Option<&str>) -> Option<&KeptIdentity> {
         self.identities.iter().find(|kept| kept.is(member, team))
     }
 
-    /// Names all identities.
+    /// Returns the names of all identities, separated by commas.
     pub fn names(&self) -> String {
         let names: Vec<_> = self.identities.iter().map(KeptIdentity::name).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
 }
 
-/// Takes `NAME` or `NAME@TEAM` apart.
+/// Splits `NAME` or `NAME@TEAM`.
 fn split(named: &str) -> (&str, Option<&str>) {
     named.split_once('@').map_or((named, None), |(member, team)| (member, Some(team)))
 }
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_chosen_by_guess() {
+    fn an_identity_is_never_guessed() {
         assert_eq!(chosen(None, None, None).as_deref(), Some("nobody"));
         assert_eq!(chosen(None, Some("A"), None), None);
         assert_eq!(chosen(None, Some("nope"), Some("Bob@A")).as_deref(), Some("nobody"));
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_or_is_not_there_is_refused() {
+    fn a_contradictory_or_unknown_choice_fails() {
         assert_eq!(chosen(Some("bob@a"), Some("b"), None), None);
         assert_eq!(chosen(Some("eve"), None, Some("Bob@A")), None);
     }

@@ -1,4 +1,4 @@
-//! What can go wrong in a call, sorted by what a caller can do about it.
+//! Errors, sorted by what a caller can do about them.
 
 use teamwire_proto::{Reason, Refusal};
 use tonic::{Code, Status};
@@ -7,52 +7,52 @@ use tonic::{Code, Status};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The coordinator refused the call by a rule; nothing was changed. The refusal says what to do.
+    /// A rule of the coordinator refused the call; nothing has changed. The refusal says what to do.
     #[error("{0}")]
     Refused(Refusal),
 
-    /// No coordinator answered, for as long as it was tried; nothing was changed.
+    /// No coordinator answered while the client retried; nothing has changed.
     #[error("The coordinator at {address} cannot be reached: {detail}. Check the address and that it runs.")]
     Unreachable {
-        /// Where it was looked for.
+        /// The address that was tried.
         address: String,
-        /// What the last attempt met with.
+        /// Why the last attempt failed.
         detail: String,
     },
 
-    /// TLS stands in the way: the coordinator cannot be trusted, or does not trust us. Nothing was changed.
-    #[error("There is no secure connection to the coordinator at {address}: {detail}.")]
+    /// TLS failed: the client does not trust the coordinator, or the other way round. Nothing has changed.
+    #[error("Cannot connect securely to the coordinator at {address}: {detail}.")]
     Insecure {
-        /// Where it was looked for.
+        /// The address that was tried.
         address: String,
         /// What is wrong, and what to do.
         detail: String,
     },
 
-    /// A certificate or a key cannot be used.
+    /// A certificate or key cannot be used.
     #[error("TLS cannot be set up: {0}.")]
     TlsOptions(String),
 
     /// The call may or may not have been carried out.
     #[error("It is not known whether {call} was carried out: {detail}. {}", remedy(idempotency_key))]
     OutcomeUnknown {
-        /// The call, by the name of its RPC.
+        /// The name of the RPC.
         call: &'static str,
         /// The key that it was sent with. The same call with the same key is carried out at most once. Empty: the call
-        /// has none.
+        /// takes no key.
         idempotency_key: String,
-        /// What the last attempt met with.
+        /// Why the last attempt failed.
         detail: String,
     },
 
-    /// The subscription has ended, so that what was asked of it cannot be done any more.
+    /// The subscription has ended, so its acknowledgements can no longer be confirmed.
     #[error("The subscription has ended: {0}")]
     Closed(crate::Closed),
 
     /// The address of the coordinator cannot be used.
     #[error(
-        "\"{address}\" is no address of a coordinator: {detail}. Write https://HOST:PORT or http://HOST:PORT, several with commas \
-             between them."
+        "\"{address}\" is not a valid coordinator address: {detail}. Write https://HOST:PORT or http://HOST:PORT, or several \
+             separated by commas."
     )]
     Address {
         /// The address as given.
@@ -61,16 +61,18 @@ pub enum Error {
         detail: String,
     },
 
-    /// The context file cannot be used, or does not tell who calls.
+    /// The context file cannot be used, or does not say which identity to use.
     #[error("{0}")]
     Context(String),
 
-    /// The credential cannot be sent as it is.
-    #[error("The credential has characters that no credential has. Use it as it was given.")]
+    /// The credential contains characters that cannot be sent.
+    #[error("The credential contains invalid characters. Use it exactly as you got it.")]
     Credential,
 
-    /// The answer is none that the protocol knows; most likely something else listens at the address.
-    #[error("The coordinator at {address} answered outside of the protocol: {status}")]
+    /// The answer does not follow the protocol; most likely something other than a coordinator listens at the address.
+    #[error(
+        "The answer from {address} does not follow the protocol: {status}. Check that a coordinator listens there."
+    )]
     Unexpected {
         /// Where the answer came from.
         address: String,
@@ -81,7 +83,7 @@ pub enum Error {
 
 fn remedy(idempotency_key: &str) -> &'static str {
     if idempotency_key.is_empty() {
-        "Look before you repeat it."
+        "Check whether it took effect before you repeat it."
     } else {
         "Repeating it with the same idempotency key is safe."
     }
@@ -104,7 +106,7 @@ impl Error {
         }
     }
 
-    /// Returns the reason of a refusal.
+    /// Returns the reason, if this is a refusal.
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::Refused(refusal) => Some(refusal.reason),
@@ -112,7 +114,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the caller is not permitted to do what it tried: by its credential, its role or its state.
+    /// Returns whether the caller may not do this because of its credential, its role or its state.
     pub fn is_forbidden(&self) -> bool {
         match self {
             Self::Refused(refusal) => {

@@ -1,4 +1,4 @@
-//! A stream that is read on at another place, or from its beginning, when it breaks.
+//! A server stream that reopens when it breaks.
 
 use std::fmt;
 
@@ -17,11 +17,11 @@ use crate::{
 /// Opens a stream.
 pub(crate) type Open<Q, A> = fn(Channel, Request<Q>) -> BoxFuture<'static, Result<Response<Streaming<A>>, Status>>;
 
-/// Reads a stream, and opens it again whenever it must.
+/// Reads a stream, and reopens it whenever it breaks.
 pub(crate) struct Follower<Q, A> {
     client: Client,
     method: Method,
-    /// What the stream is opened with the next time.
+    /// The request that opens the stream the next time.
     pub(crate) request: Q,
     open: Open<Q, A>,
     stream: Option<(Link, Streaming<A>)>,
@@ -30,13 +30,13 @@ pub(crate) struct Follower<Q, A> {
 }
 
 impl<Q: Clone, A> Follower<Q, A> {
-    /// Prepares a follower. Nothing is sent yet.
+    /// Creates a follower of a streaming RPC. Sends nothing yet.
     pub(crate) fn new(client: &Client, method: Method, request: Q, open: Open<Q, A>) -> Self {
         let delays = client.retry().delays();
         Self { client: client.clone(), method, request, open, stream: None, delays, is_over: false }
     }
 
-    /// Returns the next frame, and waits for it first. After an error, which is a refusal, there is nothing more.
+    /// Waits for the next frame. An error is final: None follows.
     pub(crate) async fn next(&mut self) -> Option<Result<A, Error>> {
         while !self.is_over {
             let (link, status) = match &mut self.stream {
@@ -58,7 +58,7 @@ impl<Q: Clone, A> Follower<Q, A> {
             };
             self.stream = None;
             let failure = match link {
-                Some(link) => self.client.transport().judge(&link, &status),
+                Some(link) => self.client.judge(&link, &status),
                 None => Failure::of(&status),
             };
             if !failure.is_retried(self.method.effect(), &self.client.retry()) {
@@ -66,7 +66,7 @@ impl<Q: Clone, A> Follower<Q, A> {
                 let call = Call::of(self.method);
                 return Some(Err(self.client.error(call, failure, false, status)));
             }
-            tracing::debug!(call = self.method.name(), message = status.message(), "following again");
+            tracing::debug!(call = self.method.name(), message = status.message(), "reopening the stream");
             sleep(self.delays.next().max(failure.asks_to_wait())).await;
         }
         None

@@ -1,4 +1,4 @@
-//! Whether a coordinator can do its work.
+//! Health checks.
 
 use teamwire_proto::method::Effect;
 use tonic::Code;
@@ -7,15 +7,16 @@ use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus,
 use crate::{Client, Error, client::Call};
 
 impl Client {
-    /// Asks whether a service can be used now, such as `teamwire.v1.MessageService`; all of them for "". False also for
-    /// one that the coordinator does not have. Needs no credential.
+    /// Returns whether a service, such as `teamwire.v1.MessageService`, can be used now; "" stands for all of them.
+    ///
+    /// Returns false for a service that the coordinator does not have. Needs no credential.
     pub async fn is_serving(&self, service: &str) -> Result<bool, Error> {
         let request = HealthCheckRequest { service: service.to_owned() };
         let call = Call::new("Check", Effect::Read);
-        let told = self
+        let reply = self
             .call(call, request, |channel, request| async move { HealthClient::new(channel).check(request).await })
             .await;
-        match told {
+        match reply {
             Ok(reply) => Ok(reply.status() == ServingStatus::Serving),
             Err(Error::Unexpected { status, .. }) if status.code() == Code::NotFound => Ok(false),
             Err(error) => Err(error),

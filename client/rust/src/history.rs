@@ -1,15 +1,15 @@
-//! Following the history of a team.
+//! Follows the history of a team.
 
 use teamwire_proto::{Method, v1};
 
 use crate::{Client, Error, client::history, follow::Follower};
 
-/// The history of a team as it is written. Reconnects by itself and goes on after the last entry.
+/// The history of a team as it grows. Reconnects by itself and continues after the last entry.
 #[derive(Debug)]
 pub struct HistoryFollower(Follower<v1::FollowHistoryRequest, v1::FollowHistoryResponse>);
 
 impl Client {
-    /// Follows the history from a place on. Nothing is sent before the first [`HistoryFollower::next`].
+    /// Follows the history after `after_sequence`. Sends nothing before the first [`HistoryFollower::next`].
     pub fn follow_history(&self, mut request: v1::FollowHistoryRequest) -> HistoryFollower {
         self.fill(&mut request.team);
         HistoryFollower(Follower::new(self, Method::FollowHistory, request, |channel, request| {
@@ -19,7 +19,7 @@ impl Client {
 }
 
 impl HistoryFollower {
-    /// Returns the next entry, and waits for it first. After an error, which is a refusal, there is nothing more.
+    /// Waits for the next entry. An error is final: None follows.
     pub async fn next(&mut self) -> Option<Result<v1::HistoryEntry, Error>> {
         loop {
             match self.0.next().await? {

@@ -1,4 +1,4 @@
-//! Where the coordinator is, and who we are.
+//! Identities: which coordinator to call, and as which member.
 
 use std::{env, fmt};
 
@@ -6,46 +6,46 @@ use teamwire_proto::credential::Credential;
 
 use crate::{AS_VARIABLE, ContextFile, Error, KeptIdentity, TlsOptions};
 
-/// Where a coordinator is, unless something else is said: the one on this machine.
+/// The default address: the coordinator on this machine.
 pub const ADDRESS_DEFAULT: &str = "http://127.0.0.1:7420";
 
-/// The environment variable that holds the coordinator's address, or several with commas between them.
+/// The environment variable for the coordinator's address, or several separated by commas.
 pub const ADDRESS_VARIABLE: &str = "TEAMWIRE_ADDRESS";
 
-/// The environment variable that holds the certificate of the authority to trust: the path of a file, or PEM.
+/// The environment variable for the certificate of the authority to trust: a path, or PEM.
 pub const CA_VARIABLE: &str = "TEAMWIRE_CA";
 
-/// The environment variable that holds the client's certificate: the path of a file, or PEM.
+/// The environment variable for the client's certificate: a path, or PEM.
 pub const CERT_VARIABLE: &str = "TEAMWIRE_CERT";
 
-/// The environment variable that holds the key of the client's certificate: the path of a file, or PEM.
+/// The environment variable for the key of the client's certificate: a path, or PEM.
 pub const KEY_VARIABLE: &str = "TEAMWIRE_KEY";
 
-/// The environment variable that holds the team's name.
+/// The environment variable for the team's name.
 pub const TEAM_VARIABLE: &str = "TEAMWIRE_TEAM";
 
-/// The environment variable that holds the member's name.
+/// The environment variable for the member's name.
 pub const MEMBER_VARIABLE: &str = "TEAMWIRE_MEMBER";
 
-/// The environment variable that holds the credential.
+/// The environment variable for the credential.
 pub const CREDENTIAL_VARIABLE: &str = "TEAMWIRE_CREDENTIAL";
 
-/// The environment variable that holds a join string for the runner. Kept from the program, whom it would let make others
-/// members.
+/// The environment variable for the runner's join string. The runner removes it from the program's environment: the program
+/// could add members with it.
 pub const JOIN_VARIABLE: &str = "TEAMWIRE_JOIN";
 
-/// Where the coordinator is and who we are. Its `Debug` form leaves the credential out.
+/// Which coordinator to call, and as which member. The `Debug` form leaves the credential out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The coordinator's address: `http://HOST:PORT` or `https://HOST:PORT`, or several with commas between them.
+    /// The coordinator's address: `http://HOST:PORT` or `https://HOST:PORT`, or several separated by commas.
     pub address: String,
-    /// With `https`: whom to trust, and what to show.
+    /// For `https` addresses: the authorities to trust, and the certificate to present.
     pub tls: TlsOptions,
-    /// The team. None: the credential's own, or for an operator not chosen yet.
+    /// The team. None: the one that the credential implies; an operator has yet to choose one.
     pub team: Option<String>,
-    /// The member. None: the credential is no member's.
+    /// The member. None: the credential is not a member's.
     pub member: Option<String>,
-    /// What is presented to the coordinator. None: not known here.
+    /// The credential. None: unknown here.
     pub credential: Option<String>,
 }
 
@@ -62,19 +62,21 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// Reads the identity out of the environment, as a runner hands it to the process that it owns.
+    /// Reads the identity from the environment, where a runner puts it for its program.
     ///
-    /// Team and member that are not given are taken from the credential, which names them in clear. A variable that is
-    /// empty is one that is not set.
+    /// A team and member that are not set come from the credential, which contains them in clear. An empty variable counts
+    /// as unset.
     pub fn from_env() -> Self {
         Self::from_variables(|name| env::var(name).ok())
     }
 
-    /// Finds the identity: that of the environment, or without a credential there the one of the context file that
-    /// [`AS_VARIABLE`] names, or is current, or is the only one. What the environment says of the coordinator and of TLS
-    /// goes before what that says.
+    /// Finds the identity to use.
     ///
-    /// Fails with [`Error::Context`] when the file cannot be used, or there is none to choose.
+    /// If the environment holds a credential, that is it. Otherwise it comes from the [`ContextFile`]: the identity that
+    /// [`AS_VARIABLE`] names, or the current one, or the only one. The coordinator's address and TLS options in the
+    /// environment take precedence over those in the file.
+    ///
+    /// Fails with [`Error::Context`] if the file cannot be used or no identity can be chosen.
     pub fn find() -> Result<Self, Error> {
         let identity = Self::from_env();
         if identity.credential.is_some() {
@@ -91,8 +93,8 @@ impl Identity {
             (None, [only]) if self.team.is_none() => only,
             _ => {
                 return Err(Error::Context(format!(
-                    "There is no identity to call with: set {CREDENTIAL_VARIABLE}, or join with `teamwire join`, or choose one \
-                     of the context file with {AS_VARIABLE}. There are: {}.",
+                    "No identity to use: set {CREDENTIAL_VARIABLE}, join with `teamwire join`, or choose an identity of the \
+                     context file with {AS_VARIABLE}. It holds: {}.",
                     file.names()
                 )));
             }
@@ -159,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_environment_means_the_coordinator_here_and_nobody() {
+    fn an_empty_environment_means_the_local_coordinator_and_no_member() {
         assert_eq!(from(&[("TEAMWIRE_ADDRESS", "")]), Identity::default());
     }
 
     #[test]
-    fn certificates_are_given_by_path_or_as_they_are() {
+    fn a_certificate_is_a_path_or_pem() {
         let pem = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
         let identity = from(&[("TEAMWIRE_CA", pem), ("TEAMWIRE_CERT", "/etc/me.crt"), ("TEAMWIRE_KEY", "")]);
         assert_eq!(identity.tls.ca, Some(crate::Pem::Text(pem.to_owned())));
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_environment_does_not_say_is_said_by_the_context_file() {
+    fn the_context_file_fills_in_what_the_environment_leaves_out() {
         let file: ContextFile = serde_json::from_str(
             r#"{"identities": [{"team": "acme", "member": "Bob", "address": "https://kept:1", "credential": "twm:acme:Bob:x",
                 "tls": {"ca": "/kept.crt"}}]}"#,
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_members_credential_says_who_it_is() {
+    fn a_members_credential_names_team_and_member() {
         let identity = from(&[("TEAMWIRE_CREDENTIAL", "twm:Blue:Ann:0123456789abcdef")]);
         assert_eq!((identity.team.as_deref(), identity.member.as_deref()), (Some("Blue"), Some("Ann")));
         assert!(!format!("{identity:?}").contains("0123456789abcdef"));

@@ -1,42 +1,65 @@
-//! The Rust client of teamwire: send, subscribe, answer, and run a process as a member of a team.
+//! The Rust client of teamwire: connect, send, subscribe, answer.
+//!
+//! # Connect
+//!
+//! A [`Client`] knows a coordinator (or several that share a store) and a credential. [`Identity`] finds both: in the
+//! environment, where `teamwire run` puts them for its program, or in the [`ContextFile`] that the command line keeps.
+//! [`Client::join_by`] joins a team with what `teamwire invite` printed.
+//!
+//! # Send
+//!
+//! [`message`] builds the six kinds of messages. When [`Client::send`] returns, the message is durable in the recipient's
+//! inbox. Calls are retried with the same idempotency key until their outcome is known, as [`Retry`] says; an [`Error`]
+//! is sorted by what you can do about it.
+//!
+//! # Subscribe and answer
+//!
+//! A [`Subscription`] delivers the member's inbox through reconnects, each message once. Acknowledge a message when it is
+//! processed, not when it arrives: an unacknowledged message comes again, in the next process. Requests for a shutdown or a
+//! plan approval are answered with one call, such as [`Client::approve_shutdown`].
+//!
+//! This program is a complete teammate. It replies to every message and approves its shutdown:
 //!
 //! ```no_run
-//! use teamwire_client::{Client, Event, Identity, SubscribeOptions, message};
-//! use teamwire_client::v1::message::Body;
+//! use teamwire_client::v1::{SendRequest, message::Body};
+//! use teamwire_client::{Client, Error, Event, Identity, SubscribeOptions, message};
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<(), teamwire_client::Error> {
-//!     let client = Client::from_identity(&Identity::from_env())?;
+//! async fn main() -> Result<(), Error> {
+//!     let client = Client::from_identity(&Identity::find()?)?;
 //!     client.send(message::direct("team-lead", "Worker is up", "I take jobs now.")).await?;
 //!
 //!     let mut inbox = client.subscribe(SubscribeOptions::default());
 //!     while let Some(event) = inbox.next().await {
 //!         match event? {
 //!             Event::Delivery(delivery) => {
-//!                 match &delivery.message.body {
-//!                     Some(Body::Message(text)) => println!("{}", text.content),
+//!                 let received = &delivery.message;
+//!                 match &received.body {
+//!                     Some(Body::Message(text)) => {
+//!                         let sender = received.sender.clone().unwrap_or_default().name;
+//!                         let reply = message::direct(sender, "Done", format!("You said: {}", text.content));
+//!                         client.send(SendRequest { in_reply_to: received.id.clone(), ..reply }).await?;
+//!                     }
 //!                     Some(Body::ShutdownRequest(_)) => {
-//!                         client.approve_shutdown(&delivery.message.request_id).await?;
+//!                         client.approve_shutdown(&received.request_id).await?;
 //!                     }
 //!                     _ => {}
 //!                 }
 //!                 delivery.ack();
 //!             }
-//!             Event::ShutdownApproved { .. } => println!("goodbye"),
+//!             Event::ShutdownApproved { .. } => break,
 //!             Event::Closed(closed) => eprintln!("no longer a member: {closed}"),
 //!             _ => {}
 //!         }
 //!     }
-//!     Ok(())
+//!     inbox.flush_acks().await
 //! }
 //! ```
 //!
-//! - [`Client`]: every call of the protocol, tried again with the same idempotency key until its outcome is known.
-//! - [`Subscription`]: one's own inbox as it fills, through reconnects, each message once, with acknowledgements.
-//! - [`message`]: the six kinds of messages; on [`Client`] the answers and what waits for them.
-//! - [`HistoryFollower`]: the history as it is written. [`TaskFollower`]: the task board as it changes.
-//! - [`Identity`]: where the coordinator is and who we are, out of the environment or the [`ContextFile`].
-//! - [`ConnectOptions`], [`TlsOptions`]: whom to trust, what to show, how names are resolved.
+//! # Watch
+//!
+//! [`Client::follow_history`] and [`Client::follow_tasks`] stream the history and the task board as they change.
+//! [`ConnectOptions`] and [`TlsOptions`] set the authorities to trust, a client certificate, and how names are resolved.
 
 mod answer;
 mod client;

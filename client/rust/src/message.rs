@@ -1,4 +1,4 @@
-//! The six kinds of messages, ready to send.
+//! Builders for the six kinds of messages that can be sent.
 //!
 //! ```
 //! use teamwire_client::message;
@@ -9,36 +9,36 @@
 
 use teamwire_proto::v1::{self, send_request::Body};
 
-/// Writes a text for one member. `recipient` is its name, or `team-lead`.
+/// Builds a text for one member. `recipient`: its name, or `team-lead`.
 pub fn direct(recipient: impl Into<String>, summary: impl Into<String>, content: impl Into<String>) -> v1::SendRequest {
     let (recipient, summary, content) = (recipient.into(), summary.into(), content.into());
     with(Body::Message(v1::DirectMessage { recipient, summary, content }))
 }
 
-/// Writes a text for every other member.
+/// Builds a text for every other member.
 pub fn broadcast(summary: impl Into<String>, content: impl Into<String>) -> v1::SendRequest {
     with(Body::Broadcast(v1::Broadcast { summary: summary.into(), content: content.into() }))
 }
 
-/// Asks a member to end.
+/// Builds a request that asks a member to shut down, with the coordinator's default deadline.
 pub fn shutdown_request(recipient: impl Into<String>, reason: impl Into<String>) -> v1::SendRequest {
     let (recipient, reason) = (recipient.into(), reason.into());
     with(Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, ttl: None }))
 }
 
-/// Answers a shutdown request.
+/// Builds the answer to a shutdown request.
 pub fn shutdown_response(request_id: impl Into<String>, approve: bool, reason: impl Into<String>) -> v1::SendRequest {
     let (request_id, reason) = (request_id.into(), reason.into());
     with(Body::ShutdownResponse(v1::ShutdownResponse { request_id, approve: Some(approve), reason }))
 }
 
-/// Asks the lead to approve a plan.
+/// Builds a request that asks the lead to approve a plan, with the coordinator's default deadline.
 pub fn plan_approval_request(plan: impl Into<String>, summary: impl Into<String>) -> v1::SendRequest {
     let (plan, summary) = (plan.into(), summary.into());
     with(Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, ttl: None }))
 }
 
-/// Answers a plan. `recipient` is its author.
+/// Builds the answer to a plan. `recipient`: its author.
 pub fn plan_approval_response(
     recipient: impl Into<String>,
     request_id: impl Into<String>,

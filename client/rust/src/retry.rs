@@ -1,9 +1,9 @@
-//! What is tried again, when, and for how long.
+//! The retry policy: which calls are retried, when, and for how long.
 //!
-//! A call that changes something carries an idempotency key, so that it can be repeated until its outcome is known. The
-//! delays double from `delay_min` to `delay_max`, each multiplied with a random number between 0 and 1 (full jitter), so
-//! that clients which lost the same coordinator do not come back in step; where a refusal says how long to wait, no less
-//! than that.
+//! A call that changes something carries an idempotency key, so that it can be retried until its outcome is known. The
+//! bounds of the delays double from `delay_min` to `delay_max`. Each delay is its bound times a random number between 0
+//! and 1 (full jitter), so that clients which lost the same coordinator do not return in step. If a refusal says how long
+//! to wait, the delay is at least that.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use teamwire_proto::{Reason, Refusal, method::Effect, reason};
 use tonic::{Code, ConnectError, Status};
 
-use crate::transport::{DialError, Spent};
+use crate::transport::{ConnectionEnded, DialError};
 
-/// How persistent a client is.
+/// How a client retries its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How long a call may take in all, delays included. Zero: one attempt.
+    /// How long a call may take in total, delays included. Zero: one attempt.
     pub total: Duration,
     /// The bound of the first delay.
     pub delay_min: Duration,
     /// The bound of every delay.
     pub delay_max: Duration,
-    /// True: INBOX_FULL is waited out, too. It is not by default, because a sender that waits for a recipient which waits
-    /// for the sender would wait in vain. RATE_LIMITED always is: it passes by itself.
+    /// True: also retries INBOX_FULL. Off by default, because two members that wait for room in each other's inboxes would
+    /// both wait in vain. RATE_LIMITED is always retried: it passes by itself.
     pub while_full: bool,
 }
 
@@ -39,17 +39,17 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Tries once.
+    /// Returns the policy that never retries.
     pub fn none() -> Self {
         Self::within(Duration::ZERO)
     }
 
-    /// Tries for as long as this.
+    /// Returns the default policy with another total duration.
     pub fn within(total: Duration) -> Self {
         Self { total, ..Self::default() }
     }
 
-    /// Waits for room in a full inbox, too.
+    /// Also retries while the recipient's inbox is full.
     pub fn while_full(mut self) -> Self {
         self.while_full = true;
         self
@@ -77,12 +77,12 @@ pub(crate) struct Delays {
 }
 
 impl Delays {
-    /// Returns how long to wait now.
+    /// Returns the next delay.
     pub(crate) fn next(&mut self) -> Duration {
         self.bounds.next().unwrap_or(self.retry.delay_max).mul_f64(rand::random_range(0.0..=1.0))
     }
 
-    /// Begins again with the shortest delay.
+    /// Starts over with the shortest delay.
     pub(crate) fn reset(&mut self) {
         self.bounds = self.retry.bounds();
     }
@@ -91,24 +91,24 @@ impl Delays {
 /// What a failed attempt means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The rules say no, and would say so again.
+    /// The coordinator refused, and would refuse again.
     Refused(Refusal),
-    /// The rules say not now. `is_outcome_known`: nothing was changed.
+    /// The coordinator refused for now. `is_outcome_known`: nothing has changed.
     NotNow { refusal: Refusal, is_outcome_known: bool },
-    /// The request has not left this machine.
+    /// The request did not leave this machine.
     NotSent,
-    /// The request has not left this machine, because the connection had ended before.
+    /// The request did not leave this machine, because the connection had already ended.
     Stale,
-    /// TLS stands in the way, and will until somebody changes something. The request has not left this machine.
+    /// TLS failed, and will fail until a person changes something. The request did not leave this machine.
     Insecure(String),
-    /// The connection broke, or time ran out: whatever was asked may have been done.
+    /// The connection broke or the time ran out: the call may have been carried out.
     Broken,
-    /// An answer that is none of the protocol's.
+    /// The answer does not follow the protocol.
     Unexpected,
 }
 
 impl Failure {
-    /// Reads a status.
+    /// Classifies a status.
     pub(crate) fn of(status: &Status) -> Self {
         if let Some(refusal) = Refusal::from_status(status) {
             if !refusal.reason.is_retryable() {
@@ -120,7 +120,7 @@ impl Failure {
         if let Some(error) = causes(status).find_map(|cause| cause.downcast_ref::<DialError>()) {
             return if error.is_final() { Self::Insecure(error.to_string()) } else { Self::NotSent };
         }
-        if causes(status).any(|cause| cause.is::<Spent>()) {
+        if causes(status).any(|cause| cause.is::<ConnectionEnded>()) {
             return Self::Stale;
         }
         if causes(status).any(|cause| cause.is::<ConnectError>()) {
@@ -128,13 +128,13 @@ impl Failure {
         }
         match status.code() {
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => Self::Broken,
-            // A status that came over the wire has no cause; one that has, was made here out of a transport's error.
+            // A status from the wire has no cause. One with a cause was made here, of a transport error.
             _ if causes(status).next().is_some() => Self::Broken,
             _ => Self::Unexpected,
         }
     }
 
-    /// Returns whether to try again, given what the call does and how patient the client is.
+    /// Returns whether to retry a call with this effect under this policy.
     pub(crate) fn is_retried(&self, effect: Effect, retry: &Retry) -> bool {
         match self {
             Self::NotSent | Self::Stale => true,
@@ -152,7 +152,7 @@ impl Failure {
         effect != Effect::Read && matches!(self, Self::Broken | Self::NotNow { is_outcome_known: false, .. })
     }
 
-    /// Returns how long the coordinator asks to wait. One that goes away asks to be left, and another one is there.
+    /// Returns how long the coordinator asks to wait. Zero for one that drains: another one takes the call at once.
     pub(crate) fn asks_to_wait(&self) -> Duration {
         match self {
             Self::NotNow { refusal, .. } if refusal.reason == Reason::Draining => Duration::ZERO,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_is_final_or_waited_out() {
+    fn every_reason_is_final_or_retried() {
         for reason in Reason::ALL {
             let failure = of(*reason);
             let retried = failure.is_retried(Effect::Repeatable, &Retry::default().while_full());
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_inbox_is_waited_out_only_when_asked_for() {
+    fn a_full_inbox_is_retried_only_on_request() {
         assert!(!of(Reason::InboxFull).is_retried(Effect::Repeatable, &Retry::default()));
         assert!(of(Reason::InboxFull).is_retried(Effect::Repeatable, &Retry::default().while_full()));
         assert!(!of(Reason::InboxFull).may_have_changed(Effect::Repeatable));
     }
 
     #[test]
-    fn the_end_of_a_rate_limit_is_always_waited_for() {
+    fn a_rate_limit_is_always_retried() {
         for effect in [Effect::Read, Effect::Repeatable, Effect::Once] {
             assert!(of(Reason::RateLimited).is_retried(effect, &Retry::default()));
             assert!(!of(Reason::RateLimited).may_have_changed(effect));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_codes_of_an_unknown_outcome_are_retried_with_a_key_only() {
+    fn the_four_codes_of_an_unknown_outcome_are_retried_only_with_a_key() {
         for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled, Code::Unknown] {
             let failure = Failure::of(&Status::new(code, "tcp"));
             assert!(failure.is_retried(Effect::Repeatable, &Retry::default()));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn other_codes_without_a_reason_are_unexpected_unless_they_were_made_here() {
+    fn other_codes_without_a_reason_are_unexpected_unless_made_locally() {
         assert_eq!(Failure::of(&Status::unimplemented("who?")), Failure::Unexpected);
         assert_eq!(Failure::of(&Status::internal("made there")), Failure::Unexpected);
         let mut made_here = Status::internal("h2 protocol error");

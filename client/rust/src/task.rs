@@ -1,4 +1,4 @@
-//! The task board: adding and claiming tasks, and following the board.
+//! The task board: adds and claims tasks, and follows the board.
 
 use std::time::Duration;
 
@@ -12,26 +12,27 @@ use crate::{
     follow::Follower,
 };
 
-/// How long one call waits for a task: the coordinator's own bound.
+/// How long one call waits for a task: the coordinator's limit.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Client {
-    /// Adds a task, under the idempotency key that it has or a new one.
+    /// Adds a task, with the request's idempotency key or a new one.
     pub async fn create_task(&self, mut request: v1::CreateTaskRequest) -> Result<v1::CreateTaskResponse, Error> {
         self.fill(&mut request.team);
         let call = repeatable(Method::CreateTask, &mut request.idempotency_key);
         self.call(call, request, |channel, request| async move { tasks(channel).create_task(request).await }).await
     }
 
-    /// Claims one task. A repeated attempt is given the same token.
+    /// Claims one task. A retry returns the same token.
     pub async fn claim_task(&self, task_id: u64) -> Result<v1::ClaimTaskResponse, Error> {
         let mut request = v1::ClaimTaskRequest { task_id, idempotency_key: String::new() };
         let call = repeatable(Method::ClaimTask, &mut request.idempotency_key);
         self.call(call, request, |channel, request| async move { tasks(channel).claim_task(request).await }).await
     }
 
-    /// Claims the task that the caller should do next, and waits for one first: up to `patience`, however long that is.
-    /// `None`: there was none.
+    /// Claims the task that the caller should do next, and waits up to `patience` for one. None: there was none.
+    ///
+    /// Dropping the future does not undo a claim that the coordinator has already made.
     pub async fn claim_next_task(&self, patience: Duration) -> Result<Option<v1::Claim>, Error> {
         let began = Instant::now();
         let mut delays = self.retry().delays();
@@ -51,14 +52,14 @@ impl Client {
             if began.elapsed() >= patience {
                 return Ok(None);
             }
-            // A coordinator that is about to go away may answer early.
+            // A coordinator that drains may answer early.
             if called.elapsed() < wait {
                 sleep(delays.next()).await;
             }
         }
     }
 
-    /// Follows the board: every task once, then every change. Nothing is sent before the first [`TaskFollower::next`].
+    /// Follows the board: every task once, then every change. Sends nothing before the first [`TaskFollower::next`].
     pub fn follow_tasks(&self, mut request: v1::FollowTasksRequest) -> TaskFollower {
         self.fill(&mut request.team);
         TaskFollower(Follower::new(self, Method::FollowTasks, request, |channel, request| {
@@ -74,12 +75,12 @@ fn repeatable(method: Method, key: &mut String) -> Call {
     Call::of(method).with_key(key)
 }
 
-/// The task board as it changes. Reconnects by itself, and then begins with every task again.
+/// The task board as it changes. Reconnects by itself, and then starts over with every task.
 #[derive(Debug)]
 pub struct TaskFollower(Follower<v1::FollowTasksRequest, v1::FollowTasksResponse>);
 
 impl TaskFollower {
-    /// Returns the next frame, and waits for it first. After an error, which is a refusal, there is nothing more.
+    /// Waits for the next frame. An error is final: None follows.
     pub async fn next(&mut self) -> Option<Result<v1::FollowTasksResponse, Error>> {
         self.0.next().await
     }

@@ -1,4 +1,4 @@
-//! One of several coordinators: who is tried, who is left, who is found by name.
+//! Clients of several coordinators: which they try, which they leave, and how they resolve names.
 
 use std::{
     collections::HashSet,
@@ -18,7 +18,7 @@ use teamwire_client::{
 use teamwire_test_coordinator::{Coordinator, MEMBER};
 use tokio::{net::TcpListener, runtime::Runtime};
 
-/// An address at which nobody listens.
+/// Returns an address without a listener.
 async fn dead() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address")
 }
@@ -53,7 +53,7 @@ async fn opened(subscription: &mut Subscription) {
     }
 }
 
-/// Knows several addresses of every name.
+/// A resolver that returns several addresses for a name.
 #[derive(Debug)]
 struct Names {
     records: Vec<SocketAddr>,
@@ -81,7 +81,7 @@ fn named(address: &str, names: &Arc<Names>) -> Client {
 }
 
 #[tokio::test]
-async fn those_who_are_not_there_are_passed_over_in_one_attempt() {
+async fn dead_coordinators_are_skipped_within_one_attempt() {
     let coordinator = Coordinator::start().await;
     let address = format!("{},{},{}", dead().await, coordinator.url(), dead().await);
     // Often enough that the dead are tried first.
@@ -92,7 +92,7 @@ async fn those_who_are_not_there_are_passed_over_in_one_attempt() {
 }
 
 #[tokio::test]
-async fn where_nobody_is_all_are_named() {
+async fn an_error_names_every_coordinator_that_failed() {
     let (a, b) = (dead().await, dead().await);
     let error = send(&client(&format!("{a},{b}")).with_retry(Retry::none())).await.expect_err("nobody");
     assert!(matches!(&error, Error::Unreachable { .. }), "{error:?}");
@@ -102,17 +102,17 @@ async fn where_nobody_is_all_are_named() {
 }
 
 #[tokio::test]
-async fn clients_spread_themselves() {
+async fn clients_spread_over_coordinators() {
     let (a, b) = (Coordinator::start().await, Coordinator::start().await);
     for _ in 0..40 {
         send(&both(&a, &b)).await.expect("sent");
     }
-    // All at one of them by chance: once in 500,000,000,000 runs.
+    // The chance that all pick the same one is 1 in 500,000,000,000.
     assert!(sends(&a) > 0 && sends(&b) > 0 && sends(&a) + sends(&b) == 40);
 }
 
 #[tokio::test]
-async fn all_records_of_a_name_are_tried_anew_for_every_connection() {
+async fn all_records_of_a_name_are_resolved_and_tried_for_every_connection() {
     let coordinator = Coordinator::start().await;
     let names = Names::of(vec![dead().await, coordinator.address]);
     let client = named("http://coordinators.test:7420", &names).with_retry(Retry::none());
@@ -122,7 +122,7 @@ async fn all_records_of_a_name_are_tried_anew_for_every_connection() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_known_is_unreachable_and_an_address_needs_no_name() {
+async fn an_unknown_name_is_unreachable_and_an_ip_address_is_not_resolved() {
     let coordinator = Coordinator::start().await;
     let names = Names::of(vec![]);
     let error = send(&named("http://nobody.test", &names).with_retry(Retry::none())).await.expect_err("unknown");
@@ -135,7 +135,7 @@ async fn a_name_that_is_not_known_is_unreachable_and_an_address_needs_no_name() 
 }
 
 #[tokio::test]
-async fn a_call_refused_by_one_that_drains_is_made_at_another_under_the_same_key() {
+async fn a_call_refused_by_a_draining_coordinator_goes_to_another_with_the_same_key() {
     let (a, b) = (Coordinator::start().await, Coordinator::start().await);
     let client = both(&a, &b);
     send(&client).await.expect("sent");
@@ -144,7 +144,7 @@ async fn a_call_refused_by_one_that_drains_is_made_at_another_under_the_same_key
     for _ in 0..5 {
         send(&client).await.expect("sent elsewhere");
     }
-    // The refused one, and nothing more: it is left alone for a while.
+    // Only the refused one: the client avoids it for a while.
     assert_eq!((sends(draining_one), sends(other)), (2, 5));
     let key_of =
         |coordinator: &Coordinator, i: usize| coordinator.with(|state| state.sends[i].0.idempotency_key.clone());
@@ -152,7 +152,7 @@ async fn a_call_refused_by_one_that_drains_is_made_at_another_under_the_same_key
 }
 
 #[tokio::test]
-async fn a_session_that_drains_goes_on_elsewhere_and_takes_the_calls_along() {
+async fn a_draining_session_moves_and_calls_move_with_it() {
     let (a, b) = (Coordinator::start().await, Coordinator::start().await);
     let client = both(&a, &b);
     let mut subscription = client.subscribe(SubscribeOptions::default());
@@ -163,15 +163,15 @@ async fn a_session_that_drains_goes_on_elsewhere_and_takes_the_calls_along() {
     send(&client).await.expect("sent");
     assert_eq!((first.with(|state| state.opened.len()), second.with(|state| state.opened.len())), (1, 1));
     assert_eq!((sends(first), sends(second)), (0, 1));
-    // Both drain, one after the other: better one of them than nobody.
+    // Both drain, one after the other. A draining coordinator is better than none.
     second.close(CloseReason::Draining, "").await;
     opened(&mut subscription).await;
     send(&client).await.expect("sent");
 }
 
 #[tokio::test]
-async fn one_that_dies_is_replaced_and_nothing_is_sent_twice() {
-    // Each on a runtime of its own, which takes its connections along.
+async fn a_dead_coordinator_is_replaced_and_nothing_is_sent_twice() {
+    // Each has its own runtime, whose end closes its connections.
     let start = || async {
         let runtime = Runtime::new().expect("a runtime");
         (runtime.spawn(Coordinator::start()).await.expect("no panic"), runtime)

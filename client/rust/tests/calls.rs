@@ -1,4 +1,4 @@
-//! How calls are tried again, against a stand-in for a coordinator.
+//! Calls and their retries, with a scripted coordinator.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tonic::Status;
 
 #[tokio::test]
-async fn a_send_of_unknown_outcome_is_repeated_under_the_same_key() {
+async fn a_send_with_an_unknown_outcome_is_retried_with_the_same_key() {
     let coordinator = Coordinator::start().await;
     coordinator.with(|state| {
         state.fail_sends.extend([
@@ -36,7 +36,7 @@ async fn a_refusal_is_final_and_carries_its_reason() {
 }
 
 #[tokio::test]
-async fn what_may_have_been_done_is_reported_as_unknown_with_its_key() {
+async fn an_unknown_outcome_is_reported_with_its_key() {
     let coordinator = Coordinator::start().await;
     coordinator.with(|state| state.fail_sends.push_back(Status::unavailable("cut")));
     let error = coordinator.client().with_retry(Retry::none()).send(message::direct("lead", "s", "c")).await;
@@ -51,7 +51,7 @@ async fn what_may_have_been_done_is_reported_as_unknown_with_its_key() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable_and_not_unknown() {
+async fn a_missing_coordinator_is_unreachable_and_the_outcome_is_known() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
@@ -61,7 +61,7 @@ async fn nobody_there_is_unreachable_and_not_unknown() {
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_used_says_so() {
+async fn an_invalid_address_is_rejected() {
     for address in ["ftp://x", "http://", "a b", "http://a,https://b"] {
         assert!(matches!(Client::connect(address), Err(Error::Address { .. })), "{address}");
     }
@@ -72,17 +72,17 @@ async fn an_address_that_cannot_be_used_says_so() {
 }
 
 #[tokio::test]
-async fn a_send_refused_for_a_session_of_our_own_is_made_again_in_the_new_one() {
+async fn a_send_refused_in_a_superseded_session_of_our_own_is_retried_in_the_new_one() {
     let coordinator = Coordinator::start().await;
     let client = coordinator.client();
     let _subscription = client.subscribe(SubscribeOptions::default());
     coordinator.until("a session", |state| (state.opened.len() == 1).then_some(())).await;
-    // The answer comes while the stream is cut and another session opens.
+    // The refusal arrives after the stream is cut and before another session opens.
     let superseded = Status::from(Refusal::new(Reason::SessionSuperseded, "superseded"));
     coordinator.with(|state| state.fail_streams.push_back(Status::unavailable("once more")));
     coordinator.cut(Some(Status::unknown("cut"))).await;
     coordinator.with(|state| state.fail_sends.push_back(superseded));
-    // The cut has to arrive first; until then the refusal would rightly be final.
+    // The client must notice the cut first. Until then the refusal would rightly be final.
     coordinator.until("the cut", |state| state.fail_streams.is_empty().then_some(())).await;
     client.send(message::direct("lead", "s", "c")).await.expect("sent in the new session");
     let sessions = coordinator.with(|state| state.sends.iter().map(|(_, s)| s.clone()).collect::<Vec<_>>());
@@ -90,7 +90,7 @@ async fn a_send_refused_for_a_session_of_our_own_is_made_again_in_the_new_one() 
 }
 
 #[tokio::test]
-async fn the_history_is_followed_through_cuts_and_each_entry_comes_once() {
+async fn following_the_history_through_cuts_yields_each_entry_once() {
     let coordinator = Coordinator::start().await;
     let mut history = coordinator.client().follow_history(v1::FollowHistoryRequest::default());
     for sequence in 1..=6 {
@@ -103,7 +103,7 @@ async fn the_history_is_followed_through_cuts_and_each_entry_comes_once() {
 }
 
 #[tokio::test]
-async fn a_decision_is_waited_for_until_it_is_there_or_the_time_is_over() {
+async fn waiting_for_a_decision_ends_when_it_is_made_or_the_time_is_over() {
     let coordinator = Coordinator::start().await;
     let client = coordinator.client();
     let pending = client.wait_decision("req_1", Duration::ZERO).await.expect("a request");

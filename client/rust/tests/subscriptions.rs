@@ -1,4 +1,4 @@
-//! Subscriptions through reconnects, against a stand-in for a coordinator.
+//! Subscriptions through reconnects, with a scripted coordinator.
 
 use teamwire_client::{
     Closed, Delivery, Error, Event, Reason, Refusal, SubscribeOptions, Subscription,
@@ -7,7 +7,7 @@ use teamwire_client::{
 use teamwire_test_coordinator::Coordinator;
 use tonic::Status;
 
-/// Returns the next message; sessions may come and go before it.
+/// Waits for the next message, through any reconnects.
 async fn next(subscription: &mut Subscription) -> Box<Delivery> {
     loop {
         match subscription.next().await {
@@ -18,7 +18,7 @@ async fn next(subscription: &mut Subscription) -> Box<Delivery> {
     }
 }
 
-/// Returns how the subscription ends.
+/// Waits for the end of the subscription.
 async fn end(subscription: &mut Subscription) -> Result<Event, Error> {
     loop {
         match subscription.next().await {
@@ -40,7 +40,7 @@ fn text(delivery: &Delivery) -> &str {
 }
 
 #[tokio::test]
-async fn a_message_in_hand_does_not_come_again_after_a_reconnect() {
+async fn a_reconnect_does_not_deliver_again_what_the_application_has() {
     let coordinator = Coordinator::start().await;
     let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
     coordinator.put_text("one").await;
@@ -58,7 +58,7 @@ async fn a_message_in_hand_does_not_come_again_after_a_reconnect() {
 }
 
 #[tokio::test]
-async fn a_lost_acknowledgement_is_made_again_in_the_new_session() {
+async fn a_lost_acknowledgement_is_sent_again_in_the_new_session() {
     let coordinator = Coordinator::start().await;
     let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
     let id = coordinator.put_text("one").await;
@@ -77,13 +77,13 @@ async fn a_lost_acknowledgement_is_made_again_in_the_new_session() {
 }
 
 #[tokio::test]
-async fn an_acknowledged_message_that_comes_again_is_acknowledged_again_and_not_shown() {
+async fn an_acknowledged_message_that_comes_again_is_acknowledged_again_and_not_delivered() {
     let coordinator = Coordinator::start().await;
     let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
     let id = coordinator.put_text("one").await;
     next(&mut subscription).await.ack();
     subscription.flush_acks().await.expect("acknowledged");
-    // The store of the coordinator has lost the acknowledgement.
+    // The coordinator's store has lost the acknowledgement.
     let message =
         v1::Message { id: id.clone(), body: Some(Body::Message(v1::DirectMessage::default())), ..Default::default() };
     coordinator.with(|state| state.inbox.push((message, 1)));
@@ -94,7 +94,7 @@ async fn an_acknowledged_message_that_comes_again_is_acknowledged_again_and_not_
 }
 
 #[tokio::test]
-async fn acknowledgements_travel_together() {
+async fn acknowledgements_are_sent_in_batches() {
     let coordinator = Coordinator::start().await;
     let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
     for i in 0..50 {
@@ -110,7 +110,7 @@ async fn acknowledgements_travel_together() {
 }
 
 #[tokio::test]
-async fn an_approved_shutdown_is_a_value_and_then_the_end() {
+async fn an_approved_shutdown_is_the_last_event() {
     let coordinator = Coordinator::start().await;
     let client = coordinator.client();
     let mut subscription = client.subscribe(SubscribeOptions::default());
@@ -125,7 +125,7 @@ async fn an_approved_shutdown_is_a_value_and_then_the_end() {
 }
 
 #[tokio::test]
-async fn an_end_for_good_is_no_reason_to_reconnect() {
+async fn a_closed_subscription_does_not_reconnect() {
     for (reason, closed) in [
         (CloseReason::Superseded, Closed::Superseded),
         (CloseReason::TeamDeleted, Closed::TeamDeleted),
@@ -151,7 +151,7 @@ async fn a_refused_credential_ends_the_subscription_with_the_refusal() {
 }
 
 #[tokio::test]
-async fn draining_and_outages_are_survived() {
+async fn a_subscription_survives_draining_and_outages() {
     let coordinator = Coordinator::start().await;
     let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
     coordinator.close(CloseReason::Draining, "").await;

@@ -1,4 +1,4 @@
-//! Whom a client trusts and who lets it in, against a stand-in for a coordinator that speaks TLS.
+//! Trust between clients and coordinators, with a scripted coordinator that speaks TLS.
 
 use std::fs;
 
@@ -20,14 +20,14 @@ fn knowing(fingerprint: Fingerprint) -> TlsOptions {
     TlsOptions { fingerprint: Some(fingerprint), ..TlsOptions::default() }
 }
 
-/// Sends something, with all the patience of a client, and returns the client.
+/// Sends something with the default retries, and returns the client.
 async fn send(address: &str, tls: TlsOptions) -> Result<Client, Error> {
     let client = Client::connect_with(address, tls)?.with_credential(MEMBER)?;
     client.send(message::direct("lead", "s", "c")).await?;
     Ok(client)
 }
 
-/// Expects that there is no secure connection, which is known at once, and returns why.
+/// Expects that connecting securely fails at once, and returns why.
 async fn insecure(address: &str, tls: TlsOptions) -> String {
     match send(address, tls).await {
         Err(error @ Error::Insecure { .. }) => {
@@ -39,7 +39,7 @@ async fn insecure(address: &str, tls: TlsOptions) -> String {
 }
 
 #[tokio::test]
-async fn the_authority_that_is_given_is_trusted_and_no_other() {
+async fn only_the_given_authority_is_trusted() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let coordinator = Coordinator::start_with(Some(ours.issue(HERE).serve(&ours))).await;
     send(&coordinator.url(), trusting(&ours)).await.expect("trusted");
@@ -51,7 +51,7 @@ async fn the_authority_that_is_given_is_trusted_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_authority_may_be_in_a_file_and_come_from_the_environment() {
+async fn the_authority_may_be_in_a_file() {
     let ours = Authority::new("ours");
     let coordinator = Coordinator::start_with(Some(ours.issue(HERE).serve(&ours))).await;
     let directory = tempfile::tempdir().expect("a directory");
@@ -64,7 +64,7 @@ async fn the_authority_may_be_in_a_file_and_come_from_the_environment() {
 }
 
 #[tokio::test]
-async fn a_fingerprint_stands_for_its_certificate_and_then_is_replaced_by_it() {
+async fn a_fingerprint_is_replaced_by_its_certificate_after_the_first_connection() {
     let ours = Authority::new("ours");
     let coordinator = Coordinator::start_with(Some(ours.issue(HERE).serve(&ours))).await;
     let client = send(&coordinator.url(), knowing(ours.fingerprint())).await.expect("known");
@@ -73,7 +73,7 @@ async fn a_fingerprint_stands_for_its_certificate_and_then_is_replaced_by_it() {
 }
 
 #[tokio::test]
-async fn who_has_not_the_certificate_of_the_fingerprint_is_not_trusted() {
+async fn a_coordinator_without_the_certificate_of_the_fingerprint_is_not_trusted() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let coordinator = Coordinator::start_with(Some(other.issue(HERE).serve(&other))).await;
     let why = insecure(&coordinator.url(), knowing(ours.fingerprint())).await;
@@ -82,16 +82,16 @@ async fn who_has_not_the_certificate_of_the_fingerprint_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn showing_the_certificate_without_being_of_it_is_not_enough() {
+async fn presenting_the_authoritys_certificate_without_its_key_is_not_enough() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("ours"));
-    // Anybody can copy a certificate out of a handshake.
+    // Anyone can copy a certificate from a handshake.
     let impostor = Coordinator::start_with(Some(theirs.issue(HERE).serve(&ours))).await;
     insecure(&impostor.url(), knowing(ours.fingerprint())).await;
     assert_eq!(impostor.with(|state| state.sends.len()), 0);
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_host_is_not_accepted() {
+async fn a_certificate_for_another_host_is_rejected() {
     let ours = Authority::new("ours");
     let coordinator = Coordinator::start_with(Some(ours.issue("elsewhere.example").serve(&ours))).await;
     for tls in [trusting(&ours), knowing(ours.fingerprint())] {
@@ -101,7 +101,7 @@ async fn a_certificate_for_another_host_is_not_accepted() {
 }
 
 #[tokio::test]
-async fn an_expired_certificate_is_not_accepted() {
+async fn an_expired_certificate_is_rejected() {
     let ours = Authority::new("ours");
     let coordinator = Coordinator::start_with(Some(ours.issue_expired(HERE).serve(&ours))).await;
     for tls in [trusting(&ours), knowing(ours.fingerprint())] {
@@ -111,7 +111,7 @@ async fn an_expired_certificate_is_not_accepted() {
 }
 
 #[tokio::test]
-async fn who_wants_client_certificates_is_shown_one_and_who_has_none_is_told() {
+async fn a_client_presents_its_certificate_or_learns_that_it_needs_one() {
     let (ours, clients) = (Authority::new("ours"), Authority::new("clients"));
     let coordinator = Coordinator::start_with(Some(ours.issue(HERE).serve_only(&ours, &clients))).await;
     let showing = |authority: &Authority| {
@@ -120,7 +120,7 @@ async fn who_wants_client_certificates_is_shown_one_and_who_has_none_is_told() {
     };
     send(&coordinator.url(), showing(&clients)).await.expect("let in");
     let why = insecure(&coordinator.url(), trusting(&ours)).await;
-    assert!(why.contains("wants to see a client certificate") && why.contains("--cert"), "{why}");
+    assert!(why.contains("requires a client certificate") && why.contains("--cert"), "{why}");
     let why = insecure(&coordinator.url(), showing(&ours)).await;
     assert!(why.contains("does not accept our client certificate") && why.contains("--cert"), "{why}");
     assert!(!format!("{:?}", showing(&clients)).contains("PRIVATE"));
@@ -128,7 +128,7 @@ async fn who_wants_client_certificates_is_shown_one_and_who_has_none_is_told() {
 }
 
 #[tokio::test]
-async fn who_takes_a_connection_and_says_nothing_is_passed_over() {
+async fn a_silent_coordinator_is_skipped() {
     let ours = Authority::new("ours");
     let coordinator = Coordinator::start_with(Some(ours.issue(HERE).serve(&ours))).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -143,7 +143,7 @@ async fn who_takes_a_connection_and_says_nothing_is_passed_over() {
 }
 
 #[tokio::test]
-async fn plain_http_and_tls_are_told_apart() {
+async fn a_mismatch_of_http_and_https_is_explained() {
     let ours = Authority::new("ours");
     let (plain, secure) =
         (Coordinator::start().await, Coordinator::start_with(Some(ours.issue(HERE).serve(&ours))).await);
@@ -154,7 +154,7 @@ async fn plain_http_and_tls_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_is_no_coordinator_is_said_to_be_none() {
+async fn a_server_that_is_no_coordinator_is_recognized() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let web_server = tokio::spawn(async move {
@@ -171,7 +171,7 @@ async fn what_is_no_coordinator_is_said_to_be_none() {
 }
 
 #[tokio::test]
-async fn certificates_that_cannot_be_used_are_found_before_anything_is_sent() {
+async fn unusable_certificates_are_rejected_before_anything_is_sent() {
     let issued = Authority::new("ours").issue("ann");
     let (cert, key) = (Some(Pem::Text(issued.cert)), Some(Pem::Text(issued.key)));
     let other_key = Some(Pem::Text(Authority::new("other").issue("bob").key));

@@ -1,4 +1,4 @@
-/** What is done for every call: who calls, in which session, under which key, and again where that is harmless. */
+/** Adds the credential, the session and an idempotency key to every call, and retries it. */
 
 import { clone, type Message, toBinary } from "@bufbuild/protobuf";
 import { type Duration, durationMs } from "@bufbuild/protobuf/wkt";
@@ -9,13 +9,16 @@ import { readError, TeamwireError } from "./error.js";
 import { NOT_DONE, ONCE, SECRET, WAITS } from "./gen/policy.js";
 import type { Settings } from "./settings.js";
 
-/** How long one attempt may take, in milliseconds, besides what the coordinator is asked to wait. */
+/**
+ * How long one attempt may take, in milliseconds, in addition to the time that the request asks the coordinator to
+ * wait.
+ */
 export const ATTEMPT_MS = 10_000;
 
-/** How long a call is tried, in milliseconds. */
+/** How long a call may take, with all of its attempts, in milliseconds. */
 const PATIENCE_MS = 600_000;
 
-/** The fields of requests that are filled in or looked at here. */
+/** A request, with the fields that are read or filled in here. */
 type Open = Message & {
   team?: string;
   idempotencyKey?: string;
@@ -27,7 +30,7 @@ type Open = Message & {
 type Next = Parameters<Interceptor>[0];
 type Call = Parameters<Next>[0];
 
-/** A series of delays with full jitter, in milliseconds. */
+/** A series of growing delays with full jitter, in milliseconds. */
 export class Delays {
   #bound = 100;
 
@@ -37,7 +40,10 @@ export class Delays {
     return Math.random() * bound;
   }
 
-  /** Returns how long to wait after an error. A coordinator that goes away asks to be left, not to be waited for. */
+  /**
+   * Returns how long to wait after an error. Ignores the retry delay of a draining coordinator: another one is
+   * available.
+   */
   after(error: TeamwireError): number {
     return Math.max(this.next(), error.reason === "DRAINING" ? 0 : (error.retryAfterMs ?? 0));
   }
@@ -47,37 +53,37 @@ export class Delays {
   }
 }
 
-/** The session that calls belong to, as the subscription keeps it up. */
+/** The session that calls carry. The subscription updates it. */
 export class Session {
-  /** Empty: there is none. */
+  /** Empty if there is none. */
   id = "";
-  /** True while the subscription opens another one, which ends this. */
+  /** True while the subscription opens another session, which supersedes this one. */
   isReopening = true;
 }
 
-/** What the calls of a client have in common. */
+/** The state that all calls of a client share. */
 export class Calls {
   session = new Session();
   isClosed = false;
-  /** Rung when any of these changes, and for all that a subscription waits for. */
+  /** Notified when any of these changes, and of everything that a subscription waits for. */
   readonly changes = new Changes();
   readonly #settings: Settings;
   #hasAnswered = false;
 
   constructor(settings: Settings) {
-    // The error of a header that cannot be would repeat it.
+    // The error for an invalid header would quote it.
     if (!/^[\x21-\x7e]+$/.test(settings.credential)) {
-      throw new Error("The credential is malformed. Use it as it was given, the whole of it.");
+      throw new Error("The credential is malformed. Paste all of it, exactly as it was issued.");
     }
     this.#settings = settings;
   }
 
-  /** Makes a call in as many attempts as it takes. */
+  /** Makes a call, and retries it until its outcome is known. */
   readonly intercept: Interceptor = (next) => async (call) => {
     const { name } = call.method;
     const given = call.stream ? (await call.message[Symbol.asyncIterator]().next()).value : call.message;
     const request = this.#fill(call, given);
-    // The subscription opens its sessions itself, as often as it must, and each outside of the one before.
+    // The subscription itself reopens sessions, each outside the previous one.
     const isSession = name === "Stream";
     const until = performance.now() + (isSession ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS));
     const delays = new Delays();
@@ -93,30 +99,30 @@ export class Calls {
         if (this.isClosed || call.signal.aborted) throw error;
         if (error.reason === "SESSION_SUPERSEDED" && sessionId && (await this.#isReplaced(sessionId))) continue;
         const delay = delays.after(error);
-        const mayRepeat = error.isPassing && (!ONCE.has(name) || NOT_DONE.has(error.reason ?? ""));
+        const mayRepeat = error.isRetryable && (!ONCE.has(name) || NOT_DONE.has(error.reason ?? ""));
         if (!mayRepeat || performance.now() + delay >= until) throw error;
         await this.changes.until(() => this.isClosed, delay, call.signal);
       }
     }
   };
 
-  /** Which connection there is. */
+  /** Returns the number of the current connection. */
   get turn(): number {
     return this.#settings.route.turn;
   }
 
-  /** Gives a connection up, if it is still the present one: the next one goes to another address, where there is one. */
+  /** Leaves a connection if it is still the current one. The next one uses another address, if there is one. */
   leave(turn: number): void {
     if (this.turn === turn) this.#settings.route.turn++;
   }
 
-  /** Copies a request, which the program may send again as another call, and fills in what it leaves open. */
+  /** Returns a copy of a request, which the program may reuse, with the team and the idempotency key filled in. */
   #fill({ method }: Call, message: Message): Open {
     const request: Open = clone(method.input, message);
     if (request.team === "") request.team = this.#settings.team ?? "";
     // Version 7 sorts by time, which is the cheapest for a coordinator to keep.
     if (request.idempotencyKey === "") request.idempotencyKey = SECRET.has(method.name) ? v4() : v7();
-    // What cannot be written is a fault of the program: it is thrown here, and not tried again.
+    // An invalid request is a bug of the program: throw here, outside the retries.
     toBinary(method.input, request);
     return request;
   }
@@ -146,14 +152,14 @@ export class Calls {
     }
   }
 
-  /** Returns whether another session of our own has taken the place of one that was refused. */
+  /** Returns whether our own subscription has replaced the session in which a call was refused. */
   async #isReplaced(sessionId: string): Promise<boolean> {
     await this.changes.until(() => this.session.id !== sessionId || !this.session.isReopening, ATTEMPT_MS);
     return this.session.id !== sessionId;
   }
 }
 
-/** Makes one attempt of a call, and gives it up in time. A stream that is open has all the time of the world. */
+/** Makes one attempt of a call, with a timeout. For a stream, the timeout only limits its opening. */
 async function attempt(next: Next, call: Call, message: Open, header: Headers): ReturnType<Next> {
   const ms = ATTEMPT_MS + waitMs(call.method.name, message);
   const controller = new AbortController();
@@ -175,7 +181,7 @@ async function attempt(next: Next, call: Call, message: Open, header: Headers): 
   }
 }
 
-/** Returns how long the coordinator is asked to wait before it answers. */
+/** Returns how long the request asks the coordinator to wait before it answers. */
 function waitMs(name: string, request: Open): number {
   const wait = WAITS.get(name);
   if (wait === undefined) return 0;

@@ -1,13 +1,13 @@
-/** Lets any number of waiters wait until something is so. Whoever changes what they wait for rings. */
+/** A condition variable: waiters wait until a condition holds; code that changes its inputs notifies them. */
 export class Changes {
   readonly #waiting = new Set<() => void>();
 
-  ring(): void {
+  notify(): void {
     for (const check of this.#waiting) check();
   }
 
-  /** Waits until `isSo`, the time in milliseconds is over, or the signal is aborted. */
-  until(isSo: () => boolean, ms?: number, signal?: AbortSignal): Promise<void> {
+  /** Waits until the condition holds, the time in milliseconds has passed, or the signal is aborted. */
+  until(condition: () => boolean, ms?: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const stop = () => {
         this.#waiting.delete(check);
@@ -16,7 +16,7 @@ export class Changes {
         resolve();
       };
       const check = () => {
-        if (isSo()) stop();
+        if (condition()) stop();
       };
       const timer = ms === undefined ? undefined : setTimeout(stop, ms);
       signal?.addEventListener("abort", stop);

@@ -1,4 +1,4 @@
-/** A client of a coordinator, for one member. */
+/** The client: the generated stubs, and helpers for the most common calls. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
@@ -19,17 +19,17 @@ import { TeamService } from "./gen/teamwire/v1/team_pb.js";
 import type { Settings } from "./settings.js";
 import { Subscription } from "./subscription.js";
 
-/** How long one call waits for a decision, in milliseconds: the coordinator's own bound. */
+/** How long one call may wait for a decision, in milliseconds: the coordinator's limit. */
 const WAIT_MS_MAX = 60_000;
 
-/** How long acknowledgements are waited for at the end, in milliseconds. */
+/** How long `leave` and `close` wait for acknowledgements, in milliseconds. */
 const FLUSH_MS = 2_000;
 
 type Body = NonNullable<MessageInitShape<typeof SendRequestSchema>["body"]>;
 
 /**
- * Calls a coordinator. The stubs have every call of the protocol; all of them are tried again where that is harmless,
- * carry the credential and the session, and throw TeamwireError.
+ * Calls a coordinator. The stubs have every call of the protocol; they add the credential and the session, retry, and
+ * throw TeamwireError.
  */
 export class Client {
   readonly messages: Stub<typeof MessageService>;
@@ -53,27 +53,27 @@ export class Client {
     this.history = createClient(HistoryService, transport);
   }
 
-  /** What is presented to the coordinator. A secret. */
+  /** The credential. A secret. */
   get credential(): string {
     return this.#settings.credential;
   }
 
-  /** The member's own name. Undefined: the credential is no member's. */
+  /** The member's name. Undefined if the credential is not a member's. */
   get member(): string | undefined {
     const [kind, , member] = this.credential.split(":");
     return kind === "twm" ? member : undefined;
   }
 
   /**
-   * Subscribes to the caller's own inbox. An older subscription of the same member ends. From now on the calls of this
-   * client belong to the session: they are refused once another process has taken over.
+   * Subscribes to the caller's inbox. An older subscription of the same member ends. From now on, this client's calls
+   * carry the session: the coordinator refuses them once another process has taken over.
    */
   subscribe(request: MessageInitShape<typeof StreamRequestSchema> = {}): Subscription {
     this.#inbox = new Subscription(this.#calls, this.messages, request);
     return this.#inbox;
   }
 
-  /** Sends a text to one member; `team-lead` is the lead. `inReplyTo`: the id of the message that it answers. */
+  /** Sends a text to one member; `team-lead` is the lead. `inReplyTo` is the id of the message that it answers. */
   send(recipient: string, summary: string, content: string, inReplyTo = ""): Promise<SendResponse> {
     return this.messages.send({ body: { case: "message", value: { recipient, summary, content } }, inReplyTo });
   }
@@ -88,27 +88,27 @@ export class Client {
     return this.#send({ case: "broadcast", value: { summary, content } });
   }
 
-  /** Approves the shutdown that the caller was asked for. The subscription is about to end when this returns. */
+  /** Approves the caller's shutdown. Resolves once the approval is recorded; the subscription then ends. */
   approveShutdown(requestId: string): Promise<SendResponse> {
     return this.#send({ case: "shutdownResponse", value: { requestId, approve: true } });
   }
 
-  /** Refuses the shutdown that the caller was asked for. */
+  /** Rejects the caller's shutdown. */
   rejectShutdown(requestId: string, reason: string): Promise<SendResponse> {
     return this.#send({ case: "shutdownResponse", value: { requestId, approve: false, reason } });
   }
 
-  /** Asks the lead to approve a plan. The reply has the request's id, for `waitDecision`. */
+  /** Asks the lead to approve a plan. Pass the reply's request id to `waitDecision`. */
   submitPlan(plan: string, summary = ""): Promise<SendResponse> {
     return this.#send({ case: "planApprovalRequest", value: { plan, summary } });
   }
 
-  /** Answers the plan of a member. */
+  /** Approves or rejects a member's plan. */
   answerPlan(author: string, requestId: string, approve: boolean, feedback = ""): Promise<SendResponse> {
     return this.#send({ case: "planApprovalResponse", value: { recipient: author, requestId, approve, feedback } });
   }
 
-  /** Waits until a request is decided. When the time in milliseconds is over, returns it as it is: still pending. */
+  /** Waits until a request is decided and returns it; after this time in milliseconds returns it still pending. */
   async waitDecision(requestId: string, timeoutMs = Number.POSITIVE_INFINITY, signal?: AbortSignal): Promise<Request> {
     const until = performance.now() + timeoutMs;
     const delays = new Delays();
@@ -118,26 +118,26 @@ export class Client {
       const { request } = await this.requests.waitForDecision(asked, signal && { signal });
       if (request === undefined) throw new Error("The coordinator answered without the request.");
       if (request.state !== RequestState.PENDING || performance.now() >= until) return request;
-      // A coordinator that is about to go away may answer early.
+      // A draining coordinator may answer early.
       await this.#calls.changes.until(() => this.#calls.isClosed, delays.next(), signal);
     }
   }
 
   /**
-   * Ends the caller's own life: the last thing that a process does. Says how it ends, with code 0 where not said. Waits
-   * a moment for acknowledgements that are under way.
+   * Ends the caller's life as a member, with the exit code of its process (default 0). Call it last. First waits briefly
+   * for unconfirmed acknowledgements.
    */
   async leave(exit: MessageInitShape<typeof ExitReportSchema> = { code: 0 }): Promise<void> {
     await this.#flush();
     await this.teams.leave({ exit });
   }
 
-  /** Ends the subscription, all calls and the connection. Waits a moment for acknowledgements that are under way. */
+  /** Ends the subscription, all calls and the connection. First waits briefly for unconfirmed acknowledgements. */
   async close(): Promise<void> {
     await this.#flush();
     this.#inbox?.close();
     this.#calls.isClosed = true;
-    this.#calls.changes.ring();
+    this.#calls.changes.notify();
     this.#settings.route.close();
   }
 
@@ -146,7 +146,7 @@ export class Client {
   }
 
   async #flush(): Promise<void> {
-    // What is not confirmed comes again; that is no reason not to end.
+    // Unconfirmed messages are redelivered, so a failure must not prevent the end.
     await this.#inbox?.flush(AbortSignal.timeout(FLUSH_MS)).catch(() => {});
   }
 }

@@ -1,4 +1,4 @@
-/** What a failed call tells, out of `google.rpc.ErrorInfo`, `BadRequest` and `RetryInfo`. */
+/** Converts the errors of calls, with their `google.rpc.ErrorInfo`, `BadRequest` and `RetryInfo`. */
 
 import { fromBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
@@ -6,34 +6,34 @@ import { DurationSchema, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { RETRIED } from "./gen/policy.js";
 
-/** The domain of every ErrorInfo of teamwire. */
+/** The domain of teamwire's ErrorInfo. */
 const DOMAIN = "teamwire";
 
-/** Without a reason: the outcome of the call is not known. */
+/** Codes that, without a reason, leave the outcome of the call unknown. */
 const UNKNOWN_OUTCOMES = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.Unknown];
 
-/** How Node's codes of TLS errors begin. None of them passes until somebody changes something. */
+/** The prefixes of Node's codes for TLS errors. Retrying is pointless until the configuration changes. */
 const TLS_ERROR = /^(ERR_TLS|ERR_SSL|ERR_OSSL|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|INVALID_CA|EPROTO)/;
 
-/** What a coordinator says of a refusal. */
+/** The details of a refusal. */
 type Refusal = Partial<Pick<TeamwireError, "reason" | "field" | "facts" | "retryAfterMs">>;
 
-/** A call that was refused, or that failed on its way. `rawMessage` says what to do, `code` is gRPC's. */
+/** A refused or failed call. `rawMessage` says what to do; `code` is the gRPC code. */
 export class TeamwireError extends ConnectError {
-  /** Why the coordinator refused, such as `AGENT_NOT_FOUND`. Undefined: the error comes from elsewhere. */
+  /** Why the coordinator refused, such as `AGENT_NOT_FOUND`. Undefined if no coordinator did. */
   declare readonly reason: string | undefined;
-  /** The field of the request that is at fault, where it is one. */
+  /** The request field at fault, if any. */
   declare readonly field: string | undefined;
   /** Facts for a program, such as the id of a pending request. */
   declare readonly facts: Readonly<Record<string, string>> | undefined;
-  /** When to try again, in milliseconds from now, where the coordinator says so. */
+  /** After how many milliseconds to retry, if the coordinator says so. */
   declare readonly retryAfterMs: number | undefined;
 
   constructor(
     message: string,
     code: Code,
-    /** True: the same call may succeed later, without anybody doing anything. */
-    readonly isPassing: boolean,
+    /** Whether the same call may succeed later without any change. */
+    readonly isRetryable: boolean,
     refusal: Refusal = {},
     cause?: unknown,
   ) {
@@ -41,33 +41,36 @@ export class TeamwireError extends ConnectError {
     Object.assign(this, refusal);
   }
 
-  /** ConnectError's own would take any of its kind for one of this. */
+  /** Replaces ConnectError's check, which accepts every ConnectError. */
   static override [Symbol.hasInstance](value: unknown): boolean {
-    return value instanceof ConnectError && "isPassing" in value;
+    return value instanceof ConnectError && "isRetryable" in value;
   }
 }
 
-/** Reads what a call has thrown. `hasAnswered`: a coordinator has before, so that TLS may be put right again. */
+/**
+ * Converts what a call has thrown. With `hasAnswered`, a coordinator has answered before, so a TLS error may be
+ * temporary.
+ */
 export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError {
   if (thrown instanceof TeamwireError) return thrown;
   const error = ConnectError.from(thrown);
   const { rawMessage, code } = error;
   const refusal = readRefusal(error);
   if (refusal.reason) return new TeamwireError(rawMessage, code, RETRIED.has(refusal.reason), refusal);
-  const fault = faultOfTls(error);
+  const fault = tlsFault(error);
   if (fault !== undefined && !hasAnswered) {
-    const advice = "Check the address, the authority that is trusted (ca), and the certificate that is shown.";
-    return new TeamwireError(`TLS fails: ${fault}. ${advice}`, Code.FailedPrecondition, false, {}, error);
+    const advice = "Check the address, the trusted CA (ca), and the client certificate.";
+    return new TeamwireError(`TLS failed: ${fault}. ${advice}`, Code.FailedPrecondition, false, {}, error);
   }
-  // What came over the wire has headers. What has none was made here, out of a broken connection.
-  const isMadeHere = [...error.metadata.keys()].length === 0;
-  return new TeamwireError(rawMessage, code, isMadeHere || UNKNOWN_OUTCOMES.includes(code), {}, error);
+  // A response has headers. An error without any is local: the connection broke.
+  const isLocal = [...error.metadata.keys()].length === 0;
+  return new TeamwireError(rawMessage, code, isLocal || UNKNOWN_OUTCOMES.includes(code), {}, error);
 }
 
-function faultOfTls(error: unknown): string | undefined {
+function tlsFault(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code, reason = error.message } = error as { code?: unknown; reason?: unknown };
-  return TLS_ERROR.test(`${code}`) ? `${reason}` : faultOfTls(error.cause);
+  return TLS_ERROR.test(`${code}`) ? `${reason}` : tlsFault(error.cause);
 }
 
 function readRefusal({ details }: ConnectError): Refusal {
@@ -87,12 +90,12 @@ function readRefusal({ details }: ConnectError): Refusal {
       ...(delay && { retryAfterMs: durationMs(fromBinary(DurationSchema, delay)) }),
     };
   } catch {
-    // Bytes that are no message: an error from elsewhere.
+    // Undecodable details are not a coordinator's.
     return {};
   }
 }
 
-/** Returns the values of a field that is a text or a message. All that is read here is, so that it needs no schema. */
+/** Returns the values of a string or message field. Decodes without a schema, because no other kind is needed here. */
 function fields(message: Uint8Array, wanted: number): Uint8Array[] {
   const reader = new BinaryReader(message);
   const found: Uint8Array[] = [];

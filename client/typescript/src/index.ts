@@ -1,4 +1,4 @@
-/** The client of teamwire, for Node and browsers. */
+/** The TypeScript client of teamwire, for Node and browsers. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { settings } from "#platform";
@@ -15,24 +15,24 @@ export type { Ending, InboxMessage, Subscription } from "./subscription.js";
 export * as v1 from "./v1.js";
 
 /**
- * Makes a client out of what is given, the environment and the context file, in this order; a browser has but the first.
- * Nothing is sent yet.
+ * Creates a client from the options, then the environment, then the context file; in a browser, from the options only.
+ * Does not connect yet.
  */
 export async function connect(options: ClientOptions = {}): Promise<Client> {
   return new Client(await settings(options));
 }
 
-/** Whom to join as. */
+/** Options of `join`. */
 export interface JoinOptions extends ClientOptions {
-  /** The name to bear. May be left out when the join token is bound to one. */
+  /** The member's name. Optional if the join token is bound to one. */
   readonly name?: string | undefined;
-  /** What the member tells of itself. */
+  /** The member's attributes. */
   readonly attributes?: MessageInitShape<typeof MemberAttributesSchema>;
 }
 
 /**
- * Becomes a member by the join string that `teamwire invite` prints, or by a bare join token at the address of the
- * environment, and makes a client with the credential of the new life.
+ * Joins a team with the join string that `teamwire invite` prints, or with a bare join token at the address from the
+ * options or the environment. Returns the new member's client.
  */
 export async function join(joinString: string, options: JoinOptions = {}): Promise<Client> {
   const joining = await settings(options, parseJoinString(joinString));

@@ -1,44 +1,46 @@
-/** What a client needs to be told, and what it asks of the platform that it runs on. */
+/** The options of a client, and what it needs from its platform. */
 
 import type { Interceptor, Transport } from "@connectrpc/connect";
 
-/** Where a coordinator is, unless something else is said: the one on this machine. */
+/** The default address: a coordinator on this machine. */
 export const ADDRESS_DEFAULT = "http://127.0.0.1:7420";
 
-/** Whom to trust, and what to show: with `https` addresses only, and not in browsers, which choose themselves. */
+/** TLS settings for `https` addresses. Not available in browsers, which have their own. */
 export interface TlsOptions {
-  /** The only authorities to trust: a file's path, or PEM. */
+  /** The only authorities to trust: a file path or PEM. */
   readonly ca?: string | undefined;
-  /** Without a `ca`: the SHA-256 of a certificate in the coordinator's chain, then the only authority to trust. */
+  /** The SHA-256 of the certificate in the coordinator's chain to trust as the only authority. Ignored with a `ca`. */
   readonly fingerprint?: string | undefined;
-  /** The client's certificate: a file's path, or PEM. Goes with `key`. */
+  /** The client certificate: a file path or PEM. Requires `key`. */
   readonly cert?: string | undefined;
-  /** The key of the client's certificate: a file's path, or PEM. */
+  /** The key of the client certificate: a file path or PEM. */
   readonly key?: string | undefined;
 }
 
-/** Who calls, and where the coordinator is. What is left out comes from the environment or the context file. */
+/**
+ * The credential, the address and other options. In Node, absent ones come from the environment or the context file.
+ */
 export interface ClientOptions {
-  /** `http://HOST:PORT` or `https://HOST:PORT`, or up to 16 with commas between them, that share a store. */
+  /** `http://HOST:PORT` or `https://HOST:PORT`, or up to 16 that share a store, separated by commas. */
   readonly address?: string | undefined;
   readonly credential?: string | undefined;
-  /** Named in every request that leaves it open. An operator must name one; for anybody else the credential does. */
+  /** Filled into every request that names no team. Only an operator needs it. */
   readonly team?: string | undefined;
   readonly tls?: TlsOptions | undefined;
-  /** How long a call is tried, in milliseconds. 600,000 where not said; zero: once. */
+  /** The limit for all attempts of a call together, in milliseconds. Default 600,000; zero makes one attempt. */
   readonly patienceMs?: number | undefined;
 }
 
-/** The way to coordinators: one connection at a time. */
+/** Connects to the coordinators, one connection at a time. */
 export interface Route {
-  /** Which of the addresses it goes to, counted on beyond their number. Another number, another connection. */
+  /** The number of the connection, counting up. Modulo the number of addresses, the index of its address. */
   turn: number;
   transport(interceptors: Interceptor[]): Transport;
-  /** Ends the connection with all that is under way on it. */
+  /** Closes the connection and every call on it. */
   close(): void;
 }
 
-/** What a client is made of. */
+/** The resolved options of a client. */
 export interface Settings {
   readonly credential: string;
   readonly team?: string | undefined;

@@ -1,4 +1,4 @@
-/** A subscription to one's own inbox, through all sessions that it takes. */
+/** Subscribes to the caller's inbox: reconnects, hands out each message once, and acknowledges in the background. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
@@ -17,38 +17,41 @@ import {
   type StreamRequestSchema,
 } from "./gen/teamwire/v1/message_pb.js";
 
-/** How many messages are remembered, and how many acknowledgements may wait. */
+/** How many message ids are remembered, and how many acknowledgements may wait. */
 const IDS_MAX = 4_096;
 
-/** How many acknowledgements one call takes. */
+/** How many messages one call may acknowledge. */
 const IDS_IN_A_CALL_MAX = 1_000;
 
-/** How many heartbeats may be missed before a session is taken for dead. */
+/** How many missed heartbeats end a session. */
 const HEARTBEATS_MISSED_MAX = 3;
 
-/** How long a session must have held, in milliseconds, for its loss to be no sign of a coordinator in trouble. */
+/** How long a session must last, in milliseconds, before its loss resets the delays. */
 const SETTLED_MS = 10_000;
 
-/** Codes that would be the same the next time: whoever answers so without a reason is no coordinator. */
+/** Codes that, without a reason, another attempt would meet again: the server is not a coordinator. */
 const FINAL_CODES = [
   Code.InvalidArgument,
   Code.NotFound,
   Code.PermissionDenied,
   Code.Unauthenticated,
   Code.Unimplemented,
-  // TLS stands in the way.
+  // TLS failed.
   Code.FailedPrecondition,
   // The client is closed.
   Code.Canceled,
 ];
 
-/** Why a subscription is over. */
+/** Why a subscription ended. */
 export type Ending =
   | { readonly how: "shutdown_approved"; readonly requestId: string }
-  /** Another process holds the inbox now; the team is no more; the member was stopped by force; the program closed it. */
+  /**
+   * In this order: another process holds the inbox; the team was deleted; the member was stopped by force; `close` was
+   * called.
+   */
   | { readonly how: "superseded" | "team_deleted" | "member_stopped" | "closed" };
 
-/** How a coordinator says so: in the last frame of a session, or as the reason of a refusal. */
+/** The endings, by the close reason of a session or the reason of a refusal. */
 const ENDINGS: Readonly<Record<string, "superseded" | "team_deleted" | "member_stopped">> = {
   SUPERSEDED: "superseded",
   SESSION_SUPERSEDED: "superseded",
@@ -57,17 +60,17 @@ const ENDINGS: Readonly<Record<string, "superseded" | "team_deleted" | "member_s
   MEMBER_STOPPED: "member_stopped",
 };
 
-/** A message out of the inbox. */
+/** A message from the inbox. */
 export type InboxMessage = Message & {
-  /** Its place in the inbox. */
+  /** Its sequence in the inbox. */
   readonly sequence: bigint;
-  /** How many sessions have delivered it or may have. Over 1: an earlier process may have seen it. */
+  /** How many sessions have, or may have, delivered it. Above 1, an earlier process may have seen it. */
   readonly deliveryCount: number;
-  /** Says that it is processed, and returns at once. See {@link Subscription.flush}. */
+  /** Acknowledges it as processed. Returns at once; see {@link Subscription.flush}. */
   ack(): void;
 };
 
-/** The messages of the inbox, one after the other. Leaving a loop over it does not end it: `close` does. */
+/** An async iterable of the inbox's messages. Leaving a loop over it does not end it; `close` does. */
 export class Subscription implements AsyncIterable<InboxMessage> {
   readonly #calls: Calls;
   readonly #messages: Client<typeof MessageService>;
@@ -76,15 +79,15 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   readonly #over = new AbortController();
   readonly #urgent: InboxMessage[] = [];
   readonly #others: InboxMessage[] = [];
-  /** The latest messages that were handed out, and whether each was acknowledged. */
+  /** The latest messages that were handed out, and whether each is acknowledged. */
   readonly #seen = new Map<string, boolean>();
-  /** Acknowledgements that are not confirmed. */
+  /** Unconfirmed acknowledgements. */
   readonly #acks = new Set<string>();
-  /** No more of them are sent. */
+  /** Whether sending them has ended. */
   #areAcksOver = false;
   #openedAt = 0;
   #end: Ending | TeamwireError | undefined;
-  #isEndTold = false;
+  #isErrorThrown = false;
 
   /** @internal */
   constructor(
@@ -100,12 +103,12 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     void this.#acknowledge();
   }
 
-  /** Why it is over. Undefined: it is not, or an error was thrown. */
+  /** Why it ended. Undefined if it has not ended, or ended with an error. */
   get ending(): Ending | undefined {
     return this.#end instanceof TeamwireError ? undefined : this.#end;
   }
 
-  /** Aborted when the subscription is over, also while the program is busy with a message. */
+  /** Aborted when the subscription ends, to interrupt work on a message. */
   get signal(): AbortSignal {
     return this.#over.signal;
   }
@@ -115,36 +118,36 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   }
 
   /**
-   * Returns the next message, a shutdown request before all others, and waits for it first. Undefined: it is over, see
-   * `ending`; an end by an error is thrown, once. Nothing is lost when the signal is aborted, whose reason is thrown.
+   * Waits for the next message; shutdown requests come first. Resolves to undefined if the subscription has ended, see
+   * `ending`; throws, once, the error that ended it. Aborting the signal throws its reason, and loses no message.
    */
   async receive(signal?: AbortSignal): Promise<InboxMessage | undefined> {
     for (;;) {
       if (this.#end !== undefined) {
-        const isNews = this.#end instanceof TeamwireError && !this.#isEndTold;
-        this.#isEndTold = true;
-        if (isNews) throw this.#end;
+        const isFirst = this.#end instanceof TeamwireError && !this.#isErrorThrown;
+        this.#isErrorThrown = true;
+        if (isFirst) throw this.#end;
         return undefined;
       }
       const message = this.#urgent.shift() ?? this.#others.shift();
       if (message !== undefined) return message;
       signal?.throwIfAborted();
-      const hasNews = () => this.#end !== undefined || this.#urgent.length + this.#others.length > 0;
-      await this.#calls.changes.until(hasNews, undefined, signal);
+      const isReady = () => this.#end !== undefined || this.#urgent.length + this.#others.length > 0;
+      await this.#calls.changes.until(isReady, undefined, signal);
     }
   }
 
-  /** Says that a message is processed, and returns at once. What is no message's id is ignored. */
+  /** Acknowledges a message as processed. Returns at once, and ignores a malformed id. */
   ack(messageId: string): void {
-    // One malformed id would have the coordinator refuse all those that it is sent with.
+    // The coordinator would refuse the whole batch for one malformed id.
     if (!validate(messageId)) return;
     trim(this.#seen.set(messageId, true));
     this.#acks.add(messageId);
     trim(this.#acks);
-    this.#calls.changes.ring();
+    this.#calls.changes.notify();
   }
 
-  /** Waits until the coordinator has confirmed every acknowledgement so far; fails when they cannot be sent any more. */
+  /** Waits until the coordinator has confirmed every acknowledgement so far. Throws if they can no longer be sent. */
   async flush(signal?: AbortSignal): Promise<void> {
     const taken = [...this.#acks];
     const waits = () => taken.some((id) => this.#acks.has(id));
@@ -152,17 +155,17 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     if (!waits()) return;
     signal?.throwIfAborted();
     const how = this.ending?.how ?? "refused";
-    throw new TeamwireError(`Not acknowledged: the subscription is over (${how}).`, Code.Aborted, false);
+    throw new TeamwireError(`Not acknowledged: the subscription has ended (${how}).`, Code.Aborted, false);
   }
 
-  /** Ends it. Acknowledgements that are not flushed are lost, and their messages come again. */
+  /** Ends it. Acknowledgements that are not flushed are lost, and their messages are redelivered. */
   close(): void {
     this.#areAcksOver = true;
     this.#finish({ how: "closed" });
-    this.#calls.changes.ring();
+    this.#calls.changes.notify();
   }
 
-  /** Reads sessions one after the other, until one ends for good. */
+  /** Runs sessions, one after the other, until the subscription ends. */
   async #read(): Promise<void> {
     const delays = new Delays();
     while (this.#end === undefined) {
@@ -188,20 +191,20 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     this.signal.addEventListener("abort", close);
     let timer: ReturnType<typeof setInterval> | undefined;
     let intervalMs = ATTEMPT_MS / HEARTBEATS_MISSED_MAX;
-    const heard = () => {
+    const restartTimer = () => {
       let missed = 0;
-      const late = new ConnectError(`nothing heard ${HEARTBEATS_MISSED_MAX} times`, Code.DeadlineExceeded);
+      const late = new ConnectError(`missed ${HEARTBEATS_MISSED_MAX} heartbeats`, Code.DeadlineExceeded);
       clearInterval(timer);
-      // Ticks are counted, not time: a program that was busy has not read yet what is there.
+      // Count ticks, not time: a busy program has not yet read the frames that have arrived.
       timer = setInterval(() => ++missed === HEARTBEATS_MISSED_MAX && controller.abort(late), intervalMs);
     };
-    heard();
+    restartTimer();
     try {
       for await (const { frame } of this.#messages.stream(this.#request, { signal: controller.signal })) {
         if (frame.case === "opened") intervalMs = this.#opened(frame.value);
         else if (frame.case === "delivery") this.#deliver(frame.value);
         else if (frame.case === "closing") return this.#closing(frame.value, turn);
-        heard();
+        restartTimer();
       }
       throw new ConnectError("the stream ended without a reason", Code.Unavailable);
     } finally {
@@ -211,12 +214,12 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     }
   }
 
-  /** Notes a new session, and returns how often it is to be heard, in milliseconds. */
+  /** Records a new session, and returns its heartbeat interval in milliseconds. */
   #opened({ sessionId, heartbeatInterval }: SessionOpened): number {
     this.#openedAt = performance.now();
     this.#session.id = sessionId;
     this.#session.isReopening = false;
-    this.#calls.changes.ring();
+    this.#calls.changes.notify();
     return Math.max(heartbeatInterval === undefined ? 0 : durationMs(heartbeatInterval), 334);
   }
 
@@ -237,10 +240,10 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     trim(this.#seen.set(message.id, false));
     const queue = message.body.case === "shutdownRequest" ? this.#urgent : this.#others;
     queue.push(Object.assign(message, { sequence, deliveryCount, ack: () => this.ack(message.id) }));
-    this.#calls.changes.ring();
+    this.#calls.changes.notify();
   }
 
-  /** Sends what is taken, many at a time, until it is confirmed or the coordinator will not have it for good. */
+  /** Sends acknowledgements in batches, and retries until the coordinator confirms them or refuses permanently. */
   async #acknowledge(): Promise<void> {
     const delays = new Delays();
     const isReady = () => this.#acks.size > 0 && this.#session.id !== "" && !this.#session.isReopening;
@@ -251,12 +254,12 @@ export class Subscription implements AsyncIterable<InboxMessage> {
       try {
         await this.#messages.ack({ messageIds });
         for (const id of messageIds) this.#acks.delete(id);
-        this.#calls.changes.ring();
+        this.#calls.changes.notify();
         delays.reset();
       } catch (thrown) {
         const error = readError(thrown, true);
         this.#areAcksOver ||= endOf(error) !== undefined;
-        this.#calls.changes.ring();
+        this.#calls.changes.notify();
         await this.#calls.changes.until(() => this.#areAcksOver, delays.after(error));
       }
     }
@@ -266,25 +269,25 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     if (this.#end !== undefined) return;
     this.#end = end;
     const how = this.ending?.how;
-    // A member that is stopping may still say what it has processed.
+    // A stopping member may still acknowledge.
     if (how !== "shutdown_approved") this.#areAcksOver = true;
-    // The calls of a process that was superseded stay in its session, and are refused.
+    // The calls of a superseded process keep its session, so they are refused.
     if (how === "closed") this.#session.id = "";
     this.#session.isReopening = false;
     this.#over.abort();
-    this.#calls.changes.ring();
+    this.#calls.changes.notify();
   }
 }
 
-/** Returns how a subscription ends by an error. Undefined: another session may be had. */
+/** Returns how an error ends a subscription. Undefined if it should open another session. */
 function endOf(error: TeamwireError): Ending | TeamwireError | undefined {
   const how = ENDINGS[error.reason ?? ""];
   if (how !== undefined) return { how };
-  if (error.isPassing || REOPENED.has(error.reason ?? "")) return undefined;
+  if (error.isRetryable || REOPENED.has(error.reason ?? "")) return undefined;
   return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
 }
 
-/** Forgets the oldest when there are too many. The first key is the one that came first. */
+/** Removes the oldest if there are too many. The first key is the oldest. */
 function trim(ids: Map<string, unknown> | Set<string>): void {
   const [oldest = ""] = ids.keys();
   if (ids.size > IDS_MAX) ids.delete(oldest);

@@ -1,4 +1,4 @@
-/** The protocol: all its messages, enums and services, as `proto/` has them. */
+/** The protocol: the messages, enums and services of `proto/`. */
 
 export * from "./gen/teamwire/v1/history_pb.js";
 export * from "./gen/teamwire/v1/message_pb.js";

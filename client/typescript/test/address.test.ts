@@ -6,7 +6,7 @@ const SECRET = "0123456789abcdef";
 const TOKEN = `twj:acme:x1:${SECRET}`;
 const DIGITS = "0a".repeat(32);
 
-test("addresses are read", () => {
+test("addresses are parsed", () => {
   for (const [text, origins] of [
     ["http://127.0.0.1:7420", ["http://127.0.0.1:7420"]],
     ["localhost:7420", ["http://localhost:7420"]],
@@ -17,7 +17,7 @@ test("addresses are read", () => {
   }
 });
 
-test("what is no address is refused, and not repeated", () => {
+test("a malformed address is refused without quoting it", () => {
   const malformed = [
     "",
     "http://",
@@ -39,7 +39,7 @@ test("what is no address is refused, and not repeated", () => {
   }
 });
 
-test("join strings are taken apart", () => {
+test("join strings are parsed", () => {
   assert.deepEqual(parseJoinString(` ${TOKEN}\n`), { token: TOKEN });
   assert.deepEqual(parseJoinString(`${TOKEN}@10.0.0.1:7420`), { token: TOKEN, address: "http://10.0.0.1:7420" });
   assert.deepEqual(parseJoinString(`${TOKEN}@https://a:1,https://[::1]+sha256:${DIGITS.toUpperCase()}`), {
@@ -49,7 +49,7 @@ test("join strings are taken apart", () => {
   });
 });
 
-test("what is no join string is refused, and not repeated", () => {
+test("a malformed join string is refused without quoting it", () => {
   for (const text of [
     `twm:acme:bob:${SECRET}@http://a`,
     `${TOKEN}@`,

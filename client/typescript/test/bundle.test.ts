@@ -13,7 +13,7 @@ const bundle = (platform: "browser" | "node") =>
     logLevel: "silent",
   });
 
-test("a bundle for browsers has nothing of Node, and speaks gRPC-web", async () => {
+test("a bundle for browsers contains nothing of Node and uses gRPC-web", async () => {
   const { metafile, outputFiles } = await bundle("browser");
   const externals = Object.values(metafile.outputs).flatMap(({ imports }) => imports);
   assert.deepEqual(externals, []);
@@ -36,7 +36,7 @@ test("a bundle for browsers has nothing of Node, and speaks gRPC-web", async () 
   await assert.rejects(connect({ credential: "x", tls: { ca: "x" } }), /browser/);
 });
 
-test("a bundle for Node has", async () => {
+test("a bundle for Node contains gRPC over HTTP/2", async () => {
   const { metafile } = await bundle("node");
   assert.ok(Object.keys(metafile.inputs).some((input) => input.includes("connect-node")));
 });

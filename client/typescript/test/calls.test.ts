@@ -7,7 +7,7 @@ import { v1 } from "@teamwire/client";
 import { Client } from "../dist/client.js";
 import { CREDENTIAL, clientOf, refusal } from "./coordinator.js";
 
-/** Makes a client whose sends fail in these ways, one after the other, and then succeed. */
+/** Returns a client whose sends fail with these errors, one after the other, and then succeed. */
 function failing(errors: ConnectError[], patienceMs?: number) {
   const sends: v1.SendRequest[] = [];
   const { client, route } = clientOf((router) => {
@@ -21,7 +21,7 @@ function failing(errors: ConnectError[], patienceMs?: number) {
   return { client, route, sends };
 }
 
-test("a call is tried again under the same key, and another call has another", async () => {
+test("a call is retried with the same key, and another call gets another key", async () => {
   const { client, sends } = failing([
     new ConnectError("tcp", Code.Unavailable),
     refusal("STORE_UNAVAILABLE", Code.Unavailable),
@@ -37,7 +37,7 @@ test("a call is tried again under the same key, and another call has another", a
   assert.equal(request.idempotencyKey, "");
 });
 
-test("a refusal for good is not tried again", async () => {
+test("a permanent refusal is not retried", async () => {
   for (const reason of ["AGENT_NOT_FOUND", "INBOX_FULL", "SESSION_SUPERSEDED"]) {
     const { client, sends } = failing([refusal(reason, Code.NotFound)]);
     await assert.rejects(client.send("bob", "s", "c"), { reason });
@@ -45,7 +45,7 @@ test("a refusal for good is not tried again", async () => {
   }
 });
 
-test("the coordinator says how long to wait, and patience ends", async () => {
+test("the coordinator sets the retry delay, and patience limits it", async () => {
   const { client, sends } = failing([refusal("RATE_LIMITED", Code.ResourceExhausted, 300)]);
   const began = Date.now();
   await client.send("bob", "s", "c");
@@ -55,7 +55,7 @@ test("the coordinator says how long to wait, and patience ends", async () => {
   await assert.rejects(hasty.client.send("bob", "s", "c"), { reason: "RATE_LIMITED" });
 });
 
-test("what may not be repeated is not, as long as it may have been done", async () => {
+test("a call without a key is retried only if nothing was done", async () => {
   const thrown = [refusal("DRAINING", Code.Unavailable, 5_000), new ConnectError("tcp", Code.Unavailable)];
   let calls = 0;
   const { client, route } = clientOf((router) => {
@@ -68,7 +68,7 @@ test("what may not be repeated is not, as long as it may have been done", async 
   assert.equal(route.turn, 2);
 });
 
-test("a call can be cancelled while it waits to be tried again, and closing the client cancels all", async () => {
+test("a call can be cancelled while it waits for a retry, and closing the client cancels all calls", async () => {
   const { client } = failing(Array(9).fill(refusal("RATE_LIMITED", Code.ResourceExhausted, 60_000)));
   const request = { body: { case: "broadcast", value: { summary: "s", content: "c" } } } as const;
   await assert.rejects(client.messages.send(request, { signal: AbortSignal.timeout(50) }), { code: Code.Canceled });
@@ -78,7 +78,7 @@ test("a call can be cancelled while it waits to be tried again, and closing the 
   await assert.rejects(waiting, { message: "[canceled] the client is closed" });
 });
 
-test("nothing shows the credential", () => {
+test("the credential is not in errors or dumps", () => {
   const { client } = failing([]);
   assert.equal(client.credential, CREDENTIAL);
   assert.equal(client.member, "bob");

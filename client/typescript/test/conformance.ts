@@ -1,4 +1,4 @@
-/** Does with the client what it is told: a JSON object a line in, one out. The protocol is that of tests/conformance. */
+/** The TypeScript client's conformance driver; tests/conformance/README.md defines its protocol. */
 
 import { createInterface } from "node:readline";
 import type { MessageInitShape } from "@bufbuild/protobuf";
@@ -36,7 +36,7 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
   },
   next: async ({ seconds = 20 }) => {
     const patience = AbortSignal.timeout(1_000 * seconds);
-    // The signal's own timer would not keep the process.
+    // The signal's timer alone would not keep the process alive.
     const timer = setTimeout(() => {}, 1_000 * seconds);
     try {
       const message = await inbox.receive(patience);
@@ -60,7 +60,9 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
   },
   receipts: async ({ message_id }) => {
     const { receipts } = await client.messages.getMessage({ messageId: message_id });
-    return Object.fromEntries(receipts.map((one) => [one.recipient, v1.ReceiptState[one.state].toLowerCase()]));
+    return Object.fromEntries(
+      receipts.map(({ recipient, state }) => [recipient, v1.ReceiptState[state].toLowerCase()]),
+    );
   },
   create_task: async ({ subject, blocked_by = [] }) => {
     const { task } = await client.tasks.createTask({ subject, blockedBy: blocked_by.map(BigInt) });
@@ -83,8 +85,8 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
 
 type Request = MessageInitShape<typeof v1.SendRequestSchema>;
 
-/** The six kinds, as the protocol of conformance drivers writes them, and what each is in the client's. */
-const bodies: Record<string, (said: Json) => Request["body"]> = {
+/** Converts each of the six kinds from the driver protocol to the client's. */
+const bodies: Record<string, (message: Json) => Request["body"]> = {
   message: ({ recipient, summary, content }) => ({ case: "message", value: { recipient, summary, content } }),
   broadcast: ({ summary, content }) => ({ case: "broadcast", value: { summary, content } }),
   shutdown_request: ({ recipient, content }) => ({ case: "shutdownRequest", value: { recipient, reason: content } }),
@@ -99,8 +101,8 @@ const bodies: Record<string, (said: Json) => Request["body"]> = {
   }),
 };
 
-function request(said: Json): Request {
-  return { body: bodies[said.type]?.(said), inReplyTo: said.in_reply_to };
+function request(message: Json): Request {
+  return { body: bodies[message.type]?.(message), inReplyTo: message.in_reply_to };
 }
 
 async function whoami(): Promise<Json> {

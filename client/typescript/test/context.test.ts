@@ -21,7 +21,7 @@ const FILE = {
   ],
 };
 
-test("the identity is the one that is named, is current, or is the only one", () => {
+test("the identity is the named one, else the current one, else the only one", () => {
   const choose = (file: object, named?: string, team?: string) => {
     const { member, team: of } = chooseIdentity(JSON.stringify(file), named, team);
     return `${member}@${of}`;
@@ -37,21 +37,21 @@ test("the identity is the one that is named, is current, or is the only one", ()
   assert.throws(() => choose({}), /there are: none/);
 });
 
-test("what is no context file is refused, and not repeated", () => {
+test("a malformed context file is refused without quoting it", () => {
   const secret = FILE.identities[0]?.credential ?? "";
   const malformed = [`{"credential": "${secret}"`, "null", "[]x", '{"identities": 1}', '{"identities": [null]}'];
   for (const text of [...malformed, `{"identities": [{"credential": "${secret}"}]}`, '{"current": 1}']) {
     assert.throws(
       () => chooseIdentity(text),
       (error: Error) => {
-        return error.message.includes("no context file") && !error.message.includes(secret);
+        return error.message.includes("not a valid context file") && !error.message.includes(secret);
       },
       text,
     );
   }
 });
 
-test("what the program gives goes before the environment, and that before the context file", async () => {
+test("precedence is options, then environment, then context file", async () => {
   const path = join(await mkdtemp(join(tmpdir(), "teamwire-")), "context.json");
   await writeFile(path, JSON.stringify(FILE));
   const variables = { TEAMWIRE_CONTEXT: path, TEAMWIRE_CREDENTIAL: "", TEAMWIRE_ADDRESS: "" };
@@ -71,7 +71,7 @@ test("what the program gives goes before the environment, and that before the co
   assert.equal((await identify({ credential: "two:x" }, undefined, {})).address, "http://127.0.0.1:7420");
 });
 
-test("who joins takes no more from the environment than the join string leaves open", async () => {
+test("a join takes from the environment only what the join string leaves open", async () => {
   const variables = {
     TEAMWIRE_CREDENTIAL: "twm:x",
     TEAMWIRE_TEAM: "blue",

@@ -1,4 +1,4 @@
-/** A coordinator in this process, and errors as coordinators make them. */
+/** A coordinator in this process, and errors as coordinators send them. */
 
 import { toBinary } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
@@ -9,7 +9,7 @@ import type { Route } from "../dist/settings.js";
 
 export const CREDENTIAL = "twm:acme:bob:0123456789abcdef";
 
-/** Makes a client of services that run in this process. */
+/** Returns a client of services in this process. */
 export function clientOf(
   routes: (router: ConnectRouter) => void,
   patienceMs?: number,
@@ -24,7 +24,7 @@ export function clientOf(
 
 type Part = string | Uint8Array;
 
-/** Writes a message of fields that are texts or messages. */
+/** Encodes a message of string and message fields. */
 export function message(...fields: [number, Part][]): Uint8Array<ArrayBuffer> {
   const writer = new BinaryWriter();
   for (const [number, value] of fields) {
@@ -34,7 +34,7 @@ export function message(...fields: [number, Part][]): Uint8Array<ArrayBuffer> {
   return writer.finish();
 }
 
-/** Makes an error out of details as they travel: pairs of a type's name and bytes. */
+/** Returns an error with encoded details: pairs of type name and bytes. */
 export function withDetails(code: Code, details: [string, Uint8Array<ArrayBuffer>][]): ConnectError {
   const error = new ConnectError("No. Do this.", code, { "grpc-status": `${code}` });
   error.details = details.map(([type, value]) => ({ type: `google.rpc.${type}`, value }));

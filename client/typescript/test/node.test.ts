@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { connect } from "@teamwire/client";
 import { CREDENTIAL } from "./coordinator.js";
 
-test("a request names the host as its address does", async (context) => {
+test("a request names the host as in its address", async (context) => {
   for (const host of ["127.0.0.1", "::1"]) {
     const asked: unknown[] = [];
     const server = createServer().on("stream", (stream, headers) => {
@@ -16,7 +16,7 @@ test("a request names the host as its address does", async (context) => {
       server.once("error", () => resolve(false)).listen(0, host, () => resolve(true));
     });
     if (!isThere) {
-      context.diagnostic(`left out: there is no ${host} here`);
+      context.diagnostic(`skipped: ${host} is not available here`);
       continue;
     }
     const authority = `${host.includes(":") ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`;

@@ -19,7 +19,10 @@ function closing(reason: v1.CloseReason): Frame {
   return { case: "closing", value: { reason, requestId: "req_1" } };
 }
 
-/** Subscribes to sessions that are played one after the other. A promise is waited for; after its last frame a session falls silent. */
+/**
+ * Subscribes to scripted sessions, one after the other. A promise pauses the session; after its last frame it is
+ * silent.
+ */
 function play(...sessions: (Frame | ConnectError | Promise<void>)[][]) {
   const instances: string[] = [];
   const acks: { messageIds: string[]; header: string | null }[] = [];
@@ -46,10 +49,10 @@ function play(...sessions: (Frame | ConnectError | Promise<void>)[][]) {
   return { client, route, inbox: client.subscribe(), instances, acks, refusals };
 }
 
-test("a shutdown request comes first, and each message once over all sessions", async () => {
+test("a shutdown request comes first, and each message once across sessions", async () => {
   const broken = refusal("SLOW_CONSUMER", Code.ResourceExhausted);
   const all = [OPENED, delivery(A), delivery(B), delivery(C, "shutdownRequest")];
-  // The end would come before what waits.
+  // The end takes precedence over waiting messages.
   let end = () => {};
   const taken = new Promise<void>((resolve) => {
     end = resolve;
@@ -70,7 +73,7 @@ test("a shutdown request comes first, and each message once over all sessions", 
   await client.close();
 });
 
-test("an acknowledgement is confirmed, and sent again for what comes again", async () => {
+test("an acknowledgement is confirmed, and resent for a redelivered message", async () => {
   let lose = () => {};
   const lost = new Promise<void>((resolve) => {
     lose = resolve;
@@ -95,7 +98,7 @@ test("an acknowledgement is confirmed, and sent again for what comes again", asy
   await assert.rejects(inbox.flush(), /closed/);
 });
 
-test("a silence of three heartbeats ends a session, on that connection", async () => {
+test("three missed heartbeats end a session and its connection", async () => {
   const { client, inbox, instances, route } = play([OPENED], [OPENED, delivery(A)]);
   const began = Date.now();
   assert.equal((await inbox.receive())?.id, A);
@@ -105,7 +108,7 @@ test("a silence of three heartbeats ends a session, on that connection", async (
   assert.deepEqual(inbox.ending, { how: "closed" });
 });
 
-test("a subscription ends as the coordinator says, and by an error once", async () => {
+test("a subscription ends as the coordinator says, and throws an error once", async () => {
   for (const [frame, how] of [
     [closing(v1.CloseReason.SUPERSEDED), "superseded"],
     [closing(v1.CloseReason.MEMBER_STOPPED), "member_stopped"],
@@ -115,7 +118,7 @@ test("a subscription ends as the coordinator says, and by an error once", async 
   ] as const) {
     const { inbox } = play([OPENED, delivery(A), frame]);
     while (inbox.ending === undefined) await new Promise((resolve) => setTimeout(resolve, 5));
-    // The end comes before what waits.
+    // The end takes precedence over waiting messages.
     assert.equal(await inbox.receive(), undefined);
     assert.deepEqual(inbox.ending, { how });
   }
@@ -124,7 +127,7 @@ test("a subscription ends as the coordinator says, and by an error once", async 
   assert.equal(await inbox.receive(), undefined);
 });
 
-test("waiting for a message can be given up without loss", async () => {
+test("waiting for a message can be aborted without loss", async () => {
   const { client, inbox } = play([OPENED], [OPENED, delivery(A)]);
   await assert.rejects(inbox.receive(AbortSignal.timeout(50)), { name: "TimeoutError" });
   assert.equal((await inbox.receive())?.id, A);

@@ -21,9 +21,9 @@ mod config;
 #[path = "../../../src/failure.rs"]
 mod failure;
 #[allow(dead_code)]
-#[path = "../../../agents/src/adapters/lines.rs"]
+#[path = "../../../agents/src/line_protocol/lines.rs"]
 mod lines;
-#[path = "../../../agents/src/adapters/output_parser.rs"]
+#[path = "../../../agents/src/line_protocol/output_parser.rs"]
 mod output_parser;
 
 /// A target: what its directory in `fuzz/corpus` is called, and what it does with an input.

@@ -18,7 +18,7 @@ use teamwire_proto::{
     v1::{self, history_entry::Event, send_request::Body},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, HistoryQuery},
+    coordinator::{Coordinator, history::HistoryQuery},
     domain::{Limits, fields::wait, identity::CallerCredentials, page::page_size, secret::SecretHash},
     store::{
         Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
@@ -27,6 +27,11 @@ use teamwire_server::{
 };
 use tokio::sync::broadcast;
 use tonic::Status;
+
+use calls::RuleCalls as _;
+
+#[path = "../../../server/tests/rules/calls.rs"]
+mod calls;
 
 const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
 

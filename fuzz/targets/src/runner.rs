@@ -25,7 +25,7 @@ pub(crate) fn speech(input: &[u8]) {
     }
     let Ok(line) = str::from_utf8(input) else { return };
     let value = serde_json::from_str::<Value>(line).ok().filter(Value::is_object);
-    let speech = OutputLine::of(line);
+    let speech = OutputLine::parse(line);
     let Some(value) = value else {
         assert_eq!(speech, OutputLine::Other);
         return;
@@ -46,7 +46,7 @@ pub(crate) fn speech(input: &[u8]) {
             // What the program is told of it must not be taken for a message, were it to repeat that.
             for kind in ["sent", "error"] {
                 let told = json!({"type": kind, "request": written}).to_string();
-                assert_eq!(OutputLine::of(&told), OutputLine::Other, "{told}");
+                assert_eq!(OutputLine::parse(&told), OutputLine::Other, "{told}");
             }
             assert_eq!(written, value);
         }
@@ -64,7 +64,7 @@ fn check_echo(message: &v1::Message) {
     line["delivery_count"] = json!(1);
     let line = line.to_string();
     assert!(!line.contains(['\n', '\r']), "a message is one line");
-    assert_eq!(OutputLine::of(&line), OutputLine::Other, "{line}");
+    assert_eq!(OutputLine::parse(&line), OutputLine::Other, "{line}");
 }
 
 /// A pipe that gives what it has in pieces of any length.

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     domain::{
-        record::{RecordType, SessionRecord, TeamRecord},
+        records::{RecordType, SessionRecord, TeamRecord},
         task::board::BoardRecord,
         tx::{CachedRecord, Snapshot},
     },

@@ -8,9 +8,9 @@ use teamwire_proto::{
     v1::{self, history_entry::Event},
 };
 
-use super::{Coordinator, messages::ReceiptLookup};
+use super::{Coordinator, messages::ReceiptLookup, store_errors::corrupt};
 use crate::{
-    domain::{identity::CallerCredentials, page::Page, query, record::HISTORY},
+    domain::{identity::CallerCredentials, page::Page, query, streams::HISTORY},
     store::{Entry, Namespace, Range},
 };
 
@@ -74,7 +74,7 @@ impl Coordinator {
         let mut entries = Vec::with_capacity(raw.len());
         for entry in raw {
             let mut decoded = v1::HistoryEntry::decode(&*entry.data)
-                .map_err(|error| super::corrupt(namespace, &format!("history {}: {error}", entry.sequence)))?;
+                .map_err(|error| corrupt(namespace, &format!("history {}: {error}", entry.sequence)))?;
             decoded.sequence = entry.sequence;
             entries.push(decoded);
         }

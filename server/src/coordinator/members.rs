@@ -1,18 +1,19 @@
-//! Members: who calls, joining and leaving, and what is due when time passes.
+//! Members: who calls, who is in a team, and what is due when time passes.
 
 use std::{sync::Arc, time::Duration};
 
-use teamwire_proto::{Reason, Refusal, name::Name, v1};
+use teamwire_proto::{Refusal, name::Name, v1};
 
-use super::{Coordinator, team_key, unavailable};
+use super::{Coordinator, keys::team_key, store_errors::unavailable};
 use crate::{
     domain::{
         deadline,
         identity::{self, Admit, CallerCredentials, Principal, namespace_of},
-        membership,
+        life,
         page::{self, Page, page_size},
         query::{self, MemberFacts},
-        record::{PresenceRecord, SessionRecord, TeamRecord, inbox},
+        records::{PresenceRecord, SessionRecord, TeamRecord},
+        streams,
     },
     store::{Leases, Namespace},
 };
@@ -39,72 +40,6 @@ impl Coordinator {
         Ok(self.decide(&namespace, &keys, |tx| identity::holds(tx, who)).await?.value)
     }
 
-    /// See `TeamService.Invite`.
-    pub async fn invite(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::InviteRequest,
-    ) -> Result<v1::InviteResponse, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::invite(tx, who, request)).await?.value)
-    }
-
-    /// See `TeamService.CreateObserver`.
-    pub async fn create_observer(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::CreateObserverRequest,
-    ) -> Result<v1::CreateObserverResponse, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::create_observer(tx, who, request)).await?.value)
-    }
-
-    /// See `TeamService.Join`.
-    pub async fn join(&self, who: &CallerCredentials, request: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
-        let namespace = match who.credential.team() {
-            Some(team) => Namespace::team(team),
-            None => Namespace::directory(),
-        };
-        // A life that begins, or ends, gives claims back: it waits for its turn, and does not run after the board.
-        let _turn = self.turns.take(&namespace).await;
-        Ok(self.decide(&namespace, &[team_key()], |tx| membership::join(tx, who, request)).await?.value)
-    }
-
-    /// See `TeamService.Leave`.
-    pub async fn leave(&self, who: &CallerCredentials, request: &v1::LeaveRequest) -> Result<(), Refusal> {
-        let namespace = namespace_of(who, "").map_err(|_| not_a_member())?;
-        let _turn = self.turns.take(&namespace).await;
-        self.decide(&namespace, &[team_key()], |tx| membership::leave(tx, who, request)).await?;
-        Ok(())
-    }
-
-    /// See `TeamService.Heartbeat`.
-    pub async fn heartbeat(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::HeartbeatRequest,
-    ) -> Result<v1::HeartbeatResponse, Refusal> {
-        let namespace = namespace_of(who, "").map_err(|_| not_a_member())?;
-        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::heartbeat(tx, who, request)).await?.value)
-    }
-
-    /// See `TeamService.ForceStop`.
-    pub async fn force_stop(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::ForceStopRequest,
-    ) -> Result<v1::Member, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        let _turn = self.turns.take(&namespace).await;
-        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::force_stop(tx, who, request)).await?.value)
-    }
-
-    /// See `TeamService.SetLead`.
-    pub async fn set_lead(&self, who: &CallerCredentials, request: &v1::SetLeadRequest) -> Result<v1::Team, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        Ok(self.decide(&namespace, &self.usual(who), |tx| membership::set_lead(tx, who, request)).await?.value)
-    }
-
     /// See `TeamService.ListMembers`.
     pub async fn list_members(
         &self,
@@ -116,9 +51,9 @@ impl Coordinator {
         let (namespace, team, _) = self.caller(who, &request.team).await?;
         let listed: Vec<_> = team.members.iter().skip(before).take(page.size()).collect();
         let ids: Vec<String> = listed.iter().map(|member| member.name.folded().to_owned()).collect();
-        let inboxes: Vec<String> = listed.iter().map(|member| inbox(&member.name)).collect();
-        let leases = self.store.leases(&namespace).await.map_err(|error| unavailable(&error))?;
-        let extents = self.store.extents(&namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let inboxes: Vec<String> = listed.iter().map(|member| streams::inbox(&member.name)).collect();
+        let leases = self.store.leases(&namespace).await.map_err(unavailable)?;
+        let extents = self.store.extents(&namespace, &inboxes).await.map_err(unavailable)?;
         let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
         let presences = self.fetch::<PresenceRecord>(&namespace, ids).await?;
         let facts = sessions.into_iter().zip(presences).zip(extents).map(|((session, presence), extent)| MemberFacts {
@@ -143,7 +78,7 @@ impl Coordinator {
 
     /// Renews the leases of members that gave a sign of life.
     pub async fn renew(&self, namespace: &Namespace, names: &[Name]) -> Result<(), Refusal> {
-        self.decide(namespace, &[team_key()], |tx| membership::renew(tx, names)).await?;
+        self.decide(namespace, &[team_key()], |tx| life::renew(tx, names)).await?;
         Ok(())
     }
 
@@ -158,8 +93,4 @@ impl Coordinator {
         let done = self.decide(namespace, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
-}
-
-fn not_a_member() -> Refusal {
-    Refusal::new(Reason::NotPermitted, "Only a member can do this: the operator has no life in a team.")
 }

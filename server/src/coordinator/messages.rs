@@ -2,24 +2,23 @@
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
-use teamwire_proto::{Reason, Refusal, credential::Credential, id, name::Name, v1};
+use teamwire_proto::{Refusal, id, name::Name, v1};
 
-use super::{Coordinator, Done, member_key, sessions::SessionFacts, team_key};
+use super::{Coordinator, keys::usual_keys, sessions::SessionFacts, store_errors::corrupt};
 use crate::{
     domain::{
+        dead_letters::is_for_another_life,
         identity::{CallerCredentials, namespace_of},
+        inbox::{Leaving, message_id_of},
         page::{self, Page, page_size},
-        post::message_id_of,
         query::{self, ReceiptFacts},
-        record::{ReceiptRecord, SessionRecord, inbox},
+        records::{ReceiptRecord, receipt_id},
         send,
-        session::{self, Leaving, is_for_another_life, receipt_id},
+        session::{self, Acknowledgement},
+        streams,
     },
-    store::{Key, Namespace, Range},
+    store::{Durability, Namespace, Range},
 };
-
-/// How many ids one Ack may carry.
-const ACK_IDS_MAX: usize = 1_000;
 
 /// Every entry of an inbox. Not every store can count up to `usize::MAX`.
 pub(super) const WHOLE_INBOX: Range = Range { first: 1, last: u64::MAX, limit: u32::MAX as usize, newest_first: false };
@@ -28,54 +27,25 @@ impl Coordinator {
     /// See `MessageService.Send`.
     pub async fn send(&self, who: &CallerCredentials, request: &v1::SendRequest) -> Result<v1::SendResponse, Refusal> {
         let began = Instant::now();
-        let sent = self.send_uncounted(who, request).await;
+        let sent = async {
+            let namespace = namespace_of(who, &request.team)?;
+            let done = self.decide(&namespace, &usual_keys(who), |tx| send::send(tx, who, request)).await?;
+            Ok(v1::SendResponse { durability: durability(done.durability).into(), ..done.value })
+        }
+        .await;
         self.metrics.sent(request, &sent, began.elapsed());
         sent
     }
 
-    async fn send_uncounted(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::SendRequest,
-    ) -> Result<v1::SendResponse, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        let done = self.decide(&namespace, &self.usual(who), |tx| send::send(tx, who, request)).await?;
-        Ok(v1::SendResponse { durability: durability(&done).into(), ..done.value })
-    }
-
-    /// The records that nearly every call of this caller reads.
-    pub(super) fn usual(&self, who: &CallerCredentials) -> Vec<Key> {
-        let mut keys = vec![team_key()];
-        if let (Some(_), Credential::Member { member, .. }) = (&who.session_id, &who.credential) {
-            keys.push(member_key::<SessionRecord>(member));
-        }
-        keys
-    }
-
-    /// See `MessageService.Ack`.
+    /// See `MessageService.Ack`. Returns how many messages have left the inbox.
     pub async fn acknowledge(&self, who: &CallerCredentials, request: &v1::AckRequest) -> Result<u32, Refusal> {
-        if request.message_ids.len() > ACK_IDS_MAX {
-            return Err(
-                Refusal::new(Reason::InvalidField, "message_ids takes up to 1,000 ids a call.").field("message_ids")
-            );
-        }
-        let mut ids = Vec::with_capacity(request.message_ids.len());
-        for text in &request.message_ids {
-            ids.push(id::message_id(text, "message_ids")?.to_string());
-        }
-        let who = &match request.session_id.as_str() {
-            "" => who.clone(),
-            session_id => CallerCredentials { session_id: Some(session_id.to_owned()), ..who.clone() },
-        };
-        let Credential::Member { member, .. } = &who.credential else {
-            return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox to acknowledge from."));
-        };
+        let Acknowledgement { who, member, message_ids } = &Acknowledgement::check(who, request)?;
         let namespace = namespace_of(who, "")?;
-        let local = self.notifier.session(&namespace, member, who.session_id.as_deref());
-        let mut leaving: Vec<Leaving> = Vec::with_capacity(ids.len());
-        let mut elsewhere: Vec<String> = Vec::new();
-        for id in ids {
-            match local.as_ref().and_then(|session| session.unacked(&id)) {
+        let mailbox = self.notifier.mailbox(&namespace, member, who.session_id.as_deref());
+        let mut leaving: Vec<Leaving> = Vec::with_capacity(message_ids.len());
+        let mut elsewhere: Vec<&str> = Vec::new();
+        for id in message_ids {
+            match mailbox.as_ref().and_then(|mailbox| mailbox.unacked(id)) {
                 Some(message) => leaving.push(message),
                 None => elsewhere.push(id),
             }
@@ -85,29 +55,24 @@ impl Coordinator {
         }
         leaving.sort_by_key(|message| message.sequence);
         leaving.dedup_by_key(|message| message.sequence);
-        let leave = local.as_ref().map(|session| session.leaving(&leaving));
-        self.decide(&namespace, &self.usual(who), |tx| session::acknowledge(tx, who, &leaving)).await?;
-        if let Some(leave) = leave {
-            leave.done();
+        let guard = mailbox.as_ref().map(|mailbox| mailbox.leaving(&leaving));
+        self.decide(&namespace, &usual_keys(who), |tx| session::acknowledge(tx, who, &leaving)).await?;
+        if let Some(guard) = guard {
+            guard.done();
         }
         self.metrics.acks.inc_by(leaving.len() as u64);
         Ok(u32::try_from(leaving.len()).unwrap_or(u32::MAX))
     }
 
     /// Finds messages that no session of this coordinator has delivered. What is not there was acknowledged before.
-    async fn find_in_inbox(
-        &self,
-        namespace: &Namespace,
-        member: &Name,
-        ids: &[String],
-    ) -> Result<Vec<Leaving>, Refusal> {
+    async fn find_in_inbox(&self, namespace: &Namespace, member: &Name, ids: &[&str]) -> Result<Vec<Leaving>, Refusal> {
         let entries = self.inbox_entries(namespace, member, WHOLE_INBOX).await?;
         let places: HashMap<&str, u64> = entries.iter().map(|(sequence, id)| (id.as_str(), *sequence)).collect();
         let facts = self.session_facts(namespace, member).await?;
         Ok(ids
             .iter()
             .filter_map(|id| {
-                let sequence = *places.get(id.as_str())?;
+                let sequence = *places.get(id)?;
                 Some(facts.leaving(sequence, id))
             })
             .collect())
@@ -120,11 +85,11 @@ impl Coordinator {
         member: &Name,
         range: Range,
     ) -> Result<Vec<(u64, String)>, Refusal> {
-        let entries = self.entries(namespace, &inbox(member), range).await?;
+        let entries = self.entries(namespace, &streams::inbox(member), range).await?;
         entries
             .into_iter()
             .map(|entry| {
-                let id = message_id_of(&entry.data).ok_or_else(|| super::corrupt(namespace, "an inbox entry"))?;
+                let id = message_id_of(&entry.data).ok_or_else(|| corrupt(namespace, "an inbox entry"))?;
                 Ok((entry.sequence, id))
             })
             .collect()
@@ -147,13 +112,11 @@ impl Coordinator {
     ) -> Result<v1::ListInboxResponse, Refusal> {
         let mut page = Page::new(page_size(request.page_size)?);
         let mut covered = page::number(&request.page_token)?.unwrap_or(0);
-        if request.member.is_empty() && !matches!(who.credential, Credential::Member { .. }) {
-            return Err(query::no_own_inbox());
-        }
+        query::check_inbox_named(who, &request.member)?;
         let (namespace, team, caller) = self.caller(who, &request.team).await?;
         let member = &query::inbox_owner(&team, &caller, &request.member)?;
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
-        let total = self.extent(&namespace, &inbox(member)).await?.entries;
+        let total = self.extent(&namespace, &streams::inbox(member)).await?.entries;
         let entries = self.inbox_entries(&namespace, member, Range::after(covered, page.size())).await?;
         let messages = self.messages(&namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let facts = self.session_facts(&namespace, member).await?;
@@ -183,13 +146,7 @@ impl Coordinator {
         let id = id::message_id(&request.message_id, "message_id")?.to_string();
         let (namespace, _, caller) = self.caller(who, &request.team).await?;
         let found = self.messages(&namespace, vec![id]).await?.pop().flatten();
-        let message = found.filter(|message| query::may_see_message(&caller, message)).ok_or_else(|| {
-            Refusal::new(
-                Reason::MessageNotFound,
-                "There is no such message that this credential can see. Look for its id with `teamwire history`.",
-            )
-            .field("message_id")
-        })?;
+        let message = query::visible_message(&caller, found)?;
         let mut lookup = ReceiptLookup::default();
         let receipts = self.receipts(&namespace, &message, &mut lookup).await?;
         Ok(v1::GetMessageResponse { message: Some(v1::Message::clone(&message)), receipts })
@@ -238,10 +195,10 @@ pub(super) struct ReceiptLookup {
     inboxes: HashMap<Name, (HashMap<String, u64>, SessionFacts)>,
 }
 
-fn durability<T>(done: &Done<T>) -> v1::Durability {
-    match done.durability {
-        crate::store::Durability::Applied => v1::Durability::Applied,
-        crate::store::Durability::Fsynced => v1::Durability::Fsynced,
-        crate::store::Durability::Replicated => v1::Durability::Replicated,
+fn durability(durability: Durability) -> v1::Durability {
+    match durability {
+        Durability::Applied => v1::Durability::Applied,
+        Durability::Fsynced => v1::Durability::Fsynced,
+        Durability::Replicated => v1::Durability::Replicated,
     }
 }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use teamwire_proto::Refusal;
 
-use super::{Coordinator, unavailable};
+use super::{
+    Coordinator,
+    store_errors::{corrupt, unavailable},
+};
 use crate::{
     domain::{
-        record::RecordType,
+        records::RecordType,
         tx::{CachedRecord, RuleError},
     },
     store::{Entry, Extent, Key, Namespace, Range},
@@ -23,14 +26,14 @@ impl Coordinator {
             return Ok(Vec::new());
         }
         let keys: Vec<Key> = ids.into_iter().map(|id| Key::new(T::KIND, id)).collect();
-        let records = self.store.read(namespace, &keys).await.map_err(|error| unavailable(&error))?;
+        let records = self.store.read(namespace, &keys).await.map_err(unavailable)?;
         records
             .into_iter()
             .map(|record| {
                 CachedRecord::new(record).get::<T>().map_err(|stop| match stop {
                     RuleError::Refused(refusal) => refusal,
-                    RuleError::NeedsRecords(_) => super::corrupt(namespace, T::KIND),
-                    RuleError::Corrupt(what) => super::corrupt(namespace, &what),
+                    RuleError::NeedsRecords(_) => corrupt(namespace, T::KIND),
+                    RuleError::Corrupt(what) => corrupt(namespace, &what),
                 })
             })
             .collect()
@@ -42,11 +45,11 @@ impl Coordinator {
         stream: &str,
         range: Range,
     ) -> Result<Vec<Entry>, Refusal> {
-        self.store.range(namespace, stream, range).await.map_err(|error| unavailable(&error))
+        self.store.range(namespace, stream, range).await.map_err(unavailable)
     }
 
     pub(super) async fn extent(&self, namespace: &Namespace, stream: &str) -> Result<Extent, Refusal> {
-        let extents = self.store.extents(namespace, &[stream.to_owned()]).await.map_err(|error| unavailable(&error))?;
-        extents.first().copied().ok_or_else(|| super::corrupt(namespace, "an extent"))
+        let extents = self.store.extents(namespace, &[stream.to_owned()]).await.map_err(unavailable)?;
+        extents.first().copied().ok_or_else(|| corrupt(namespace, "an extent"))
     }
 }

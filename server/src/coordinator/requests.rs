@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use teamwire_proto::{
-    Reason, Refusal, id,
+    Refusal, id,
     v1::{self, RequestKind, RequestState},
 };
 
@@ -14,7 +14,7 @@ use crate::{
         identity::{CallerCredentials, Principal, namespace_of},
         page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
-        record::REQUESTS,
+        streams::REQUESTS,
     },
     store::{Namespace, Range},
 };
@@ -33,14 +33,7 @@ impl Coordinator {
         request_id: &str,
     ) -> Result<v1::Request, Refusal> {
         let found = self.fetch::<v1::Request>(namespace, vec![request_id.to_owned()]).await?.pop().flatten();
-        let request = found.filter(|request| query::may_see_request(caller, request));
-        request.map(|request| v1::Request::clone(&request)).ok_or_else(|| {
-            Refusal::new(
-                Reason::RequestNotFound,
-                "There is no such request that this credential can see. See `teamwire requests`.",
-            )
-            .field("request_id")
-        })
+        query::visible_request(caller, found)
     }
 
     /// See `RequestService.GetRequest`.

@@ -11,15 +11,15 @@ use teamwire_proto::{
 };
 use uuid::Uuid;
 
-use super::{Coordinator, messages::WHOLE_INBOX, team_key, unavailable};
+use super::{Coordinator, keys::team_key, messages::WHOLE_INBOX, store_errors::unavailable};
 use crate::{
     domain::{
-        limits::ms,
-        post::milliseconds,
-        record::{HISTORY, JoinTokenRecord, LEFTOVERS, ObserverRecord, REQUESTS, RecordType, TeamRecord, inbox},
+        inbox::Leaving,
+        records::{JoinTokenRecord, ObserverRecord, RecordType, TeamRecord},
         retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since},
-        session::Leaving,
+        streams::{self, HISTORY, LEFTOVERS, REQUESTS},
         task::board::{BoardRecord, TaskRecord},
+        time::{milliseconds, ms},
         tx::{CachedRecord, RuleError, Tx},
     },
     store::{Namespace, Range},
@@ -195,7 +195,7 @@ impl Coordinator {
         namespace: &Namespace,
         is_old: impl Fn(&T) -> bool,
     ) -> Result<Vec<String>, Refusal> {
-        let found = self.store().scan(namespace, T::KIND, "", SCAN_MAX).await.map_err(|error| unavailable(&error))?;
+        let found = self.store().scan(namespace, T::KIND, "", SCAN_MAX).await.map_err(unavailable)?;
         let old = found.into_iter().filter(|(_, record)| {
             let record = CachedRecord::new(Some(record.clone())).get::<T>();
             record.ok().flatten().is_some_and(|record| is_old(&record))
@@ -218,8 +218,8 @@ impl Coordinator {
     }
 
     async fn alarm_unprocessed(&self, namespace: &Namespace, team: &TeamRecord) -> Result<(), Refusal> {
-        let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
-        let extents = self.store().extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
+        let extents = self.store().extents(namespace, &inboxes).await.map_err(unavailable)?;
         let before_ms = self.before(self.limits().unprocessed_alarm_after);
         let mut late = Vec::new();
         for (member, extent) in team.members.iter().zip(extents) {

@@ -2,19 +2,36 @@
 
 use std::sync::Arc;
 
-use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name, v1};
+use teamwire_proto::{Refusal, name::Name, v1};
 
-use super::{Coordinator, member_key, team_key, unavailable};
+use super::{
+    Coordinator,
+    keys::{member_key, team_key},
+    store_errors::{corrupt, unavailable},
+};
 use crate::{
-    delivery::session::{Session, SessionOptions},
     domain::{
+        dead_letters::{self, Undeliverable},
         identity::{CallerCredentials, namespace_of},
-        record::{CursorRecord, SessionRecord, inbox},
-        session::{self, Leaving, Opened, Undeliverable},
+        inbox::Leaving,
+        records::{CursorRecord, SessionRecord},
+        session::{self, Opened},
+        streams,
         tx::CachedRecord,
     },
     store::Namespace,
 };
+
+/// A session that was opened in the store.
+#[derive(Debug)]
+pub struct OpenedSession {
+    /// The team's namespace.
+    pub namespace: Namespace,
+    /// What the rule has decided.
+    pub opened: Opened,
+    /// How many messages the inbox held.
+    pub backlog: u64,
+}
 
 /// How far the latest session of a member has come.
 #[derive(Clone, Debug, Default)]
@@ -51,31 +68,17 @@ impl SessionFacts {
 impl Coordinator {
     /// Opens a session on the caller's inbox; see `MessageService.Stream`.
     pub async fn open_session(
-        self: &Arc<Self>,
+        &self,
         who: &CallerCredentials,
         request: &v1::StreamRequest,
-    ) -> Result<Session, Refusal> {
-        let Credential::Member { member, .. } = &who.credential else {
-            return Err(Refusal::new(
-                Reason::NotPermitted,
-                "Only a member has an inbox. Use a member's credential; to read along, follow the history.",
-            ));
-        };
+    ) -> Result<OpenedSession, Refusal> {
+        let member = session::subscriber(who)?;
         let namespace = namespace_of(who, "")?;
         let preload = [team_key(), member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
-        let extent = self.extent(&namespace, &inbox(member)).await?;
-        let done = self
-            .decide(&namespace, &preload, |tx| session::open(tx, who, request, extent.next.saturating_sub(1)))
-            .await?;
-        let options = SessionOptions::new(request, self.limits());
-        Ok(match done.value {
-            Opened::Session { member, team, record, reserved } => {
-                Session::open(Arc::clone(self), namespace, member, team, record, reserved, extent.entries, options)
-            }
-            Opened::Stopping { member, team, incarnation, request_id } => {
-                Session::stopping(Arc::clone(self), namespace, member, team, incarnation, request_id)
-            }
-        })
+        let extent = self.extent(&namespace, &streams::inbox(member)).await?;
+        let tail = extent.next.saturating_sub(1);
+        let opened = self.decide(&namespace, &preload, |tx| session::open(tx, who, request, tail)).await?.value;
+        Ok(OpenedSession { namespace, opened, backlog: extent.entries })
     }
 
     /// Records how far a session has come.
@@ -115,7 +118,7 @@ impl Coordinator {
         why: Undeliverable,
     ) -> Result<(), Refusal> {
         let preload = [team_key(), member_key::<SessionRecord>(member)];
-        self.decide(namespace, &preload, |tx| session::dead_letter(tx, member, session_id, leaving, message, why))
+        self.decide(namespace, &preload, |tx| dead_letters::dead_letter(tx, member, session_id, leaving, message, why))
             .await?;
         self.metrics.gave_up(why.as_str());
         Ok(())
@@ -137,8 +140,8 @@ impl Coordinator {
         namespace: &Namespace,
         members: &[&Name],
     ) -> Result<Vec<(u64, Option<Arc<SessionRecord>>)>, Refusal> {
-        let inboxes: Vec<String> = members.iter().map(|member| inbox(member)).collect();
-        let extents = self.store.extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let inboxes: Vec<String> = members.iter().map(|member| streams::inbox(member)).collect();
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
         let ids = members.iter().map(|member| member.folded().to_owned()).collect();
         let records = self.fetch::<SessionRecord>(namespace, ids).await?;
         Ok(extents.into_iter().map(|extent| extent.next).zip(records).collect())
@@ -146,9 +149,9 @@ impl Coordinator {
 
     pub(super) async fn session_facts(&self, namespace: &Namespace, member: &Name) -> Result<SessionFacts, Refusal> {
         let keys = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
-        let records = self.store.read(namespace, &keys).await.map_err(|error| unavailable(&error))?;
+        let records = self.store.read(namespace, &keys).await.map_err(unavailable)?;
         let mut records = records.into_iter().map(CachedRecord::new);
-        let broken = |_| super::corrupt(namespace, "a session");
+        let broken = |_| corrupt(namespace, "a session");
         let session = records.next().map_or(Ok(None), |record| record.get()).map_err(broken)?;
         let cursor = records.next().map_or(Ok(None), |record| record.get()).map_err(broken)?;
         Ok(SessionFacts { session, cursor })

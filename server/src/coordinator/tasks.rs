@@ -1,30 +1,35 @@
-//! The calls of the task board.
+//! The task board: claiming what is next, and listing tasks.
 
 use std::{sync::Arc, time::Duration};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Reason, Refusal,
-    name::Name,
-    v1::{self, TaskStatus, history_entry::Event},
+    Refusal,
+    v1::{self, history_entry::Event},
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Coordinator, team_key, turns::Turn};
+use super::{
+    Coordinator,
+    decide::Touches,
+    keys::{board_key, team_key},
+    turns::Turn,
+};
 use crate::{
     domain::{
-        fields::{known, wait},
-        identity::{self, Admit, CallerCredentials, namespace_of},
+        fields::wait,
+        identity::{CallerCredentials, namespace_of},
         page::{self, Page, page_size},
-        record::{HISTORY, RecordType},
+        streams::HISTORY,
         task::{
-            self,
-            board::{BoardRecord, Ids, TaskRecord, each, show},
-            claim, record_id,
+            board::{BoardRecord, TaskRecord, record_id, show},
+            claim,
+            listing::{self, Listing},
         },
-        tx::{RuleError, Snapshot, Tx},
+        team,
+        tx::Snapshot,
     },
-    store::{Key, Namespace, Range},
+    store::{Namespace, Range},
 };
 
 /// How often a waiting call looks by itself, in case a notification was lost; half as much again or less.
@@ -33,82 +38,14 @@ const POLL: Duration = Duration::from_secs(2);
 /// How many tasks are read at once.
 const CHUNK: usize = 64;
 
-fn board_key() -> Key {
-    Key::new(BoardRecord::KIND, "")
-}
-
-fn task_key(id: u64) -> Key {
-    Key::new(TaskRecord::KIND, record_id(id))
-}
-
 impl Coordinator {
-    /// Changes the board by a rule, when it is this call's turn. `id`: the task that it will want.
-    async fn change_board<T>(
-        &self,
-        namespace: &Namespace,
-        id: Option<u64>,
-        rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
-    ) -> Result<T, Refusal> {
-        let _turn = self.turns.take(namespace).await;
-        let keys: Vec<Key> = [team_key(), board_key()].into_iter().chain(id.map(task_key)).collect();
-        Ok(self.decide(namespace, &keys, rule).await?.value)
-    }
-
-    /// See `TaskService.CreateTask`.
-    pub async fn create_task(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::CreateTaskRequest,
-    ) -> Result<v1::CreateTaskResponse, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        self.change_board(&namespace, None, |tx| task::create(tx, who, request)).await
-    }
-
-    /// See `TaskService.GetTask`.
-    pub async fn get_task(
-        &self,
-        who: &CallerCredentials,
-        named: &str,
-        id: u64,
-    ) -> Result<v1::GetTaskResponse, Refusal> {
-        let namespace = namespace_of(who, named)?;
-        let keys = [team_key(), board_key(), task_key(id)];
-        Ok(self.decide(&namespace, &keys, |tx| task::get(tx, who, named, id)).await?.value)
-    }
-
-    /// See `TaskService.UpdateTask`.
-    pub async fn update_task(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::UpdateTaskRequest,
-    ) -> Result<v1::Task, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        self.change_board(&namespace, Some(request.task_id), |tx| task::update(tx, who, request)).await
-    }
-
-    /// See `TaskService.DeleteTask`.
-    pub async fn delete_task(&self, who: &CallerCredentials, named: &str, id: u64) -> Result<Vec<u64>, Refusal> {
-        let namespace = namespace_of(who, named)?;
-        self.change_board(&namespace, Some(id), |tx| task::delete(tx, who, named, id)).await
-    }
-
-    /// See `TaskService.ClaimTask`.
-    pub async fn claim_task(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::ClaimTaskRequest,
-    ) -> Result<v1::Claim, Refusal> {
-        let namespace = namespace_of(who, "").map_err(|_| only_members())?;
-        self.change_board(&namespace, Some(request.task_id), |tx| claim::claim(tx, who, request)).await
-    }
-
     /// See `TaskService.ClaimNextTask`.
     pub async fn claim_next_task(
         &self,
         who: &CallerCredentials,
         request: &v1::ClaimNextTaskRequest,
     ) -> Result<Option<v1::Claim>, Refusal> {
-        let namespace = namespace_of(who, "").map_err(|_| only_members())?;
+        let namespace = namespace_of(who, "")?;
         let timeout = match &request.wait {
             None => Duration::ZERO,
             Some(given) => wait(given, "wait")?,
@@ -159,26 +96,6 @@ impl Coordinator {
         board.is_none_or(|board| board.assigned.contains_key(member))
     }
 
-    /// See `TaskService.CompleteTask`.
-    pub async fn complete_task(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::CompleteTaskRequest,
-    ) -> Result<v1::CompleteTaskResponse, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        self.change_board(&namespace, Some(request.task_id), |tx| claim::complete(tx, who, request)).await
-    }
-
-    /// See `TaskService.ReleaseTask`.
-    pub async fn release_task(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::ReleaseTaskRequest,
-    ) -> Result<v1::Task, Refusal> {
-        let namespace = namespace_of(who, &request.team)?;
-        self.change_board(&namespace, Some(request.task_id), |tx| claim::release(tx, who, request)).await
-    }
-
     /// See `TaskService.ListTasks`.
     pub async fn list_tasks(
         &self,
@@ -187,31 +104,16 @@ impl Coordinator {
     ) -> Result<v1::ListTasksResponse, Refusal> {
         let mut page = Page::new(page_size(request.page_size)?);
         let mut covered = page::number(&request.page_token)?.unwrap_or(0);
-        let status = known::<TaskStatus>(request.status, "status")?;
         let namespace = namespace_of(who, &request.team)?;
-        let (board, owner) = self
-            .decide(&namespace, &[team_key(), board_key()], |tx| {
-                let (team, _) = identity::call(tx, who, &request.team, Admit::Stopping)?;
-                let owner = match request.owner.as_str() {
-                    "" => None,
-                    text => Some(team.resolve(text, "owner")?.name.clone()),
-                };
-                let board = tx.read::<BoardRecord>("")?.unwrap_or_default();
-                Ok((board, owner))
-            })
-            .await?
-            .value;
-        let ids = candidates(&board, status, request.ready_only);
+        let listing = self.decide(&namespace, &[team_key(), board_key()], |tx| listing::list(tx, who, request)).await?;
+        let Listing { board, ids, filter } = listing.value;
         let after = covered;
         let mut ids = ids.into_iter().filter(|id| *id > after).peekable();
         while ids.peek().is_some() {
             let chunk: Vec<u64> = ids.by_ref().take(CHUNK).collect();
             for (id, found) in chunk.iter().zip(self.tasks(&namespace, &chunk).await?) {
                 // It may have changed since the board was read.
-                let found = found.filter(|found| {
-                    owner.as_ref().is_none_or(|owner| found.is_owned_by(owner)) && has_status(found, status)
-                });
-                if let Some(found) = found
+                if let Some(found) = found.filter(|found| filter.passes(found))
                     && !page.add(show(&found, &board))
                 {
                     return Ok(v1::ListTasksResponse {
@@ -260,39 +162,7 @@ impl Coordinator {
 
     /// Checks that the caller may still see the team's tasks.
     pub async fn may_see_tasks(&self, who: &CallerCredentials, named: &str) -> Result<Namespace, Refusal> {
-        self.get_team(who, named).await?;
+        self.rule(who, named, Touches::Team, |tx| team::get(tx, who, named)).await?;
         namespace_of(who, named)
     }
-}
-
-/// Returns the ids of the tasks that a list may contain, in their order.
-fn candidates(board: &BoardRecord, status: TaskStatus, ready_only: bool) -> Vec<u64> {
-    let of = |by: &std::collections::BTreeMap<Name, Ids>| by.values().flat_map(each).collect::<Vec<_>>();
-    let ready = || [each(&board.ready), of(&board.assigned)].concat();
-    let mut ids = match status {
-        TaskStatus::Unspecified | TaskStatus::Pending if ready_only => ready(),
-        _ if ready_only => Vec::new(),
-        TaskStatus::Unspecified => [ready(), each(&board.blocked), of(&board.claimed), each(&board.completed)].concat(),
-        TaskStatus::Pending => [ready(), each(&board.blocked)].concat(),
-        TaskStatus::InProgress => of(&board.claimed),
-        TaskStatus::Completed => each(&board.completed),
-        TaskStatus::Deleted => board.deleted.keys().copied().collect(),
-    };
-    ids.sort_unstable();
-    ids
-}
-
-fn has_status(task: &TaskRecord, status: TaskStatus) -> bool {
-    let is = TaskStatus::from(task.status);
-    match status {
-        TaskStatus::Unspecified => is != TaskStatus::Deleted,
-        status => is == status,
-    }
-}
-
-fn only_members() -> Refusal {
-    Refusal::new(
-        Reason::NotPermitted,
-        "Only a member can claim a task: the operator and observers do not work. Use a member's credential.",
-    )
 }

@@ -2,14 +2,14 @@
 
 use teamwire_proto::{Refusal, name::Name, v1};
 
-use super::{Coordinator, team_key, unavailable};
+use super::{Coordinator, decide::Touches, keys::team_key, store_errors::unavailable};
 use crate::{
     domain::{
         identity::{self, CallerCredentials, namespace_of},
         page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
-        record::{Life, ListedTeam, RecordType, TeamRecord, inbox},
-        team,
+        records::{Life, ListedTeam, RecordType, TeamRecord},
+        streams, team,
     },
     store::{Check, Key, Loss, Namespace, Txn, Write},
     telemetry::MEMBER_STATES,
@@ -63,7 +63,7 @@ impl Coordinator {
             data: ListedTeam { name: name.clone() }.encode(),
         };
         let txn = Txn { checks: Vec::new(), writes: vec![put] };
-        self.store.commit(&Namespace::directory(), &txn).await.map_err(|error| unavailable(&error))?;
+        self.store.commit(&Namespace::directory(), &txn).await.map_err(unavailable)?;
         Ok(())
     }
 
@@ -71,15 +71,15 @@ impl Coordinator {
     pub(super) async fn unlist_team(&self, name: &Name) -> Result<(), Refusal> {
         let key = Key::new(ListedTeam::KIND, name.folded());
         let read = self.store.read(&Namespace::directory(), std::slice::from_ref(&key)).await;
-        let listed = read.map_err(|error| unavailable(&error))?;
+        let listed = read.map_err(unavailable)?;
         let Some(Some(listed)) = listed.into_iter().next() else { return Ok(()) };
-        let team = self.store.read(&Namespace::team(name), &[team_key()]).await.map_err(|error| unavailable(&error))?;
+        let team = self.store.read(&Namespace::team(name), &[team_key()]).await.map_err(unavailable)?;
         if matches!(team.first(), Some(Some(_))) {
             return Ok(());
         }
         let check = Check::Version { key: key.clone(), version: Some(listed.version) };
         let txn = Txn { checks: vec![check], writes: vec![Write::Delete { key }] };
-        self.store.commit(&Namespace::directory(), &txn).await.map_err(|error| unavailable(&error))?;
+        self.store.commit(&Namespace::directory(), &txn).await.map_err(unavailable)?;
         Ok(())
     }
 
@@ -94,12 +94,6 @@ impl Coordinator {
         Ok(())
     }
 
-    /// See `TeamService.GetTeam`.
-    pub async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal> {
-        let namespace = namespace_of(who, named)?;
-        Ok(self.decide(&namespace, &[team_key()], |tx| team::get(tx, who, named)).await?.value)
-    }
-
     /// See `TeamService.ListTeams`.
     pub async fn list_teams(
         &self,
@@ -109,13 +103,13 @@ impl Coordinator {
         let mut page = Page::new(page_size(request.page_size)?);
         let after = page::position(&request.page_token)?.unwrap_or_default();
         if who.credential.team().is_some() {
-            let teams = vec![self.get_team(who, "").await?];
+            let teams = vec![self.rule(who, "", Touches::Team, |tx| team::get(tx, who, "")).await?];
             return Ok(v1::ListTeamsResponse { teams, next_page_token: String::new() });
         }
         let directory = Namespace::directory();
         self.decide(&directory, &[], |tx| identity::operator(tx, who)).await?;
         let listed = self.store.scan(&directory, ListedTeam::KIND, &after, page.size()).await;
-        let listed = listed.map_err(|error| unavailable(&error))?;
+        let listed = listed.map_err(unavailable)?;
         let mut may_have_more = listed.len() == page.size();
         let mut covered = after;
         for (id, _) in listed {
@@ -141,7 +135,7 @@ impl Coordinator {
             let after = namespaces.last().map_or("", Namespace::as_str).to_owned();
             let listed =
                 self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, PAGE_SIZE_MAX as usize).await;
-            let listed = listed.map_err(|error| unavailable(&error))?;
+            let listed = listed.map_err(unavailable)?;
             let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
             namespaces.extend(names.map(|name| Namespace::team(&name)));
             if listed.len() < PAGE_SIZE_MAX as usize {
@@ -159,8 +153,8 @@ impl Coordinator {
     pub async fn count(&self, namespace: &Namespace) -> Result<Option<TeamCount>, Refusal> {
         let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         let Some(team) = found else { return Ok(None) };
-        let inboxes: Vec<String> = team.members.iter().map(|member| inbox(&member.name)).collect();
-        let extents = self.store.extents(namespace, &inboxes).await.map_err(|error| unavailable(&error))?;
+        let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
         let mut count = TeamCount::default();
         for member in &team.members {
             let state = match member.life {

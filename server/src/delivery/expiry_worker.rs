@@ -48,7 +48,7 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
                 for_s = ticked.elapsed().as_secs(),
                 "this coordinator was away; renewing the leases it holds"
             );
-            heartbeats.note_open_sessions(&coordinator);
+            heartbeats.record_open_sessions(&coordinator);
             lose_from = Instant::now() + patience;
         }
         for namespace in coordinator.notifier().take_changed() {
@@ -73,7 +73,7 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
             };
             if clocks.has_jumped(&namespace, leases.now_ms, Instant::now()) {
                 tracing::info!(?namespace, "the store's clock was set ahead; renewing the leases of the sessions here");
-                heartbeats.note_open_sessions(&coordinator);
+                heartbeats.record_open_sessions(&coordinator);
                 lose_from = Instant::now() + patience;
             }
             let may_lose = Instant::now() >= lose_from;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    coordinator::{Coordinator, TeamCount},
+    coordinator::{Coordinator, teams::TeamCount},
     store::Namespace,
     telemetry::{MEMBER_STATES, Metrics},
 };
@@ -19,13 +19,13 @@ const EVERY: Duration = Duration::from_secs(5);
 
 /// The latest numbers of every team.
 #[derive(Debug, Default)]
-pub struct Gauges {
+pub(super) struct Gauges {
     teams: HashMap<Namespace, (Instant, TeamCount)>,
 }
 
 impl Gauges {
     /// Counts a team, if anybody watches and it was not counted lately. A store that fails is the sweep's business.
-    pub(crate) async fn visit(&mut self, coordinator: &Coordinator, namespace: &Namespace) {
+    pub(super) async fn visit(&mut self, coordinator: &Coordinator, namespace: &Namespace) {
         let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < EVERY);
         if is_recent || !coordinator.metrics().is_watched() {
             return;
@@ -38,7 +38,7 @@ impl Gauges {
     }
 
     /// Shows the sums over the teams that there still are.
-    pub(crate) fn publish(&mut self, metrics: &Metrics, is_there: impl Fn(&Namespace) -> bool) {
+    pub(super) fn publish(&mut self, metrics: &Metrics, is_there: impl Fn(&Namespace) -> bool) {
         if !metrics.is_watched() {
             return;
         }

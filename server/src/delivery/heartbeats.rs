@@ -8,10 +8,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use teamwire_proto::name::Name;
+use teamwire_proto::{credential::Credential, name::Name};
 use tokio_util::sync::CancellationToken;
 
-use crate::{coordinator::Coordinator, store::Namespace};
+use crate::{coordinator::Coordinator, domain::identity::CallerCredentials, store::Namespace};
 
 /// How often gathered heartbeats are written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ struct Gathered {
 
 impl Heartbeats {
     /// A member has given a sign of life.
-    pub fn note_life(&self, namespace: &Namespace, member: &Name) {
+    pub fn record(&self, namespace: &Namespace, member: &Name) {
         let mut gathered = self.gathered.lock();
         let place = (namespace.clone(), member.clone());
         if gathered.written.get(&place).is_some_and(|at| at.elapsed() < GOOD_FOR) {
@@ -49,11 +49,18 @@ impl Heartbeats {
         gathered.pending.entry(namespace.clone()).or_default().insert(member.clone());
     }
 
+    /// Records a heartbeat of the member that calls, if it is one.
+    pub fn record_caller(&self, who: &CallerCredentials) {
+        if let Credential::Member { team, member, .. } = &who.credential {
+            self.record(&Namespace::team(team), member);
+        }
+    }
+
     /// Every session that is open here is a sign of life, whenever the last one was written.
-    pub fn note_open_sessions(&self, coordinator: &Coordinator) {
+    pub fn record_open_sessions(&self, coordinator: &Coordinator) {
         self.gathered.lock().written.clear();
         for session in coordinator.notifier().sessions() {
-            self.note_life(&session.namespace, &session.member);
+            self.record(&session.namespace, &session.member);
         }
     }
 

@@ -1,14 +1,26 @@
-//! Open sessions: delivering to them, keeping their members alive, ending them.
+//! Open sessions: delivering to them, keeping their members alive, ending them; and what is done in the background.
 //!
-//! - [`session`]: the loop of one session. [`reconciler`]: finds what wake-ups have missed. [`data_loss`]: when the store has
-//!   lost what it had answered.
-//! - [`heartbeats`]: signs of life, gathered and written in batches. [`expiry_worker`]: what is due when time passes;
-//!   [`retention_worker`]: what may be forgotten. [`gauges`]: numbers that are looked up from time to time.
+//! - [`session`]: a session, from its opening to its last frame. [`delivery_loop`]: delivers while credit lasts.
+//!   [`cursor`]: how far a session has come. [`frames`]: its stream. [`end`]: why it ends.
+//! - [`heartbeats`]: signs of life, gathered and written in batches.
+//! - [`reconciler`]: finds what lost notifications have missed. [`data_loss`]: what to do when the store has lost commits.
+//! - [`expiry_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
+//!   enough. [`gauges`]: numbers that are looked up from time to time.
 
+mod cursor;
 pub mod data_loss;
+mod delivery_loop;
+mod end;
 pub mod expiry_worker;
-pub mod gauges;
+mod frames;
+mod gauges;
 pub mod heartbeats;
+mod pace;
 pub mod reconciler;
 pub mod retention_worker;
 pub mod session;
+
+pub use self::frames::Frame;
+pub use self::heartbeats::Heartbeats;
+pub use self::pace::Pace;
+pub use self::session::Session;

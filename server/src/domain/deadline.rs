@@ -6,13 +6,15 @@ use teamwire_proto::{
 };
 
 use super::{
-    limits::{Limits, ms},
+    actor::Actor,
+    history::{self, member_event},
+    limits::Limits,
     membership::conclude_life,
     post,
-    record::{Exit, Life, MemberRecord, TeamRecord},
-    request::{self, member_event},
-    roster::Actor,
-    task::claim,
+    records::{Exit, Life, MemberRecord, Pending, TeamRecord},
+    request,
+    task::give_back,
+    time::ms,
     tx::{RuleError, Tx},
 };
 use crate::store::Leases;
@@ -59,8 +61,7 @@ fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u
 fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
     let now_ms = tx.ctx.now_ms;
     let Some(member) = team.member(name) else { return Ok(false) };
-    let is_due =
-        |pending: &Option<super::record::Pending>| pending.as_ref().is_some_and(|pending| pending.expires_ms <= now_ms);
+    let is_due = |pending: &Option<Pending>| pending.as_ref().is_some_and(|pending| pending.expires_ms <= now_ms);
     let due = [
         (RequestKind::Shutdown, is_due(&member.pending_shutdown)),
         (RequestKind::PlanApproval, is_due(&member.pending_plan)),
@@ -116,8 +117,11 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
     let Some(member) = team.member_mut(name) else { return Ok(false) };
     member.enter(Life::Lost, now_ms);
     let (shown, incarnation) = (member.name.clone(), member.incarnation);
-    post::record(tx, member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."));
-    let tasks = claim::give_back(tx, name, "Its owner was lost.")?;
+    history::append(
+        tx,
+        member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."),
+    );
+    let tasks = give_back::give_back(tx, name, "Its owner was lost.")?;
     if lead != *name {
         let notice = v1::Notice {
             kind: NoticeKind::MemberLost.into(),
@@ -125,7 +129,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
             text: format!(
                 "Nothing was heard of {shown} for some time; it counts as lost. Its inbox keeps filling. It is active again \
                  as soon as it calls; its name can be joined again.{}",
-                claim::given_back_text(&tasks)
+                give_back::given_back_text(&tasks)
             ),
             ..v1::Notice::default()
         };

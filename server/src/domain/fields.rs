@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use teamwire_proto::{Reason, Refusal};
 
-use super::limits::ms;
+use super::time::ms;
 
 /// How long a call waits at most.
 const WAIT_MAX: Duration = Duration::from_secs(60);

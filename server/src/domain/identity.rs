@@ -7,8 +7,8 @@ use std::sync::Arc;
 use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name};
 
 use super::{
-    record::{JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord, TeamRecord},
-    roster::Actor,
+    actor::Actor,
+    records::{JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord, TeamRecord, is_lost},
     secret::SecretHash,
     tx::{RuleError, Tx},
 };
@@ -54,7 +54,7 @@ pub enum Principal {
 
 impl Principal {
     /// Returns who acts when this caller changes something.
-    pub fn party(&self) -> Result<Actor, Refusal> {
+    pub fn actor(&self) -> Result<Actor, Refusal> {
         match self {
             Self::Operator => Ok(Actor::Operator),
             Self::Member { name, .. } => Ok(Actor::Member(name.clone())),
@@ -73,7 +73,7 @@ impl Principal {
     /// Refuses everybody but the lead and the operator.
     pub fn lead_only(&self, what: &str) -> Result<Actor, Refusal> {
         match self {
-            Self::Operator | Self::Member { lead: true, .. } => self.party(),
+            Self::Operator | Self::Member { lead: true, .. } => self.actor(),
             _ => Err(Refusal::new(
                 Reason::LeadOnly,
                 format!("Only the team's lead may {what}. Send the lead (`team-lead`) a message instead."),
@@ -93,11 +93,12 @@ pub enum Admit {
     Ended,
 }
 
-/// Returns the namespace of the team that a call is about: the caller's own, or the one that the operator names.
+/// Returns the namespace of the team that a call is about: the caller's own, or the one that the operator names. If the
+/// operator names none, it is the directory, where no rule finds a team.
 pub fn namespace_of(who: &CallerCredentials, named: &str) -> Result<Namespace, Refusal> {
     match who.credential.team() {
         Some(team) => Ok(Namespace::team(team)),
-        None if named.is_empty() => Err(team_not_found("")),
+        None if named.is_empty() => Ok(Namespace::directory()),
         None => Ok(Namespace::team(&Name::parse(named, "team")?)),
     }
 }
@@ -185,6 +186,10 @@ pub fn join_token(tx: &mut Tx<'_>, id: &str, who: &CallerCredentials) -> Result<
 
 /// Finds the team and the member that calls; refuses everybody else.
 pub fn member(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<(Arc<TeamRecord>, Name), RuleError> {
+    if let Credential::Operator { .. } = &who.credential {
+        operator(tx, who)?;
+        return Err(only_members().into());
+    }
     match call(tx, who, "", admit)? {
         (team, Principal::Member { name, .. }) => Ok((team, name)),
         _ => Err(only_members().into()),
@@ -250,12 +255,6 @@ fn check_session(tx: &mut Tx<'_>, record: &MemberRecord, who: &CallerCredentials
         session if is_lost(presented, session.as_deref()) => Ok(()),
         _ => Err(superseded(&record.name).into()),
     }
-}
-
-/// Returns whether a session is one that the store has lost: it is later than `latest`, the latest that the store knows.
-pub fn is_lost(session_id: &str, latest: Option<&SessionRecord>) -> bool {
-    let epoch = session_id.split_once('-').and_then(|(epoch, _)| epoch.parse::<u64>().ok());
-    epoch.unwrap_or(0) > latest.map_or(0, |latest| latest.epoch)
 }
 
 /// The refusal for whoever is not the one to be heard any more.

@@ -94,8 +94,3 @@ impl Default for Limits {
         }
     }
 }
-
-/// Returns a bound on time in milliseconds, as records and transactions have it.
-pub fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}

@@ -16,23 +16,34 @@
 //!
 //! Architecture invariant: no clock, no random, no tonic, no store in here; no rule anywhere else.
 
+pub mod actor;
+pub mod dead_letters;
 pub mod deadline;
+mod envelope;
 pub mod fields;
+pub mod history;
+mod idempotency;
 pub mod identity;
+pub mod inbox;
+pub mod life;
 pub mod limits;
 pub mod membership;
 pub mod page;
 pub mod post;
 pub mod query;
-pub mod record;
+pub mod records;
 pub mod request;
 pub mod retention;
 pub mod roster;
 pub mod secret;
 pub mod send;
 pub mod session;
+pub mod streams;
 pub mod task;
 pub mod team;
+mod text;
+pub mod time;
+pub mod topics;
 pub mod tx;
 
 pub use limits::Limits;

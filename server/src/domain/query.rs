@@ -1,16 +1,19 @@
 //! What may be seen, and how it is shown.
 
+use std::sync::Arc;
+
 use teamwire_proto::{
     Reason, Refusal,
+    credential::Credential,
     name::Name,
     v1::{self, DeadLetterCause, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
 };
 
 use super::{
     Context,
-    identity::Principal,
-    post::{duration, timestamp},
-    record::{CursorRecord, Life, MemberRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
+    identity::{CallerCredentials, Principal},
+    records::{CursorRecord, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
+    time::{duration, timestamp},
 };
 
 /// Returns a member's state, and since when. `session` and `presence`: the latest of its name.
@@ -50,9 +53,9 @@ pub fn show_team(team: &TeamRecord) -> v1::Team {
 #[derive(Clone, Debug, Default)]
 pub struct MemberFacts {
     /// Its latest session.
-    pub session: Option<std::sync::Arc<SessionRecord>>,
+    pub session: Option<Arc<SessionRecord>>,
     /// What it does.
-    pub presence: Option<std::sync::Arc<PresenceRecord>>,
+    pub presence: Option<Arc<PresenceRecord>>,
     /// How many messages are unprocessed.
     pub inbox_depth: u64,
     /// No more ordinary ones fit.
@@ -72,7 +75,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         Life::Exited { exit, .. } => Some(exit.clone().into()),
         _ => None,
     };
-    let pending = |pending: &Option<super::record::Pending>| {
+    let pending = |pending: &Option<Pending>| {
         pending.as_ref().filter(|p| p.expires_ms > facts.now_ms).map_or_else(String::new, |p| p.id.clone())
     };
     let told = &member.attributes;
@@ -147,15 +150,47 @@ pub fn inbox_owner(team: &TeamRecord, caller: &Principal, named: &str) -> Result
 }
 
 /// The refusal for whoever has no inbox and names nobody who has one.
-pub fn no_own_inbox() -> Refusal {
+fn no_own_inbox() -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
         "Only a member has an inbox. Use a member's credential, or name the member whose inbox you want to see.",
     )
 }
 
+/// Refuses a call about an inbox that names no member, unless the caller has an inbox of its own.
+pub fn check_inbox_named(who: &CallerCredentials, named: &str) -> Result<(), Refusal> {
+    match &who.credential {
+        Credential::Member { .. } => Ok(()),
+        _ if !named.is_empty() => Ok(()),
+        _ => Err(no_own_inbox()),
+    }
+}
+
+/// Returns a message if it is there and the caller may see it.
+pub fn visible_message(caller: &Principal, found: Option<Arc<v1::Message>>) -> Result<Arc<v1::Message>, Refusal> {
+    found.filter(|message| may_see_message(caller, message)).ok_or_else(|| {
+        Refusal::new(
+            Reason::MessageNotFound,
+            "There is no such message that this credential can see. Look for its id with `teamwire history`.",
+        )
+        .field("message_id")
+    })
+}
+
+/// Returns a request if it is there and the caller may see it.
+pub fn visible_request(caller: &Principal, found: Option<Arc<v1::Request>>) -> Result<v1::Request, Refusal> {
+    let request = found.filter(|request| may_see_request(caller, request)).ok_or_else(|| {
+        Refusal::new(
+            Reason::RequestNotFound,
+            "There is no such request that this credential can see. See `teamwire requests`.",
+        )
+        .field("request_id")
+    })?;
+    Ok(v1::Request::clone(&request))
+}
+
 /// Returns whether the caller may see a message.
-pub fn may_see_message(caller: &Principal, message: &v1::Message) -> bool {
+fn may_see_message(caller: &Principal, message: &v1::Message) -> bool {
     match caller {
         Principal::Member { name, lead: false } => concerns(name, message),
         _ => true,
@@ -212,13 +247,13 @@ pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::His
 #[derive(Clone, Debug, Default)]
 pub struct ReceiptFacts {
     /// What was recorded when it left the inbox.
-    pub finished: Option<std::sync::Arc<ReceiptRecord>>,
+    pub finished: Option<Arc<ReceiptRecord>>,
     /// Its place, when it is in the inbox.
     pub queued_at: Option<u64>,
     /// The recipient's latest session.
-    pub session: Option<std::sync::Arc<SessionRecord>>,
+    pub session: Option<Arc<SessionRecord>>,
     /// How far that session has come.
-    pub cursor: Option<std::sync::Arc<CursorRecord>>,
+    pub cursor: Option<Arc<CursorRecord>>,
 }
 
 /// Shows what became of a message at one recipient.

@@ -13,12 +13,16 @@ use teamwire_proto::{
 };
 
 use super::{
+    actor::Actor,
+    history::{self, member_event},
     limits::Limits,
-    post::{self, Urgency, milliseconds, timestamp},
-    record::{Life, MemberRecord, Pending, REQUESTS, SessionEnd, TeamRecord},
-    roster::Actor,
-    send::check_size,
+    post::{self, Urgency},
+    records::{Life, MemberRecord, Pending, SessionEnd, TeamRecord},
     session,
+    streams::REQUESTS,
+    text::check_size,
+    time::{milliseconds, timestamp},
+    topics::Topic,
     tx::{RuleError, Tx},
 };
 
@@ -189,7 +193,7 @@ pub fn answer_shutdown(
     }
     let message = decide(tx, &team, &request, caller, answer, compose);
     if answer.approve {
-        post::record(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
+        history::append(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
         session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
         // It is alive to say so. Had it counted as lost, it would else be declared exited at once.
         tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
@@ -300,8 +304,8 @@ fn leave_pending(tx: &Tx<'_>, request: &v1::Request, state: RequestState) -> v1:
 
 fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
     tx.put(&request.id, request);
-    post::record(tx, Event::Decision(v1::Request { id: request.id.clone(), ..v1::Request::default() }));
-    tx.notification(REQUESTS);
+    history::append(tx, Event::Decision(v1::Request { id: request.id.clone(), ..v1::Request::default() }));
+    tx.notify(Topic::Requests);
 }
 
 /// Returns the member that made the request. None: the operator did, who has no inbox.
@@ -429,15 +433,4 @@ fn cause_text(cause: CancelCause) -> &'static str {
         CancelCause::NewerPlan => "its author has submitted a newer plan",
         CancelCause::Unspecified => "no cause was recorded",
     }
-}
-
-/// Makes the history's entry for a change of a member's state.
-pub fn member_event(name: &Name, state: MemberState, incarnation: u64, detail: &str) -> Event {
-    Event::Member(v1::MemberEvent {
-        member: name.to_string(),
-        state: state.into(),
-        incarnation,
-        detail: detail.to_owned(),
-        ..v1::MemberEvent::default()
-    })
 }

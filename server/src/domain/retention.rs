@@ -1,6 +1,8 @@
 //! What is forgotten, and when. Nothing that still waits for somebody is: a message that lies in an inbox outlives its
 //! entry in the history, and is forgotten once it is processed.
 
+use std::sync::Arc;
+
 use teamwire_proto::{
     name::Name,
     v1::{self, NoticeKind, RequestState, history_entry::Event},
@@ -8,18 +10,20 @@ use teamwire_proto::{
 use uuid::Uuid;
 
 use super::{
-    limits::ms,
+    actor::Actor,
+    history,
+    inbox::{Leaving, remove_from_inbox},
     post,
-    record::{
-        CursorRecord, HISTORY, JoinTokenRecord, LEFTOVERS, Life, ObserverRecord, PresenceRecord, REQUESTS,
-        ReceiptRecord, SessionRecord, TeamRecord, UnprocessedRecord,
+    records::{
+        CursorRecord, JoinTokenRecord, Life, ObserverRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord,
+        UnprocessedRecord, receipt_id,
     },
-    roster::Actor,
-    session::{self, Leaving, receipt_id},
+    streams::{HISTORY, LEFTOVERS, REQUESTS},
     task::{
         board::{BoardRecord, TaskRecord},
         record_id,
     },
+    time::{milliseconds, ms},
     tx::{RuleError, Tx},
 };
 
@@ -39,7 +43,7 @@ pub struct Forgotten {
 
 /// Refuses to touch a team other than the one that was looked at: it may have been deleted, and another one of its name
 /// created. Returns the team.
-fn same_team(tx: &mut Tx<'_>, team_id: Uuid) -> Result<Option<std::sync::Arc<TeamRecord>>, RuleError> {
+fn same_team(tx: &mut Tx<'_>, team_id: Uuid) -> Result<Option<Arc<TeamRecord>>, RuleError> {
     Ok(tx.read::<TeamRecord>("")?.filter(|team| team.id == team_id))
 }
 
@@ -98,7 +102,7 @@ pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)])
 /// Returns whether a request is over, and was so before an instant.
 pub fn is_over_since(request: &v1::Request, before_ms: u64) -> bool {
     request.state() != RequestState::Pending
-        && request.decided_at.as_ref().is_some_and(|at| post::milliseconds(at) < before_ms)
+        && request.decided_at.as_ref().is_some_and(|at| milliseconds(at) < before_ms)
 }
 
 /// Takes a member that exited long ago off the roster. What it never processed goes to the dead letters.
@@ -109,14 +113,14 @@ pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leavi
         return Ok(());
     }
     let shown = member.name.to_string();
-    session::remove_from_inbox(tx, name, inbox, Some(v1::DeadLetterCause::MemberRemoved));
+    remove_from_inbox(tx, name, inbox, Some(v1::DeadLetterCause::MemberRemoved));
     for leaving in inbox {
         let event = v1::DeadLetterEvent {
             message_id: leaving.message_id.clone(),
             recipient: shown.clone(),
             cause: v1::DeadLetterCause::MemberRemoved.into(),
         };
-        post::record(tx, Event::DeadLetter(event));
+        history::append(tx, Event::DeadLetter(event));
     }
     let id = name.folded();
     tx.delete::<SessionRecord>(id);

@@ -3,32 +3,9 @@
 use teamwire_proto::{
     Reason, Refusal,
     name::{Address, Name},
-    v1,
 };
 
-use super::record::{Life, MemberRecord, TeamRecord};
-
-/// Who acts: the sender of a message, the author of an entry in the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Actor {
-    /// A member.
-    Member(Name),
-    /// The operator.
-    Operator,
-    /// The coordinator itself.
-    Coordinator,
-}
-
-impl From<&Actor> for v1::Sender {
-    fn from(party: &Actor) -> Self {
-        let (kind, name) = match party {
-            Actor::Member(name) => (v1::SenderKind::Member, name.as_str()),
-            Actor::Operator => (v1::SenderKind::Operator, "operator"),
-            Actor::Coordinator => (v1::SenderKind::Coordinator, "coordinator"),
-        };
-        Self { kind: kind.into(), name: name.to_owned() }
-    }
-}
+use super::records::{Life, MemberRecord, TeamRecord};
 
 impl TeamRecord {
     /// Returns the member with this name.

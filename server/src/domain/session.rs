@@ -7,19 +7,28 @@
 //! reserved. So a message that may have been seen is always marked, at no cost for each message. Giving a message up
 //! goes by what is known to have been delivered.
 
+use std::sync::Arc;
+
 use teamwire_proto::{
     Reason, Refusal,
+    credential::Credential,
+    id,
     name::Name,
-    v1::{self, DeadLetterCause, NoticeKind, history_entry::Event, message::Body},
+    v1::{self, NoticeKind},
 };
 
 use super::{
-    identity::{self, Admit, CallerCredentials, is_lost, superseded},
+    actor::Actor,
+    identity::{self, Admit, CallerCredentials, superseded},
+    inbox::{Leaving, remove_from_inbox},
     post,
-    record::{CursorRecord, Life, ReceiptRecord, SessionEnd, SessionRecord, TeamRecord, inbox, topic_session},
-    roster::Actor,
+    records::{CursorRecord, Life, SessionEnd, SessionRecord, is_lost},
+    topics::Topic,
     tx::{RuleError, Tx},
 };
+
+/// How many ids one acknowledgement may carry.
+const ACK_IDS_MAX: usize = 1_000;
 
 /// How many sequences a session reserves at a time.
 pub const RESERVED_AHEAD: u64 = 128;
@@ -49,6 +58,17 @@ pub enum Opened {
         /// The request that it approved.
         request_id: String,
     },
+}
+
+/// Returns the member on whose inbox the caller may open a session: its own.
+pub fn subscriber(who: &CallerCredentials) -> Result<&Name, Refusal> {
+    match &who.credential {
+        Credential::Member { member, .. } => Ok(member),
+        _ => Err(Refusal::new(
+            Reason::NotPermitted,
+            "Only a member has an inbox. Use a member's credential; to watch a team, follow its history.",
+        )),
+    }
 }
 
 /// Opens a session on the caller's own inbox; an older one is superseded. `tail`: the highest sequence of the inbox.
@@ -105,7 +125,7 @@ pub fn open(
     tx.put(name.folded(), &record);
     tx.put(name.folded(), &CursorRecord { epoch, reserved, ..CursorRecord::default() });
     tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
-    tx.notification(topic_session(&name));
+    tx.notify(Topic::Session(name.folded()));
     if taken_over && !team.is_lead(&name) {
         let notice = v1::Notice {
             kind: NoticeKind::SessionSuperseded.into(),
@@ -124,22 +144,6 @@ fn insert_descending(cursors: &mut Vec<u64>, cursor: u64, keep: usize) {
     cursors.truncate(keep);
 }
 
-impl SessionRecord {
-    /// Returns how many earlier sessions may have delivered the message at this place.
-    pub fn maybe_seen(&self, sequence: u64) -> u32 {
-        count(&self.maybe_delivered, sequence)
-    }
-
-    /// Returns how many earlier sessions have delivered the message at this place, as far as is known.
-    pub fn surely_seen(&self, sequence: u64) -> u32 {
-        count(&self.surely_delivered, sequence)
-    }
-}
-
-fn count(cursors: &[u64], sequence: u64) -> u32 {
-    u32::try_from(cursors.partition_point(|cursor| *cursor >= sequence)).unwrap_or(u32::MAX)
-}
-
 /// Ends whatever session is on the member's inbox.
 pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), RuleError> {
     let Some(session) = tx.read::<SessionRecord>(member.folded())? else { return Ok(()) };
@@ -149,12 +153,12 @@ pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), RuleEr
         _ => Some(why),
     };
     tx.put(member.folded(), &SessionRecord { ended, ..SessionRecord::clone(&session) });
-    tx.notification(topic_session(member));
+    tx.notify(Topic::Session(member.folded()));
     Ok(())
 }
 
 /// Returns the session's record if it is still the one that holds.
-fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<std::sync::Arc<SessionRecord>, RuleError> {
+pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<Arc<SessionRecord>, RuleError> {
     let session = tx.read::<SessionRecord>(member.folded())?;
     match session {
         Some(session) if session.session_id == session_id => Ok(session),
@@ -187,136 +191,43 @@ pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRe
     Ok(())
 }
 
-/// A message that leaves an inbox.
-#[derive(Clone, Debug)]
-pub struct Leaving {
-    /// Its place.
-    pub sequence: u64,
-    /// Its id.
-    pub message_id: String,
-    /// When it was last delivered. Zero: not known.
-    pub delivered_ms: u64,
-    /// How many sessions have delivered it or may have.
-    pub delivery_count: u32,
+/// An acknowledgement, checked.
+#[derive(Debug)]
+pub struct Acknowledgement {
+    /// Who acknowledges.
+    pub who: CallerCredentials,
+    /// The member whose inbox the messages leave.
+    pub member: Name,
+    /// The ids of the messages, in canonical form.
+    pub message_ids: Vec<String>,
+}
+
+impl Acknowledgement {
+    /// Checks the fields of an acknowledgement.
+    pub fn check(who: &CallerCredentials, request: &v1::AckRequest) -> Result<Self, Refusal> {
+        if request.message_ids.len() > ACK_IDS_MAX {
+            return Err(
+                Refusal::new(Reason::InvalidField, "message_ids takes up to 1,000 ids a call.").field("message_ids")
+            );
+        }
+        let mut message_ids = Vec::with_capacity(request.message_ids.len());
+        for text in &request.message_ids {
+            message_ids.push(id::message_id(text, "message_ids")?.to_string());
+        }
+        let who = match request.session_id.as_str() {
+            "" => who.clone(),
+            session_id => CallerCredentials { session_id: Some(session_id.to_owned()), ..who.clone() },
+        };
+        let Credential::Member { member, .. } = &who.credential else {
+            return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox to acknowledge from."));
+        };
+        Ok(Self { member: member.clone(), who, message_ids })
+    }
 }
 
 /// Marks messages as processed.
 pub fn acknowledge(tx: &mut Tx<'_>, who: &CallerCredentials, messages: &[Leaving]) -> Result<(), RuleError> {
     let (_, name) = identity::member(tx, who, Admit::Stopping)?;
     remove_from_inbox(tx, &name, messages, None);
-    Ok(())
-}
-
-/// Takes messages out of an inbox and writes their receipts. `cause`: why they are given up; `None`: they are processed.
-pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: Option<DeadLetterCause>) {
-    tx.remove(inbox(member), messages.iter().map(|message| message.sequence).collect());
-    for message in messages {
-        let receipt = ReceiptRecord {
-            sequence: message.sequence,
-            delivered_ms: message.delivered_ms,
-            finished_ms: tx.ctx.now_ms,
-            delivery_count: message.delivery_count,
-            cause: cause.map_or("", |cause| cause.as_str_name()).to_owned(),
-        };
-        tx.put(&receipt_id(&message.message_id, member), &receipt);
-    }
-}
-
-/// Returns the id of the record of a message's receipt.
-pub fn receipt_id(message_id: &str, member: &Name) -> String {
-    format!("{message_id}/{}", member.folded())
-}
-
-/// Why a message is given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undeliverable {
-    /// Too many sessions saw it without an acknowledgement.
-    DeliveryLimit,
-    /// It asks an earlier life of the member to end.
-    TargetReplaced,
-}
-
-impl Undeliverable {
-    /// Returns the cause as the receipt has it.
-    pub fn cause(self) -> DeadLetterCause {
-        match self {
-            Self::DeliveryLimit => DeadLetterCause::DeliveryLimit,
-            Self::TargetReplaced => DeadLetterCause::TargetReplaced,
-        }
-    }
-
-    /// Returns the cause as metrics label it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::DeliveryLimit => "delivery_limit",
-            Self::TargetReplaced => "target_replaced",
-        }
-    }
-}
-
-/// Returns whether a message asks another life than this one to end. No other life may see it as its own.
-pub fn is_for_another_life(message: &v1::Message, incarnation: u64) -> bool {
-    matches!(message.body, Some(Body::ShutdownRequest(_))) && message.target_incarnation != incarnation
-}
-
-/// Says whether a message must not be delivered to this life of its recipient any more.
-pub fn undeliverable(
-    session: &SessionRecord,
-    sequence: u64,
-    message: &v1::Message,
-    deliveries_max: usize,
-) -> Option<Undeliverable> {
-    if is_for_another_life(message, session.incarnation) {
-        return Some(Undeliverable::TargetReplaced);
-    }
-    let seen = session.surely_seen(sequence) as usize;
-    (seen >= deliveries_max).then_some(Undeliverable::DeliveryLimit)
-}
-
-/// Puts a message among the team's dead letters, and tells its sender and the lead.
-pub fn dead_letter(
-    tx: &mut Tx<'_>,
-    member: &Name,
-    session_id: &str,
-    leaving: &Leaving,
-    message: &v1::Message,
-    why: Undeliverable,
-) -> Result<(), RuleError> {
-    hold(tx, member, session_id)?;
-    // It may have been acknowledged outside of the session while this was decided.
-    if tx.read::<ReceiptRecord>(&receipt_id(&leaving.message_id, member))?.is_some() {
-        return Ok(());
-    }
-    let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;
-    remove_from_inbox(tx, member, std::slice::from_ref(leaving), Some(why.cause()));
-    post::record(
-        tx,
-        Event::DeadLetter(v1::DeadLetterEvent {
-            message_id: message.id.clone(),
-            recipient: member.to_string(),
-            cause: why.cause().into(),
-        }),
-    );
-    // Whoever asked the earlier life to end was told when that request was cancelled. And a notice about a lost notice
-    // would go round in circles.
-    if why == Undeliverable::TargetReplaced || matches!(message.body, Some(Body::Notice(_))) {
-        return Ok(());
-    }
-    let sender = message.sender.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member);
-    let sender = sender.and_then(|sender| Name::parse(&sender.name, "sender").ok()).map(Actor::Member);
-    let lead = Actor::Member(team.lead.clone());
-    let mut to: Vec<&Actor> = sender.iter().collect();
-    to.push(&lead);
-    let notice = v1::Notice {
-        kind: NoticeKind::DeadLetter.into(),
-        member: member.to_string(),
-        message_id: message.id.clone(),
-        text: format!(
-            "{member} was given a message {} times and never acknowledged it; it was given up. See `teamwire history`.",
-            leaving.delivery_count
-        ),
-        ..v1::Notice::default()
-    };
-    post::notify(tx, &team, &to, notice);
     Ok(())
 }

@@ -8,19 +8,20 @@ use teamwire_proto::{
     credential::Credential,
     id,
     name::Name,
-    v1::{self, MemberState, NoticeKind, TeamEventKind, history_entry::Event},
+    v1::{self, MemberState, NoticeKind, TeamEventKind},
     word,
 };
 
 use super::{
+    actor::Actor,
+    history::{self, member_event, team_event},
+    idempotency::{KeyedCall, fingerprint, without_labels},
     identity::{self, Admit, CallerCredentials, Principal},
-    membership::{NewLife, attributes, new_credential},
+    life::{NewLife, attributes, new_credential},
     post,
     query::{member_state, show_new_member, show_team},
-    record::{Life, PresenceRecord, SessionRecord, TOPIC_INBOXES, TOPIC_TEAM, TeamRecord},
-    request::member_event,
-    roster::Actor,
-    send::{digest, keep, recall, without_labels},
+    records::{Life, PresenceRecord, SessionRecord, TeamRecord},
+    topics::Topic,
     tx::{RuleError, Tx},
 };
 
@@ -48,19 +49,16 @@ pub fn create(
     let told = request.lead_attributes.clone().unwrap_or_default();
     let told = attributes(&told)?;
 
-    let key = id::idempotency_key(&request.idempotency_key)?;
-    let idempotency_key = key.map(|key| format!("create/operator/{key}"));
     let bare = v1::CreateTeamRequest {
         idempotency_key: String::new(),
         lead_attributes: without_labels(request.lead_attributes.as_ref()),
         ..request.clone()
     };
-    let fingerprint = digest(&bare, request.lead_attributes.as_ref());
-    let secret = new_credential(tx, who, key);
+    let fingerprint = fingerprint(&bare, request.lead_attributes.as_ref());
+    let call = KeyedCall::new("create/operator", &request.idempotency_key, fingerprint)?;
+    let secret = new_credential(tx, who, id::idempotency_key(&request.idempotency_key)?);
     let credential = Credential::Member { team: name.clone(), member: lead.clone(), secret: secret.clone() }.reveal();
-    if let Some(idempotency_key) = &idempotency_key
-        && let Some(reply) = recall::<v1::CreateTeamResponse>(tx, idempotency_key, &fingerprint)?
-    {
+    if let Some(reply) = call.recorded_reply::<v1::CreateTeamResponse>(tx)? {
         return Ok(v1::CreateTeamResponse { credential, ..reply });
     }
     if let Some(existing) = tx.read::<TeamRecord>("")? {
@@ -88,22 +86,15 @@ pub fn create(
     };
     tx.put("", &team);
     tx.lease(lead.folded(), tx.ctx.limits.lease_ttl);
-    post::record(tx, event(TeamEventKind::Created, &Actor::Operator, ""));
-    post::record(tx, member_event(&lead, MemberState::Joined, 1, ""));
+    history::append(tx, team_event(TeamEventKind::Created, &Actor::Operator, ""));
+    history::append(tx, member_event(&lead, MemberState::Joined, 1, ""));
     let reply = v1::CreateTeamResponse {
         team: Some(show_team(&team)),
         lead: Some(show_new_member(&team, &member, tx.ctx)),
         credential: String::new(),
     };
-    if let Some(idempotency_key) = &idempotency_key {
-        keep(tx, idempotency_key, &fingerprint, &reply);
-    }
+    call.record_reply(tx, &reply);
     Ok(v1::CreateTeamResponse { credential, ..reply })
-}
-
-/// Makes the history's entry for something that happened to the team.
-pub fn event(kind: TeamEventKind, actor: &Actor, member: &str) -> Event {
-    Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
 }
 
 /// How many members that keep a team from being deleted are named. A refusal must fit into the headers of a reply.
@@ -142,8 +133,8 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str) -> Result<N
         return Err(refusal.into());
     }
     tx.drop_namespace();
-    tx.notification(TOPIC_TEAM);
-    tx.notification(TOPIC_INBOXES);
+    tx.notify(Topic::Team);
+    tx.notify(Topic::Inboxes);
     Ok(team.name.clone())
 }
 
@@ -155,7 +146,7 @@ pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), RuleError> {
     }
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
     tx.record_reply(&key, Bytes::new());
-    post::record(tx, event(TeamEventKind::WritesLost, &Actor::Coordinator, ""));
+    history::append(tx, team_event(TeamEventKind::WritesLost, &Actor::Coordinator, ""));
     let members = team.members.iter().filter(|member| !matches!(member.life, Life::Exited { .. }));
     let to: Vec<Actor> = members.map(|member| Actor::Member(member.name.clone())).collect();
     let notice = v1::Notice {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use teamwire_proto::{Refusal, id};
 use uuid::Uuid;
 
-use super::{Context, record::RecordType};
+use super::{Context, records::RecordType, topics::Topic};
 use crate::store::{Bound, Check, Key, Record, Txn, Write};
 
 /// Why a rule did not come to its end.
@@ -201,8 +201,8 @@ impl<'a> Tx<'a> {
     }
 
     /// Wakes whoever waits for the topic.
-    pub fn notification(&mut self, topic: impl Into<String>) {
-        let notification = Write::Notify { topic: topic.into(), by: self.ctx.by };
+    pub fn notify(&mut self, topic: Topic<'_>) {
+        let notification = Write::Notify { topic: topic.to_string(), by: self.ctx.by };
         if !self.writes.contains(&notification) {
             self.writes.push(notification);
         }

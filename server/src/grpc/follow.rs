@@ -1,6 +1,6 @@
 //! Streams that follow something of a team: what there is, then what changes, until the client is gone or no more can come.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use teamwire_proto::{Reason, Refusal};
 use tokio::{
@@ -10,7 +10,7 @@ use tokio::{
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::Status;
 
-use super::Services;
+use super::services::{self, Services};
 use crate::{
     domain::identity::{CallerCredentials, team_not_found},
     store::Namespace,
@@ -38,19 +38,19 @@ impl Services {
     /// Follows something of a namespace, with a look at it whenever the watch says so.
     pub(super) fn follow<F: Followed>(
         &self,
-        who: CallerCredentials,
+        who: Arc<CallerCredentials>,
         namespace: Namespace,
         watch: watch::Receiver<u64>,
         followed: F,
     ) -> Frames<F::Frame> {
         let (frames, out) = mpsc::channel(FRAMES_MAX);
-        let services = self.clone();
+        let this = self.clone();
         tokio::spawn(async move {
-            let sent = services.send_frames(&who, &namespace, watch, followed, &frames);
-            let refusal = match services.draining.run_until_cancelled(sent).await {
+            let sent = this.send_frames(&who, &namespace, watch, followed, &frames);
+            let refusal = match this.draining.run_until_cancelled(sent).await {
                 Some(Ok(())) => return,
                 Some(Err(refusal)) => refusal,
-                None => super::draining(),
+                None => services::draining(),
             };
             let _ = frames.send(Err(refusal.into())).await;
         });
@@ -69,7 +69,7 @@ impl Services {
             watch.mark_unchanged();
             match followed.next().await {
                 Ok((next, has_more)) => {
-                    self.note_life(who);
+                    self.heartbeats.record_caller(who);
                     for frame in next {
                         if frames.send(Ok(frame)).await.is_err() {
                             return Ok(());

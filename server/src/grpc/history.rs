@@ -9,14 +9,15 @@ use teamwire_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    Services,
     follow::{FRAMES_MAX, Followed, Frames},
+    services::Services,
 };
 use crate::{
-    coordinator::{Coordinator, HistoryQuery},
+    coordinator::{Coordinator, decide::Touches, history::HistoryQuery},
     domain::{
         identity::{CallerCredentials, namespace_of},
         page::{self, page_size},
+        team,
     },
 };
 
@@ -39,7 +40,6 @@ impl HistoryService for Services {
             newest,
         };
         let page = self.coordinator.history(&who, &request.team, &query).await?;
-        self.note_life(&who);
         let covered = if newest { page.looked_from } else { page.looked_to };
         Ok(Response::new(v1::ListHistoryResponse {
             entries: page.entries,
@@ -54,11 +54,11 @@ impl HistoryService for Services {
     ) -> Result<Response<Self::FollowHistoryStream>, Status> {
         let (who, v1::FollowHistoryRequest { team, filter, after_sequence, .. }) = self.open(request).await?;
         // Refused at once rather than in the stream.
-        self.coordinator.get_team(&who, &team).await?;
+        self.coordinator.rule(&who, &team, Touches::Team, |tx| team::get(tx, &who, &team)).await?;
         let namespace = namespace_of(&who, &team)?;
         let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, ..HistoryQuery::default() };
         let watch = self.coordinator.notifier().watch(&namespace);
-        let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: who.clone(), team, query };
+        let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: Arc::clone(&who), team, query };
         Ok(Response::new(self.follow(who, namespace, watch, entries)))
     }
 }
@@ -66,7 +66,7 @@ impl HistoryService for Services {
 /// The history, from a place in it.
 struct Entries {
     coordinator: Arc<Coordinator>,
-    who: CallerCredentials,
+    who: Arc<CallerCredentials>,
     team: String,
     query: HistoryQuery,
 }

@@ -6,8 +6,8 @@ use teamwire_proto::v1::{self, message_service_server::MessageService, send_requ
 use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::Services;
-use crate::failpoint;
+use super::services::Services;
+use crate::{delivery::Session, failpoint};
 
 type Frames = Pin<Box<dyn Stream<Item = Result<v1::StreamResponse, Status>> + Send>>;
 
@@ -19,17 +19,15 @@ impl MessageService for Services {
         let (who, request) = self.open(request).await?;
         self.meter.count(who.hash, matches!(request.body, Some(Body::Broadcast(_))))?;
         let reply = self.coordinator.send(&who, &request).await?;
-        self.note_life(&who);
         failpoint::reach("before-reply");
         Ok(Response::new(reply))
     }
 
     async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Frames>, Status> {
         let (who, request) = self.open(request).await?;
-        let session = self.coordinator.open_session(&who, &request).await?;
-        self.note_life(&who);
+        let session = Session::open(&self.coordinator, &who, &request).await?;
         let frames = session.start(self.pace, self.heartbeats.clone(), self.draining.clone());
-        let frames = ReceiverStream::new(frames).map(|said| said.map_err(Status::from));
+        let frames = ReceiverStream::new(frames).map(|frame| frame.map_err(Status::from));
         Ok(Response::new(Box::pin(frames)))
     }
 
@@ -38,7 +36,6 @@ impl MessageService for Services {
         // What is acknowledged was written, and has arrived.
         failpoint::reach("after-frame");
         let acked = self.coordinator.acknowledge(&who, &request).await?;
-        self.note_life(&who);
         Ok(Response::new(v1::AckResponse { acked }))
     }
 
@@ -48,7 +45,6 @@ impl MessageService for Services {
     ) -> Result<Response<v1::GetMessageResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let reply = self.coordinator.get_message(&who, &request).await?;
-        self.note_life(&who);
         Ok(Response::new(reply))
     }
 
@@ -58,7 +54,6 @@ impl MessageService for Services {
     ) -> Result<Response<v1::ListInboxResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let reply = self.coordinator.list_inbox(&who, &request).await?;
-        self.note_life(&who);
         Ok(Response::new(reply))
     }
 }

@@ -3,7 +3,7 @@
 use teamwire_proto::v1::{self, request_service_server::RequestService};
 use tonic::{Request, Response, Status};
 
-use super::Services;
+use super::services::Services;
 
 #[tonic::async_trait]
 impl RequestService for Services {
@@ -13,7 +13,6 @@ impl RequestService for Services {
     ) -> Result<Response<v1::GetRequestResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let found = self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
-        self.note_life(&who);
         Ok(Response::new(v1::GetRequestResponse { request: Some(found) }))
     }
 
@@ -22,9 +21,7 @@ impl RequestService for Services {
         request: Request<v1::ListRequestsRequest>,
     ) -> Result<Response<v1::ListRequestsResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let page = self.coordinator.list_requests(&who, &request).await?;
-        self.note_life(&who);
-        Ok(Response::new(page))
+        Ok(Response::new(self.coordinator.list_requests(&who, &request).await?))
     }
 
     async fn wait_for_decision(
@@ -34,14 +31,13 @@ impl RequestService for Services {
         let (who, request) = self.open(request).await?;
         // Whoever waits is alive all the while; but not before it is known to be who it says.
         self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
-        self.note_life(&who);
+        self.heartbeats.record_caller(&who);
         let waited = self.coordinator.wait_for_decision(&who, &request);
         // A caller that waits is no reason for a coordinator to stay: it asks the next one.
         let found = match self.draining.run_until_cancelled(waited).await {
             Some(found) => found?,
             None => self.coordinator.get_request(&who, &request.team, &request.request_id).await?,
         };
-        self.note_life(&who);
         Ok(Response::new(v1::WaitForDecisionResponse { request: Some(found) }))
     }
 }

@@ -9,10 +9,17 @@ use teamwire_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    Services,
     follow::{Followed, Frames},
+    services::{self, Services},
 };
-use crate::{coordinator::Coordinator, domain::identity::CallerCredentials};
+use crate::{
+    coordinator::{Coordinator, decide::Touches},
+    domain::{
+        identity::CallerCredentials,
+        task::{claim, edit},
+        team,
+    },
+};
 
 #[tonic::async_trait]
 impl TaskService for Services {
@@ -23,15 +30,21 @@ impl TaskService for Services {
         request: Request<v1::CreateTaskRequest>,
     ) -> Result<Response<v1::CreateTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let created = self.coordinator.create_task(&who, &request).await?;
-        self.note_life(&who);
+        let created = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Board(None), |tx| edit::create(tx, &who, &request))
+            .await?;
         Ok(Response::new(created))
     }
 
     async fn get_task(&self, request: Request<v1::GetTaskRequest>) -> Result<Response<v1::GetTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let found = self.coordinator.get_task(&who, &request.team, request.task_id).await?;
-        self.note_life(&who);
+        let found = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Task(request.task_id), |tx| {
+                edit::get(tx, &who, &request.team, request.task_id)
+            })
+            .await?;
         Ok(Response::new(found))
     }
 
@@ -41,7 +54,6 @@ impl TaskService for Services {
     ) -> Result<Response<v1::ListTasksResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let list = self.coordinator.list_tasks(&who, &request).await?;
-        self.note_life(&who);
         Ok(Response::new(list))
     }
 
@@ -55,7 +67,7 @@ impl TaskService for Services {
         let watch = self.coordinator.notifier().watch_tasks(&namespace);
         let board = Board {
             coordinator: Arc::clone(&self.coordinator),
-            who: who.clone(),
+            who: Arc::clone(&who),
             seen: self.coordinator.history_end(&namespace).await?,
             listing: Some(v1::ListTasksRequest { team: request.team.clone(), ..Default::default() }),
             team: request.team,
@@ -68,8 +80,10 @@ impl TaskService for Services {
         request: Request<v1::UpdateTaskRequest>,
     ) -> Result<Response<v1::UpdateTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let task = self.coordinator.update_task(&who, &request).await?;
-        self.note_life(&who);
+        let task = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Board(Some(request.task_id)), |tx| edit::update(tx, &who, &request))
+            .await?;
         Ok(Response::new(v1::UpdateTaskResponse { task: Some(task) }))
     }
 
@@ -78,8 +92,10 @@ impl TaskService for Services {
         request: Request<v1::ClaimTaskRequest>,
     ) -> Result<Response<v1::ClaimTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let claim = self.coordinator.claim_task(&who, &request).await?;
-        self.note_life(&who);
+        let claim = self
+            .coordinator
+            .rule(&who, "", Touches::Board(Some(request.task_id)), |tx| claim::claim(tx, &who, &request))
+            .await?;
         Ok(Response::new(v1::ClaimTaskResponse { claim: Some(claim) }))
     }
 
@@ -91,16 +107,15 @@ impl TaskService for Services {
         let waits = request.wait.is_some_and(|wait| wait.seconds > 0 || wait.nanos > 0);
         if waits && who.credential.team().is_some() {
             // Whoever waits is alive all the while; but not before it is known to be who it says.
-            self.coordinator.get_team(&who, "").await?;
-            self.note_life(&who);
+            self.coordinator.rule(&who, "", Touches::Team, |tx| team::get(tx, &who, "")).await?;
+            self.heartbeats.record_caller(&who);
         }
         let waited = self.coordinator.claim_next_task(&who, &request);
         // A caller that waits is no reason for a coordinator to stay: it asks the next one.
         let claim = match self.draining.run_until_cancelled(waited).await {
             Some(claim) => claim?,
-            None => return Err(super::draining().into()),
+            None => return Err(services::draining().into()),
         };
-        self.note_life(&who);
         Ok(Response::new(v1::ClaimNextTaskResponse { claim }))
     }
 
@@ -109,8 +124,10 @@ impl TaskService for Services {
         request: Request<v1::CompleteTaskRequest>,
     ) -> Result<Response<v1::CompleteTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let completed = self.coordinator.complete_task(&who, &request).await?;
-        self.note_life(&who);
+        let completed = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Board(Some(request.task_id)), |tx| claim::complete(tx, &who, &request))
+            .await?;
         Ok(Response::new(completed))
     }
 
@@ -119,8 +136,10 @@ impl TaskService for Services {
         request: Request<v1::ReleaseTaskRequest>,
     ) -> Result<Response<v1::ReleaseTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let task = self.coordinator.release_task(&who, &request).await?;
-        self.note_life(&who);
+        let task = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Board(Some(request.task_id)), |tx| claim::release(tx, &who, &request))
+            .await?;
         Ok(Response::new(v1::ReleaseTaskResponse { task: Some(task) }))
     }
 
@@ -129,8 +148,12 @@ impl TaskService for Services {
         request: Request<v1::DeleteTaskRequest>,
     ) -> Result<Response<v1::DeleteTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let unblocked = self.coordinator.delete_task(&who, &request.team, request.task_id).await?;
-        self.note_life(&who);
+        let unblocked = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Board(Some(request.task_id)), |tx| {
+                edit::delete(tx, &who, &request.team, request.task_id)
+            })
+            .await?;
         Ok(Response::new(v1::DeleteTaskResponse { unblocked }))
     }
 }
@@ -138,7 +161,7 @@ impl TaskService for Services {
 /// The board, and then its changes.
 struct Board {
     coordinator: Arc<Coordinator>,
-    who: CallerCredentials,
+    who: Arc<CallerCredentials>,
     team: String,
     /// The page to show next. None: all was shown, and changes follow.
     listing: Option<v1::ListTasksRequest>,

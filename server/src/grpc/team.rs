@@ -3,7 +3,11 @@
 use teamwire_proto::v1::{self, team_service_server::TeamService};
 use tonic::{Request, Response, Status};
 
-use super::{Services, advertised::CalledAt};
+use super::{advertised::CalledAt, services::Services};
+use crate::{
+    coordinator::decide::Touches,
+    domain::{membership, team},
+};
 
 #[tonic::async_trait]
 impl TeamService for Services {
@@ -17,8 +21,8 @@ impl TeamService for Services {
 
     async fn get_team(&self, request: Request<v1::GetTeamRequest>) -> Result<Response<v1::GetTeamResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let team = self.coordinator.get_team(&who, &request.team).await?;
-        self.note_life(&who);
+        let team =
+            self.coordinator.rule(&who, &request.team, Touches::Team, |tx| team::get(tx, &who, &request.team)).await?;
         Ok(Response::new(v1::GetTeamResponse { team: Some(team) }))
     }
 
@@ -42,9 +46,11 @@ impl TeamService for Services {
     async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
         let called_at = request.extensions().get::<CalledAt>().cloned();
         let (who, request) = self.open(request).await?;
-        let mut reply = self.coordinator.invite(&who, &request).await?;
+        let mut reply = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Team, |tx| membership::invite(tx, &who, &request))
+            .await?;
         reply.join_string = self.advertised.join_string(&reply.join_token, called_at.as_ref());
-        self.note_life(&who);
         Ok(Response::new(reply))
     }
 
@@ -53,19 +59,23 @@ impl TeamService for Services {
         request: Request<v1::CreateObserverRequest>,
     ) -> Result<Response<v1::CreateObserverResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let reply = self.coordinator.create_observer(&who, &request).await?;
-        self.note_life(&who);
+        let reply = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Team, |tx| membership::create_observer(tx, &who, &request))
+            .await?;
         Ok(Response::new(reply))
     }
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        Ok(Response::new(self.coordinator.join(&who, &request).await?))
+        Ok(Response::new(
+            self.coordinator.rule(&who, "", Touches::Life, |tx| membership::join(tx, &who, &request)).await?,
+        ))
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        self.coordinator.leave(&who, &request).await?;
+        self.coordinator.rule(&who, "", Touches::Life, |tx| membership::leave(tx, &who, &request)).await?;
         Ok(Response::new(v1::LeaveResponse {}))
     }
 
@@ -74,9 +84,7 @@ impl TeamService for Services {
         request: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let page = self.coordinator.list_members(&who, &request).await?;
-        self.note_life(&who);
-        Ok(Response::new(page))
+        Ok(Response::new(self.coordinator.list_members(&who, &request).await?))
     }
 
     async fn heartbeat(
@@ -84,7 +92,9 @@ impl TeamService for Services {
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<Response<v1::HeartbeatResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        Ok(Response::new(self.coordinator.heartbeat(&who, &request).await?))
+        Ok(Response::new(
+            self.coordinator.rule(&who, "", Touches::Team, |tx| membership::heartbeat(tx, &who, &request)).await?,
+        ))
     }
 
     async fn force_stop(
@@ -92,15 +102,19 @@ impl TeamService for Services {
         request: Request<v1::ForceStopRequest>,
     ) -> Result<Response<v1::ForceStopResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let member = self.coordinator.force_stop(&who, &request).await?;
-        self.note_life(&who);
+        let member = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Life, |tx| membership::force_stop(tx, &who, &request))
+            .await?;
         Ok(Response::new(v1::ForceStopResponse { member: Some(member) }))
     }
 
     async fn set_lead(&self, request: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let team = self.coordinator.set_lead(&who, &request).await?;
-        self.note_life(&who);
+        let team = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Team, |tx| membership::set_lead(tx, &who, &request))
+            .await?;
         Ok(Response::new(v1::SetLeadResponse { team: Some(team) }))
     }
 }

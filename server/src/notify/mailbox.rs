@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use teamwire_proto::{name::Name, v1};
 use tokio::sync::Notify;
 
-use crate::{domain::session::Leaving, store::Namespace};
+use crate::{domain::inbox::Leaving, store::Namespace};
 
 /// How many arrivals wait at most; later ones are read from the store.
 const ARRIVALS_MAX: usize = 128;

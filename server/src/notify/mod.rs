@@ -18,4 +18,3 @@ pub use mailbox::Mailbox;
 pub(crate) use mailbox::{Arrival, Delivered, Outstanding};
 pub use notifier::Notifier;
 pub(crate) use pending_commit::PendingCommit;
-use waiters::NamespaceWaiters;

@@ -7,9 +7,13 @@ use parking_lot::{Mutex, MutexGuard};
 use teamwire_proto::{name::Name, v1};
 use tokio::sync::watch;
 
-use super::{Mailbox, NamespaceWaiters, PendingCommit};
+use super::{mailbox::Mailbox, waiters::NamespaceWaiters};
 use crate::{
-    domain::record::{RecordType, TOPIC_INBOXES, TOPIC_TASKS, TOPIC_TEAM, TeamRecord},
+    domain::{
+        records::{RecordType, TeamRecord},
+        streams,
+        topics::Topic,
+    },
     store::{Commit, Namespace, Notification, Txn, Write},
 };
 
@@ -45,12 +49,6 @@ impl Notifier {
         self.by
     }
 
-    /// Notes that a transaction is about to be committed. If it is not known what came of it, because the caller went
-    /// away or the store did not answer, those whom it may concern are told to look.
-    pub(crate) fn pending<'t>(self: &'t Arc<Self>, namespace: &'t Namespace, txn: &'t Txn) -> PendingCommit<'t> {
-        PendingCommit::new(self, namespace, txn)
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<Namespace, NamespaceWaiters>> {
         self.namespaces.lock()
     }
@@ -64,7 +62,7 @@ impl Notifier {
     }
 
     /// Returns the member's session with this id, or its newest one.
-    pub fn session(&self, namespace: &Namespace, member: &Name, session_id: Option<&str>) -> Option<Arc<Mailbox>> {
+    pub fn mailbox(&self, namespace: &Namespace, member: &Name, session_id: Option<&str>) -> Option<Arc<Mailbox>> {
         let namespaces = self.lock();
         let sessions = namespaces.get(namespace)?.sessions.get(member.folded())?;
         let found = match session_id {
@@ -131,17 +129,18 @@ impl Notifier {
             _ => None,
         });
         for (stream, sequence) in appends.zip(&commit.appended) {
-            let (Some(member), Some(sequence)) = (stream.strip_prefix("inbox/"), sequence) else { continue };
+            let (Some(member), Some(sequence)) = (streams::inbox_owner(stream), sequence) else { continue };
             for session in waiters.sessions.get(member).into_iter().flatten() {
                 session.arrived(*sequence, message.as_ref());
             }
         }
         for write in &txn.writes {
-            match write {
-                // Arrivals have done what this notification would do.
-                Write::Notify { topic, .. } if topic.starts_with("inbox") => {}
-                Write::Notify { topic, .. } => waiters.wake(topic),
-                _ => {}
+            if let Write::Notify { topic, .. } = write
+                && let Some(topic) = Topic::parse(topic)
+                // Arrivals have done what these would do.
+                && !matches!(topic, Topic::Inbox(_) | Topic::Inboxes)
+            {
+                waiters.wake(topic);
             }
         }
         waiters.news.send_modify(|count| *count += 1);
@@ -155,9 +154,9 @@ impl Notifier {
             Notification::Topic { namespace, topic, .. } => self.wake(namespace, [topic.as_str()]),
             Notification::All => {
                 for waiters in self.lock().values_mut() {
-                    waiters.wake(TOPIC_TEAM);
-                    waiters.wake(TOPIC_INBOXES);
-                    waiters.wake(TOPIC_TASKS);
+                    waiters.wake(Topic::Team);
+                    waiters.wake(Topic::Inboxes);
+                    waiters.wake(Topic::Tasks);
                     waiters.news.send_modify(|count| *count += 1);
                 }
             }
@@ -166,7 +165,7 @@ impl Notifier {
 
     pub(super) fn wake<'t>(&self, namespace: &Namespace, topics: impl IntoIterator<Item = &'t str>) {
         if let Some(waiters) = self.lock().get_mut(namespace) {
-            topics.into_iter().for_each(|topic| waiters.wake(topic));
+            topics.into_iter().filter_map(Topic::parse).for_each(|topic| waiters.wake(topic));
             waiters.news.send_modify(|count| *count += 1);
         }
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, time::sleep};
 
-use super::Notifier;
+use super::notifier::Notifier;
 use crate::store::{Namespace, Txn, Write};
 
 /// How long after a call was dropped the notifier wakes those whom its commit may concern. A commit that happens later is
@@ -21,7 +21,7 @@ pub(crate) struct PendingCommit<'t> {
 }
 
 impl<'t> PendingCommit<'t> {
-    pub(super) fn new(notifier: &'t Arc<Notifier>, namespace: &'t Namespace, txn: &'t Txn) -> Self {
+    pub(crate) fn new(notifier: &'t Arc<Notifier>, namespace: &'t Namespace, txn: &'t Txn) -> Self {
         Self { notifier, namespace, txn, is_known: false }
     }
 

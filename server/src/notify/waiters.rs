@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use tokio::sync::watch;
 
-use super::Mailbox;
-use crate::domain::record::{TOPIC_INBOXES, TOPIC_TASKS, TOPIC_TEAM};
+use super::mailbox::Mailbox;
+use crate::domain::topics::Topic;
 
 /// Who waits in one namespace.
 pub(crate) struct NamespaceWaiters {
@@ -28,17 +28,18 @@ impl NamespaceWaiters {
         self.sessions.is_empty() && self.news.receiver_count() == 0 && self.tasks.receiver_count() == 0
     }
 
-    pub(super) fn wake(&self, topic: &str) {
-        match topic.split_once('/') {
-            Some(("inbox", member)) => self.each(member, Mailbox::look),
-            Some(("session", member)) => self.each(member, Mailbox::check),
-            _ if topic == TOPIC_INBOXES => self.all(Mailbox::look),
-            _ if topic == TOPIC_TEAM => {
+    pub(super) fn wake(&self, topic: Topic<'_>) {
+        match topic {
+            Topic::Inbox(member) => self.each(member, Mailbox::look),
+            Topic::Inboxes => self.all(Mailbox::look),
+            Topic::Session(member) => self.each(member, Mailbox::check),
+            Topic::Team => {
                 self.all(Mailbox::check);
                 self.tasks.send_modify(|count| *count += 1);
             }
-            _ if topic == TOPIC_TASKS => self.tasks.send_modify(|count| *count += 1),
-            _ => {}
+            Topic::Tasks => self.tasks.send_modify(|count| *count += 1),
+            // Those who wait for a decision watch everything that happens.
+            Topic::Requests => {}
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
-use super::Metrics;
+use super::metrics::Metrics;
 
 /// A connection that counts as open until it is dropped.
 #[derive(Debug)]

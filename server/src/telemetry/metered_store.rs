@@ -2,11 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::Metrics;
+use super::metrics::Metrics;
 use crate::store::{Store, StoreError, StoreLayer};
-
-/// What a store is asked for.
-pub(super) const OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
 
 /// A store with its times and errors counted.
 #[derive(Debug)]

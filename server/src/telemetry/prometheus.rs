@@ -14,7 +14,7 @@ use axum::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::Metrics;
+use super::metrics::Metrics;
 
 /// What the text is, as OpenMetrics names it.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

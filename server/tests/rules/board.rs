@@ -2,7 +2,10 @@
 
 use teamwire_proto::{Refusal, v1};
 
-use crate::team::{Calls, Member, Team, answer_plan, named, plan, presented};
+use crate::{
+    calls::RuleCalls as _,
+    team::{Calls, Member, Team, answer_plan, named, plan, presented},
+};
 
 /// A claim, by the number of its task and its token.
 pub(crate) type Claimed = (u64, String);

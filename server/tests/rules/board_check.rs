@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use teamwire_proto::name::Name;
 use teamwire_server::{
-    coordinator::team_key,
+    coordinator::keys::team_key,
     domain::{
-        record::{Life, RecordType, TeamRecord},
+        records::{Life, RecordType, TeamRecord},
         task::board::{BoardRecord, Ids, Status, TaskRecord, WaitingRecord},
     },
     store::{Key, Namespace, Store},
@@ -14,7 +14,6 @@ use teamwire_server::{
 
 /// A board that is sound.
 pub(crate) struct SoundBoard {
-    pub(crate) last_id: u64,
     pub(crate) tasks: BTreeMap<u64, TaskRecord>,
 }
 
@@ -23,7 +22,7 @@ pub(crate) struct SoundBoard {
 pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> SoundBoard {
     let keys = [team_key(), Key::new(BoardRecord::KIND, ""), Key::new(WaitingRecord::KIND, "")];
     let mut found = store.read(namespace, &keys).await.unwrap().into_iter();
-    let Some(Some(team)) = found.next() else { return SoundBoard { last_id: 0, tasks: BTreeMap::new() } };
+    let Some(Some(team)) = found.next() else { return SoundBoard { tasks: BTreeMap::new() } };
     let team = TeamRecord::decode(&team.data).unwrap();
     let board = found.next().unwrap().map_or_else(BoardRecord::default, |r| BoardRecord::decode(&r.data).unwrap());
     let waiting =
@@ -64,7 +63,7 @@ pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> Sou
         let works = matches!(life, Life::Live | Life::Stopping { request_id: Some(_), .. });
         assert!(works && !ids.is_empty(), "{name} is {life:?} and holds {ids:?}");
     }
-    SoundBoard { last_id: board.last_id, tasks }
+    SoundBoard { tasks }
 }
 
 /// Returns whether a task that nobody works on remembers the token by which it was completed or given back.

@@ -8,7 +8,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::{board::*, team::*};
+use crate::{board::*, calls::RuleCalls as _, team::*};
 
 /// Beyond the lease and the grace.
 const LONG: Duration = Duration::from_secs(60);

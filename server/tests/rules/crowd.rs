@@ -20,7 +20,7 @@ use teamwire_proto::{
     v1::{self, TaskEventKind, history_entry::Event},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, HistoryQuery},
+    coordinator::{Coordinator, history::HistoryQuery},
     domain::{Limits, identity::CallerCredentials, task::board::Status},
     store::{Namespace, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     board::task,
     board_check::check_board,
+    calls::RuleCalls as _,
     counting::{Counting, counted},
     team::{coordinator, create, operator, presented},
     test_redis::TestRedis,

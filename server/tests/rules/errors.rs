@@ -6,7 +6,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::team::*;
+use crate::{calls::RuleCalls as _, team::*};
 
 #[tokio::test]
 async fn a_message_without_a_type_is_refused() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamwire_proto::{Reason, credential::Credential, v1};
 use tonic::Code;
 
-use crate::team::*;
+use crate::{calls::RuleCalls as _, team::*};
 
 /// The same credential with another secret.
 fn forged(member: &Member) -> Member {

@@ -5,9 +5,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod alike;
 mod board;
 mod board_check;
+mod calls;
 mod claims;
 mod clock;
 mod counting;

@@ -8,7 +8,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::team::*;
+use crate::{calls::RuleCalls as _, team::*};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -7,12 +7,15 @@ use teamwire_proto::{
     v1::{self, NoticeKind, RequestState, history_entry::Event},
 };
 use teamwire_server::{
-    domain::record::{JoinTokenRecord, LEFTOVERS, ReceiptRecord, RecordType, TeamRecord},
+    domain::{
+        records::{JoinTokenRecord, ReceiptRecord, RecordType, TeamRecord},
+        streams::LEFTOVERS,
+    },
     store::Store,
 };
 use tonic::Code;
 
-use crate::team::*;
+use crate::{calls::RuleCalls as _, team::*};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -204,7 +207,7 @@ async fn the_lead_is_told_once_of_what_nobody_processes() {
 async fn another_team_of_the_same_name_is_not_touched() {
     let (t, []) = Team::of([]).await;
     let before =
-        t.clock.read(&t.namespace, &[teamwire_server::coordinator::team_key()]).await.unwrap().remove(0).unwrap();
+        t.clock.read(&t.namespace, &[teamwire_server::coordinator::keys::team_key()]).await.unwrap().remove(0).unwrap();
     let old = TeamRecord::decode(&before.data).unwrap().id;
     t.try_delete(&t.lead).await.unwrap();
     t.coordinator.create_team(&t.operator, &create("alpha")).await.unwrap();

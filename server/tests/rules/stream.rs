@@ -7,14 +7,15 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     domain::{
-        record::{RecordType as _, SessionRecord},
-        session::{Leaving, Undeliverable},
+        dead_letters::Undeliverable,
+        inbox::Leaving,
+        records::{RecordType as _, SessionRecord},
     },
     store::{Key, Record, Store as _, Txn, Write},
 };
 use tonic::Code;
 
-use crate::team::*;
+use crate::{calls::RuleCalls as _, team::*};
 
 #[tokio::test]
 async fn a_session_delivers_the_backlog_in_order_and_then_what_comes() {

@@ -3,7 +3,7 @@
 use teamwire_proto::{Reason, v1};
 use tonic::Code;
 
-use crate::{board::*, team::*};
+use crate::{board::*, calls::RuleCalls as _, team::*};
 
 const BAD: Code = Code::InvalidArgument;
 const BEFORE: Code = Code::FailedPrecondition;

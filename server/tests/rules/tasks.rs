@@ -1,15 +1,14 @@
 //! Tasks: adding, changing, assigning, deleting and listing them; what waits for what.
 
+use prost::Message as _;
 use teamwire_proto::{
     Reason,
     v1::{self, NoticeKind, TaskEventKind, TaskStatus, history_entry::Event},
 };
+use teamwire_server::domain::page;
 use tonic::Code;
 
-use prost::Message as _;
-use teamwire_server::domain::page;
-
-use crate::{board::*, team::*};
+use crate::{board::*, calls::RuleCalls as _, team::*};
 
 fn unblock(id: u64, blocked_by: &[u64]) -> v1::UpdateTaskRequest {
     v1::UpdateTaskRequest { remove_blocked_by: blocked_by.to_vec(), ..change(id) }

@@ -9,16 +9,16 @@ use teamwire_proto::{
     v1::{self, NoticeKind, message::Body, send_request, stream_response::Frame},
 };
 use teamwire_server::{
-    coordinator::{Coordinator, HistoryQuery, team_key},
-    delivery::{heartbeats::Heartbeats, session::Pace},
+    coordinator::{Coordinator, history::HistoryQuery, keys::team_key},
+    delivery::{Heartbeats, Pace, Session},
     domain::{
         Limits,
         identity::CallerCredentials,
-        record::{
-            HISTORY, JoinTokenRecord, ObserverRecord, PresenceRecord, REQUESTS, ReceiptRecord, RecordType,
-            SessionRecord, TeamRecord, inbox,
+        records::{
+            JoinTokenRecord, ObserverRecord, PresenceRecord, ReceiptRecord, RecordType, SessionRecord, TeamRecord,
         },
         secret::SecretHash,
+        streams::{HISTORY, REQUESTS, inbox},
         task::board::{BoardRecord, TaskRecord, WaitingRecord},
     },
     store::{Extent, Leases, Namespace, Record, Store, embedded::EmbeddedStore},
@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use crate::clock::MovedClock;
+use crate::{calls::RuleCalls as _, clock::MovedClock};
 
 const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
 
@@ -113,9 +113,14 @@ impl Team {
     }
 
     pub(crate) async fn with_limits(change: impl FnOnce(&mut Limits)) -> Self {
+        Self::on(EmbeddedStore::in_memory().unwrap(), change).await
+    }
+
+    /// A team on a store.
+    pub(crate) async fn on(store: Arc<dyn Store>, change: impl FnOnce(&mut Limits)) -> Self {
         let mut limits = Limits::default();
         change(&mut limits);
-        let clock = MovedClock::over(EmbeddedStore::in_memory().unwrap());
+        let clock = MovedClock::over(store);
         let coordinator = coordinator(clock.clone(), limits.clone()).await;
         let reply = coordinator.create_team(&operator(), &create("alpha")).await.unwrap();
         let namespace = Namespace::team(&Name::parse("alpha", "name").unwrap());
@@ -289,7 +294,7 @@ impl Team {
 
     /// Opens a session and reads its first frame.
     pub(crate) async fn open(&self, member: &Member) -> Open {
-        let session = self.coordinator.open_session(&member.who, &v1::StreamRequest::default()).await.unwrap();
+        let session = Session::open(&self.coordinator, &member.who, &v1::StreamRequest::default()).await.unwrap();
         let draining = CancellationToken::new();
         let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);
         let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await.map(|said| *said)
@@ -369,7 +374,7 @@ pub(crate) struct Open {
     /// Presents the session with every call.
     pub(crate) member: Member,
     pub(crate) opened: v1::SessionOpened,
-    pub(crate) frames: mpsc::Receiver<teamwire_server::delivery::session::Frame>,
+    pub(crate) frames: mpsc::Receiver<teamwire_server::delivery::Frame>,
 }
 
 impl Open {

@@ -8,7 +8,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::team::*;
+use crate::{calls::RuleCalls as _, team::*};
 
 #[tokio::test]
 async fn only_the_operator_creates_a_team_and_the_reply_makes_the_caller_its_lead() {

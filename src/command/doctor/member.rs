@@ -53,18 +53,25 @@ impl Doctor {
             MemberState::Stopping if since >= self.patience() => findings.push(Finding::problem(
                 "not_gone_offline",
                 name,
-                format!("{name} approved its shutdown or was stopped by force {} ago, but its exit was not reported.", duration_text(since)),
-                match host(member) {
-                    "" => format!("Find its process and end it; `teamwire shutdown {name} --force` revokes its credential."),
-                    host => format!(
-                        "Find its process on {host} and end it; `teamwire shutdown {name} --force` revokes its credential."
-                    ),
-                },
+                format!(
+                    "{name} approved its shutdown or was stopped by force {} ago, but its exit was not reported.",
+                    duration_text(since)
+                ),
+                format!(
+                    "Find its process{} and end it; `teamwire shutdown {name} --force` revokes its credential.",
+                    match host(member) {
+                        "" => String::new(),
+                        host => format!(" on {host}"),
+                    }
+                ),
             )),
             MemberState::Lost => findings.push(Finding::problem(
                 "lost",
                 name,
-                format!("{name} has been lost for {}: its lease expired. Its messages wait in its inbox.", duration_text(since)),
+                format!(
+                    "{name} has been lost for {}: its lease expired. Its messages wait in its inbox.",
+                    duration_text(since)
+                ),
                 format!("Restart it with `teamwire run {name} -- COMMAND`; it then receives its messages."),
             )),
             _ => {}

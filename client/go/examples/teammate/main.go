@@ -1,4 +1,4 @@
-// A teammate in a few lines: answers every message, and ends when it is asked to.
+// A minimal teammate: echoes every message, and exits when its shutdown is approved.
 //
 //	TEAMWIRE_JOIN='twj:…' go run ./examples/teammate backend
 package main
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// connect joins with the join string in TEAMWIRE_JOIN, or is whom the environment or the context file says.
+// connect joins with the join string in TEAMWIRE_JOIN, if set; else it uses the identity of the environment or the context file.
 func connect(ctx context.Context) (*teamwire.Client, error) {
 	joinString := os.Getenv("TEAMWIRE_JOIN")
 	if joinString == "" {

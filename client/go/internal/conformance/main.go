@@ -1,4 +1,4 @@
-// The driver of tests/conformance: does with the Go client what it is told, one JSON object a line.
+// The Go client's conformance driver; tests/conformance/README.md defines its protocol.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 type object = map[string]any
 
-// command is what may stand in a line.
+// command holds the fields of all commands.
 type command struct {
 	Do         string
 	String     string
@@ -38,7 +38,7 @@ type command struct {
 	Code       int32
 }
 
-// message is an object of SendMessage, as it is sent and as it came.
+// message is a SendMessage object, sent or received.
 type message struct {
 	Type          string `json:"type"`
 	ID            string `json:"id,omitempty"`
@@ -59,23 +59,23 @@ type driver struct {
 }
 
 func main() {
-	a, out := &driver{}, json.NewEncoder(os.Stdout)
+	d, out := &driver{}, json.NewEncoder(os.Stdout)
 	out.SetEscapeHTML(false)
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		var said command
-		answer, err := object{}, json.Unmarshal(lines.Bytes(), &said)
+		var received command
+		answer, err := object{}, json.Unmarshal(lines.Bytes(), &received)
 		if err == nil {
-			answer, err = a.do(context.Background(), said)
+			answer, err = d.do(context.Background(), received)
 		}
 		if err := out.Encode(outcome(answer, err)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 	}
-	if a.client != nil {
-		a.client.Close()
+	if d.client != nil {
+		d.client.Close()
 	}
 }
 
@@ -85,17 +85,17 @@ func outcome(answer object, err error) object {
 	case err == nil:
 		return object{"ok": answer}
 	case errors.As(err, &refused) && refused.Reason != "":
-		said := object{"reason": refused.Reason, "code": codeName(refused), "message": status.Convert(refused).Message()}
+		refusal := object{"reason": refused.Reason, "code": codeName(refused), "message": status.Convert(refused).Message()}
 		if refused.Field != "" {
-			said["field"] = refused.Field
+			refusal["field"] = refused.Field
 		}
-		return object{"refused": said}
+		return object{"refused": refusal}
 	default:
 		return object{"failed": err.Error()}
 	}
 }
 
-// codeName returns a code as the protocol writes it: NOT_FOUND, where gRPC for Go says NotFound.
+// codeName returns a code as the protocol writes it: NOT_FOUND, not NotFound.
 func codeName(err error) string {
 	var name strings.Builder
 	for n, letter := range status.Code(err).String() {
@@ -110,11 +110,11 @@ func codeName(err error) string {
 func (d *driver) do(ctx context.Context, c command) (object, error) {
 	switch c.Do {
 	case "connect":
-		return a.enter(teamwire.Connect(ctx))
+		return d.enter(teamwire.Connect(ctx))
 	case "join":
-		return a.enter(teamwire.Join(ctx, c.String, c.Name))
+		return d.enter(teamwire.Join(ctx, c.String, c.Name))
 	}
-	if a.client == nil {
+	if d.client == nil {
 		return nil, errors.New("connect or join first")
 	}
 	switch c.Do {
@@ -124,77 +124,77 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 			return nil, err
 		}
 		request.IdempotencyKey = c.Key
-		return sent(a.client.Messages.Send(ctx, request))
+		return sent(d.client.Messages.Send(ctx, request))
 	case "subscribe":
-		a.inbox = a.client.Subscribe(ctx)
+		d.inbox = d.client.Subscribe(ctx)
 		return object{}, nil
 	case "approve_shutdown":
-		return sent(a.client.ApproveShutdown(ctx, c.RequestID))
+		return sent(d.client.ApproveShutdown(ctx, c.RequestID))
 	case "reject_shutdown":
-		return sent(a.client.RejectShutdown(ctx, c.RequestID, c.Reason))
+		return sent(d.client.RejectShutdown(ctx, c.RequestID, c.Reason))
 	case "wait_decision":
-		request, err := a.client.WaitDecision(ctx, c.RequestID, c.seconds())
+		request, err := d.client.WaitDecision(ctx, c.RequestID, c.seconds())
 		return object{"state": word(request.GetState(), "REQUEST_STATE_"), "reason": request.GetReason()}, err
 	case "receipts":
-		reply, err := a.client.Messages.GetMessage(ctx, &v1.GetMessageRequest{MessageId: c.MessageID})
+		reply, err := d.client.Messages.GetMessage(ctx, &v1.GetMessageRequest{MessageId: c.MessageID})
 		states := object{}
 		for _, receipt := range reply.GetReceipts() {
 			states[receipt.GetRecipient()] = word(receipt.GetState(), "RECEIPT_STATE_")
 		}
 		return states, err
 	case "create_task":
-		reply, err := a.client.Tasks.CreateTask(ctx, &v1.CreateTaskRequest{Subject: c.Subject, BlockedBy: c.BlockedBy})
+		reply, err := d.client.Tasks.CreateTask(ctx, &v1.CreateTaskRequest{Subject: c.Subject, BlockedBy: c.BlockedBy})
 		return object{"task_id": reply.GetTask().GetId()}, err
 	case "claim_next":
-		reply, err := a.client.Tasks.ClaimNextTask(ctx, &v1.ClaimNextTaskRequest{})
+		reply, err := d.client.Tasks.ClaimNextTask(ctx, &v1.ClaimNextTaskRequest{})
 		if claim := reply.GetClaim(); claim != nil {
 			task := claim.GetTask()
 			return object{"task_id": task.GetId(), "subject": task.GetSubject(), "claim_token": claim.GetToken()}, err
 		}
 		return object{}, err
 	case "complete_task":
-		_, err := a.client.Tasks.CompleteTask(ctx, &v1.CompleteTaskRequest{TaskId: c.TaskID, ClaimToken: c.ClaimToken})
+		_, err := d.client.Tasks.CompleteTask(ctx, &v1.CompleteTaskRequest{TaskId: c.TaskID, ClaimToken: c.ClaimToken})
 		return object{}, err
 	case "members":
-		reply, err := a.client.Teams.ListMembers(ctx, &v1.ListMembersRequest{})
+		reply, err := d.client.Teams.ListMembers(ctx, &v1.ListMembersRequest{})
 		states := object{}
 		for _, member := range reply.GetMembers() {
 			states[member.GetName()] = word(member.GetState(), "MEMBER_STATE_")
 		}
 		return states, err
 	case "leave":
-		return object{}, a.client.Leave(ctx, c.Code)
+		return object{}, d.client.Leave(ctx, c.Code)
 	}
-	if a.inbox == nil {
-		return nil, fmt.Errorf("%q is no command, or needs a subscription first", c.Do)
+	if d.inbox == nil {
+		return nil, fmt.Errorf("%q is unknown, or needs a subscription first", c.Do)
 	}
 	switch c.Do {
 	case "next":
-		return a.next(ctx, c.seconds())
+		return d.next(ctx, c.seconds())
 	case "ack":
-		a.inbox.Ack(c.MessageID)
+		d.inbox.Ack(c.MessageID)
 		return object{}, nil
 	case "flush":
-		return object{}, a.inbox.Flush(ctx)
+		return object{}, d.inbox.Flush(ctx)
 	}
-	return nil, fmt.Errorf("%q is no command", c.Do)
+	return nil, fmt.Errorf("unknown command %q", c.Do)
 }
 
 func (d *driver) enter(client *teamwire.Client, err error) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.client != nil {
-		a.client.Close()
+	if d.client != nil {
+		d.client.Close()
 	}
-	a.client, a.inbox = client, nil
+	d.client, d.inbox = client, nil
 	return object{"member": client.Member, "team": client.Team}, nil
 }
 
 func (d *driver) next(ctx context.Context, patience time.Duration) (object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	next, err := a.inbox.Next(ctx)
+	next, err := d.inbox.Next(ctx)
 	switch {
 	case err == nil:
 		return object{"message": written(next)}, nil
@@ -203,8 +203,8 @@ func (d *driver) next(ctx context.Context, patience time.Duration) (object, erro
 	case err != io.EOF:
 		return nil, err
 	}
-	ended := object{"ended": word(a.inbox.Ending().Reason, "CLOSE_REASON_")}
-	if id := a.inbox.Ending().RequestID; id != "" {
+	ended := object{"ended": word(d.inbox.Ending().Reason, "CLOSE_REASON_")}
+	if id := d.inbox.Ending().RequestID; id != "" {
 		ended["request_id"] = id
 	}
 	return ended, nil
@@ -224,7 +224,7 @@ func sent(reply *v1.SendResponse, err error) (object, error) {
 	}, err
 }
 
-// word returns the name of a value of an enum as the drivers' protocol writes it.
+// word returns the name of an enum's value as the driver protocol writes it.
 func word(value fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }
@@ -252,17 +252,17 @@ func (m message) request() (*v1.SendRequest, error) {
 		}
 		request.Body = &v1.SendRequest_PlanApprovalResponse{PlanApprovalResponse: body}
 	default:
-		return nil, fmt.Errorf("%q is no type of a message", m.Type)
+		return nil, fmt.Errorf("unknown message type %q", m.Type)
 	}
 	return request, nil
 }
 
-func written(came *teamwire.Message) message {
+func written(received *teamwire.Message) message {
 	m := message{
-		ID: came.GetId(), From: came.GetSender().GetName(), RequestID: came.GetRequestId(),
-		InReplyTo: came.GetInReplyTo(), DeliveryCount: came.DeliveryCount,
+		ID: received.GetId(), From: received.GetSender().GetName(), RequestID: received.GetRequestId(),
+		InReplyTo: received.GetInReplyTo(), DeliveryCount: received.DeliveryCount,
 	}
-	switch body := came.GetBody().(type) {
+	switch body := received.GetBody().(type) {
 	case *v1.Message_Message:
 		b := body.Message
 		m.Type, m.Recipient, m.Summary, m.Content = "message", b.GetRecipient(), b.GetSummary(), b.GetContent()

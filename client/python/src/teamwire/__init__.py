@@ -1,4 +1,4 @@
-"""The Python client of teamwire: send, subscribe, answer, as a member of a team of AI agents.
+"""The Python client of teamwire: join a team of AI agents, send messages, and read the inbox.
 
 async with teamwire.connect() as me:
     inbox = me.subscribe()
@@ -11,7 +11,7 @@ async with teamwire.connect() as me:
     if inbox.end and inbox.end.how == "shutdown_approved":
         await me.leave()
 
-`Client` is the same without asyncio. `teamwire.v1` has the messages of the protocol.
+`Client` is the same without asyncio. `teamwire.v1` contains the messages of the protocol.
 """
 
 from ._calls import Error

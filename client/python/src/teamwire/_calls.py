@@ -1,4 +1,4 @@
-"""Calls: over one connection at a time, to any of several coordinators, each tried again until its outcome is known."""
+"""Makes calls: over one connection at a time, to one of several coordinators, retried until the outcome is known."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _T = TypeVar("_T")
 LOG = logging.getLogger("teamwire")
 
 PATIENCE = 600.0
-"""How long a call may take in all, in seconds."""
+"""How long a call may take, with all of its attempts, in seconds."""
 
 ATTEMPT = 10.0
-"""How long one attempt may take, in seconds, besides what the coordinator was asked to wait."""
+"""How long one attempt may take, in seconds, in addition to the time that the request asks the coordinator to wait."""
 
 _OPTIONS: list[tuple[str, Any]] = [
-    # 1,000 messages of 64 KiB each, and room.
+    # Room for 1,000 messages of 64 KiB.
     ("grpc.max_receive_message_length", 80 << 20),
-    # One that has vanished is found within 30 s, also between two frames of a quiet stream.
+    # Detect a vanished coordinator within 30 s, even on a quiet stream.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # A new channel is a new connection, and does not wait for what another one has met with.
+    # Give each channel its own connection, without the backoff of another channel.
     ("grpc.use_local_subchannel_pool", 1),
-    # How long a connection may take to be there; the name of this option says something else.
+    # Despite its name, this option is the connect timeout.
     ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.enable_http_proxy", 0),
     ("grpc.service_config", '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}}]}'),
@@ -53,38 +53,38 @@ _OPTIONS: list[tuple[str, Any]] = [
 
 _OUTCOME_UNKNOWN = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.UNKNOWN}
 
-# How gRPC says that nothing was sent, and that TLS stands in the way. There is no code for the one or the other.
+# The texts by which gRPC reports that nothing was sent, and that TLS failed. It has no codes for either.
 _UNSENT = "failed to connect"
 _INSECURE = ("handshake failed", "verification check failed", "Peer name", "Unwrap failed", "security handshaker")
 
 
 class Error(grpc.RpcError):
-    """Why a call did not succeed. Its text says what to do."""
+    """A failed call. Its text says what to do."""
 
     def __init__(self, message: str, code: Code = Code.UNAVAILABLE) -> None:
         super().__init__(message)
         self.message = message
         self._code = code
         self.reason = ""
-        """Such as `AGENT_NOT_FOUND`. Empty: it comes from elsewhere, such as a broken connection."""
+        """Why the coordinator refused, such as `AGENT_NOT_FOUND`. Empty if no coordinator did."""
         self.field = ""
-        """The field of the request that is at fault. Empty: none is."""
+        """The request field at fault. Empty if there is none."""
         self.metadata: dict[str, str] = {}
         """Facts for a program, such as the id of a pending request."""
         self.retry_after = 0.0
-        """In how many seconds to try again. Zero: not said."""
+        """After how many seconds to retry. Zero if the coordinator does not say."""
 
     def __str__(self) -> str:
         return f"{self.reason or self._code.name}: {self.message}"
 
     def code(self) -> Code:
-        """The gRPC code; a method, as in every error of gRPC."""
+        """Returns the gRPC code. A method, as in every gRPC error."""
         return self._code
 
     @classmethod
     def of(cls, failure: grpc.aio.AioRpcError) -> Error:
-        """Reads what gRPC raised. Details that cannot be read are left out."""
-        error = cls(failure.details() or "It says no more.", failure.code())
+        """Converts an error of gRPC. Skips details that cannot be decoded."""
+        error = cls(failure.details() or "no details", failure.code())
         with contextlib.suppress(DecodeError):
             for key, value in failure.trailing_metadata() or ():
                 if key == "grpc-status-details-bin" and isinstance(value, bytes):
@@ -103,7 +103,7 @@ class Error(grpc.RpcError):
 
 
 def is_retried(error: Error, call: str) -> bool:
-    """Whether a call, by its name in the protocol, may be made again."""
+    """Returns whether to retry a call, given by its name in the protocol."""
     if error.reason in NOT_DONE or (error.code() == Code.UNAVAILABLE and _UNSENT in error.message):
         return True
     is_passing = error.reason in RETRIED if error.reason else error.code() in _OUTCOME_UNKNOWN
@@ -111,7 +111,7 @@ def is_retried(error: Error, call: str) -> bool:
 
 
 def delays() -> Iterator[float]:
-    """How long to wait before each further attempt, in seconds, with full jitter."""
+    """Yields the delay before each retry, in seconds, with full jitter."""
     bound = 0.1
     while True:
         yield random.uniform(0, bound)  # noqa: S311
@@ -119,16 +119,16 @@ def delays() -> Iterator[float]:
 
 
 def uuid7() -> str:
-    """A UUID of version 7: it sorts by time, which is the cheapest for a coordinator to keep."""
-    chance = secrets.randbits(74)
-    high = (time.time_ns() // 1_000_000) << 16 | 7 << 12 | chance >> 62
-    digits = f"{high << 64 | 2 << 62 | chance & (1 << 62) - 1:032x}"
-    # What str(uuid.UUID(...)) returns, at a fraction of its price, which every call would pay.
+    """Returns a UUID version 7. It sorts by time, so it is the cheapest for a coordinator to store."""
+    random_bits = secrets.randbits(74)
+    high = (time.time_ns() // 1_000_000) << 16 | 7 << 12 | random_bits >> 62
+    digits = f"{high << 64 | 2 << 62 | random_bits & (1 << 62) - 1:032x}"
+    # The same as str(uuid.UUID(...)), but far cheaper; every call needs one.
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 async def within(seconds: float | None, awaitable: Awaitable[_T]) -> _T:
-    """What asyncio.wait_for does, which before Python 3.12 may swallow that its caller was cancelled."""
+    """Works like asyncio.wait_for, which before Python 3.12 may swallow the cancellation of its caller."""
     if seconds is None:
         return await awaitable
     task = asyncio.ensure_future(awaitable)
@@ -142,19 +142,19 @@ async def within(seconds: float | None, awaitable: Awaitable[_T]) -> _T:
 
 
 def _is_cancelled() -> bool:
-    """Whether the present task is cancelled. Before Python 3.11 it cannot be told, and is taken not to be."""
+    """Returns whether the current task is being cancelled. Before Python 3.11 there is no way to know: always False."""
     return bool(getattr(asyncio.current_task(), "cancelling", int)())
 
 
 class Calls:
-    """What the generated stubs take for their channel. Each call becomes as many attempts as it takes."""
+    """Acts as the channel of the generated stubs, and retries each call."""
 
     def __init__(self, identity: Identity, patience: float) -> None:
         self.identity = identity
         self.session_id = ""
-        """The session that calls belong to, as the subscription keeps it."""
+        """The subscription's current session, which calls carry. Empty if there is none."""
         self.settled = asyncio.Event()
-        """Not set: the subscription opens another session, which ends this one."""
+        """Cleared while the subscription opens another session, which supersedes this one."""
         self.settled.set()
         self._patience = patience
         self._targets = collections.deque(random.sample(identity.targets, len(identity.targets)))
@@ -165,7 +165,7 @@ class Calls:
 
     @property
     def channel(self) -> grpc.aio.Channel:
-        """This, as the generated stubs want to have it: they ask no more of a channel than the next two methods."""
+        """This object, typed as the generated stubs require. They use only the next two methods of a channel."""
         return cast(grpc.aio.Channel, self)
 
     def unary_unary(self, method: str, **how: Any) -> Callable[..., Any]:
@@ -175,7 +175,7 @@ class Calls:
         return partial(self._stream, method, how)
 
     async def link(self) -> grpc.aio.Channel:
-        """Returns the connection to use. Whoever holds it keeps it open, also when others go on over a new one."""
+        """Returns the current connection. It stays open for its holders after others have moved to a new one."""
         if self._link:
             return self._link
         async with self._linking:
@@ -191,29 +191,29 @@ class Calls:
             return self._link
 
     def judge(self, failure: Error | grpc.aio.AioRpcError, link: grpc.aio.Channel | None) -> Error:
-        """Says what a failed attempt means, and leaves a link behind that is broken or whose coordinator goes away."""
+        """Converts the error of a failed attempt, and leaves a link that is broken or draining."""
         error = failure if isinstance(failure, Error) else Error.of(failure)
         if not error.reason and not self._has_connected and any(sign in error.message for sign in _INSECURE):
-            # It will be the same until somebody changes something.
-            remedy = "Check the authority (TEAMWIRE_CA), the host's name, and the client's certificate (TEAMWIRE_CERT)."
-            error = Error(f"There is no secure connection: {error.message.rstrip('.')}. {remedy}", Code.UNAUTHENTICATED)
+            # Retrying is pointless until someone changes the configuration.
+            remedy = "Check the CA (TEAMWIRE_CA), the host name, and the client certificate (TEAMWIRE_CERT)."
+            error = Error(f"The TLS handshake failed: {error.message.rstrip('.')}. {remedy}", Code.UNAUTHENTICATED)
         if error.reason == "DRAINING" or (not error.reason and error.code() in _OUTCOME_UNKNOWN):
             self.leave(link)
         return error
 
     def leave(self, link: grpc.aio.Channel | None) -> None:
-        """Has the next attempt go to another address, where there is one, over a new connection."""
+        """Makes the next attempt use a new connection, to another address if there is one."""
         if link is self._link:
             self._link = None
             self._targets.rotate(-1)
 
     def opened(self, session_id: str) -> None:
-        """Has calls belong to this session from now on."""
+        """Makes calls carry this session from now on."""
         self.session_id, self._has_connected = session_id, True
         self.settled.set()
 
     def metadata(self, session_id: str) -> list[tuple[str, str]]:
-        """What every call carries."""
+        """Returns the headers that every call carries."""
         session = [("teamwire-session", session_id)] if session_id else []
         return [("authorization", f"Bearer {self.identity.credential}"), *session]
 
@@ -231,7 +231,7 @@ class Calls:
         timeout: float | None = None,
         metadata: Iterable[tuple[str, str | bytes]] = (),
     ) -> Any:
-        """Makes one call. `timeout` is how long to try in all, in seconds; zero: once."""
+        """Makes one call. `timeout` limits all attempts together, in seconds; zero makes one attempt."""
         call = method.rpartition("/")[2]
         request = self._complete(request, call)
         field, wait, wait_max = WAITS.get(call, ("", 0, 0))
@@ -248,7 +248,7 @@ class Calls:
             except (Error, grpc.aio.AioRpcError) as failure:
                 error = self.judge(failure, link)
             except asyncio.CancelledError:
-                # So gRPC says that the channel was closed. To the program it would mean that its own task is cancelled.
+                # gRPC raises this when the channel is closed. It must not look like the cancellation of the task.
                 if not self._is_closed or _is_cancelled():
                     raise
                 raise Error("The client is closed.", Code.CANCELLED) from None
@@ -260,13 +260,13 @@ class Calls:
             delay = max(next(waits), 0.0 if error.reason == "DRAINING" else error.retry_after)
             if time.monotonic() + delay >= give_up or not is_retried(error, call):
                 raise error
-            LOG.debug("%s is tried again in %.1f s: %s", call, delay, error)
+            LOG.debug("retrying %s in %.1f s: %s", call, delay, error)
             await asyncio.sleep(delay)
 
     async def _stream(
         self, method: str, how: Any, request: Any, metadata: Iterable[tuple[str, str | bytes]] = (), **options: Any
     ) -> AsyncIterator[Any]:
-        """Reads one stream to its end, and does not open another one."""
+        """Reads one stream to its end. Does not reopen it."""
         link = await self.link()
         options["metadata"] = [*self.metadata(self.session_id), *metadata]
         try:
@@ -276,7 +276,7 @@ class Calls:
             raise self.judge(failure, link) from None
 
     def _complete(self, request: Any, call: str) -> Any:
-        """Returns a copy with the idempotency key and the team, where they are left open."""
+        """Returns a copy with the idempotency key and the team filled in where the program left them empty."""
         complete = type(request)()
         complete.CopyFrom(request)
         key = str(uuid.uuid4()) if call in SECRET else uuid7()
@@ -286,24 +286,24 @@ class Calls:
         return complete
 
     async def _has_reopened(self, refused: str) -> bool:
-        """Whether the session that a call was refused in was replaced by one of our own."""
+        """Returns whether our own subscription has replaced the session in which a call was refused."""
         with contextlib.suppress(asyncio.TimeoutError):
             await within(ATTEMPT, self.settled.wait())
         return self.settled.is_set() and self.session_id != refused
 
     async def _credentials(self, host: str, port: int) -> grpc.ChannelCredentials:
-        """Reads the certificates, anew for each connection: they may have been renewed."""
+        """Reads the certificates. Each connection reads them, because they may have been renewed."""
         tls = self.identity.tls
         try:
             if tls.fingerprint and not tls.ca:
                 self._pinned = self._pinned or await _fetch_pinned(host, port, bytes.fromhex(tls.fingerprint[-64:]))
             root = _pem(tls.ca) or self._pinned or await asyncio.to_thread(_authorities)
             if tls.ca:
-                # gRPC would not say what is wrong with it.
+                # Fail here with a precise error; gRPC has none.
                 ssl.create_default_context(cadata=(root or b"").decode("ascii", "replace"))
             return grpc.ssl_channel_credentials(root, _pem(tls.key), _pem(tls.cert))
         except OSError as error:
-            raise Error(f"TLS cannot be set up: {error}.", Code.INVALID_ARGUMENT) from None
+            raise Error(f"Cannot set up TLS: {error}.", Code.INVALID_ARGUMENT) from None
 
 
 def _pem(text: str) -> bytes | None:
@@ -313,15 +313,15 @@ def _pem(text: str) -> bytes | None:
 
 
 def _authorities() -> bytes | None:
-    """Returns the system's authorities. None: they are not where Python looks, and gRPC has to do with its own."""
+    """Returns the system's authorities. None if Python finds none; gRPC then uses its own."""
     found = ssl.create_default_context().get_ca_certs(binary_form=True)
     return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode() or None
 
 
 async def _fetch_pinned(host: str, port: int, digest: bytes) -> bytes:
-    """Returns the certificate of the coordinator's chain that has the fingerprint.
+    """Returns the certificate in the coordinator's chain that has the fingerprint.
 
-    The chain is not verified here: what is returned is then the only authority for the real connections.
+    Does not verify the chain: the real connections do, with this certificate as the only authority.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -341,7 +341,7 @@ async def _fetch_pinned(host: str, port: int, digest: bytes) -> bytes:
         if hashlib.sha256(der).digest() == digest:
             return ssl.DER_cert_to_PEM_cert(der).encode()
     raise Error(
-        f"{host}:{port} does not show the certificate of the fingerprint, so it is another one than the join string is "
-        "for. Ask for a new join string; if that does not help, somebody may be in between.",
+        f"{host}:{port} does not present the certificate that the join string names. Ask for a new join string; if "
+        "that does not help, the connection may be intercepted.",
         Code.UNAUTHENTICATED,
     )

@@ -19,11 +19,11 @@ _WAIT_MAX = 60
 
 
 class AsyncClient:
-    """A member of a team, or whoever the credential is for. Connects when it is first used, and again when it must.
+    """A client for one credential, usually a member's. Connects on first use, and reconnects when needed.
 
     `teams`, `messages`, `requests`, `tasks` and `history` have every call of the protocol, as coroutines:
-    `await me.tasks.ListTasks(...)`. Each takes `timeout`, how long to try in all, in seconds (by default `patience`; 0:
-    once), and raises Error.
+    `await me.tasks.ListTasks(...)`. Each takes `timeout`, the limit for all attempts together, in seconds
+    (default: `patience`; 0 makes one attempt), and raises Error.
     """
 
     def __init__(self, identity: Identity, patience: float = PATIENCE) -> None:
@@ -38,7 +38,7 @@ class AsyncClient:
 
     @property
     def identity(self) -> Identity:
-        """Who calls, and where. Its `credential` is a secret; with it, a member comes back after a restart."""
+        """The credential and the address. The `credential` is a secret; keep it to resume after a restart."""
         return self._calls.identity
 
     async def __aenter__(self) -> AsyncClient:
@@ -48,14 +48,14 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Ends subscriptions, then the connection with all calls that are under way."""
+        """Closes the subscriptions, then the connection and every call in flight."""
         await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
         await self._calls.close()
 
     def subscribe(self) -> AsyncSubscription:
-        """Subscribes to one's own inbox; an older subscription of the same member ends. Needs a running event loop.
+        """Subscribes to the caller's inbox; an older subscription of the same member ends. Needs a running event loop.
 
-        From now on calls belong to its session: they are refused once another process has taken over.
+        From now on, calls carry its session: the coordinator refuses them once another process has taken over.
         """
         subscription = AsyncSubscription(self._calls)
         self._subscriptions.append(subscription)
@@ -64,37 +64,37 @@ class AsyncClient:
     async def send(
         self, recipient: str, content: str, *, summary: str, in_reply_to: str = "", idempotency_key: str = ""
     ) -> message_pb2.SendResponse:
-        """Sends a text to one member; `team-lead` is the lead. The summary is one line of up to 200 characters."""
+        """Sends a text to one member; `team-lead` is the lead. The summary is one line of at most 200 characters."""
         body = message_pb2.DirectMessage(recipient=recipient, summary=summary, content=content)
         return await self._send(message=body, in_reply_to=in_reply_to, idempotency_key=idempotency_key)
 
     async def reply(self, message: Message, content: str, *, summary: str = "") -> message_pb2.SendResponse:
-        """Answers a message, to its sender."""
+        """Replies to the sender of a message."""
         summary = summary or f"Re: {message.summary}"[:_SUMMARY_CHARS_MAX].strip()
         return await self.send(message.sender, content, summary=summary, in_reply_to=message.id)
 
     async def broadcast(self, content: str, *, summary: str) -> message_pb2.SendResponse:
-        """Sends a text to every other member: to all, or on any error to none."""
+        """Sends a text to every other member: to all of them, or after an error to none."""
         return await self._send(broadcast=message_pb2.Broadcast(summary=summary, content=content))
 
     async def approve_shutdown(self, request_id: str) -> message_pb2.SendResponse:
-        """Approves the shutdown that one was asked for: end the process now. The subscription ends by itself."""
+        """Approves the caller's shutdown, then ends the subscription. Exit after it has ended."""
         return await self._send(shutdown_response=message_pb2.ShutdownResponse(request_id=request_id, approve=True))
 
     async def reject_shutdown(self, request_id: str, reason: str) -> message_pb2.SendResponse:
-        """Refuses the shutdown that one was asked for."""
+        """Rejects the caller's shutdown."""
         body = message_pb2.ShutdownResponse(request_id=request_id, approve=False, reason=reason)
         return await self._send(shutdown_response=body)
 
     async def submit_plan(self, plan: str, *, summary: str = "") -> str:
-        """Asks the lead to approve a plan, and returns the request's id, for `wait_decision`."""
+        """Asks the lead to approve a plan. Returns the request id, for `wait_decision`."""
         body = message_pb2.PlanApprovalRequest(plan=plan, summary=summary)
         return (await self._send(plan_approval_request=body)).request_id
 
     async def answer_plan(
         self, author: str, request_id: str, approve: bool, feedback: str = ""
     ) -> message_pb2.SendResponse:
-        """Answers the plan of a member."""
+        """Approves or rejects a member's plan."""
         body = message_pb2.PlanApprovalResponse(recipient=author, request_id=request_id, approve=approve)
         body.feedback = feedback
         return await self._send(plan_approval_response=body)
@@ -103,7 +103,7 @@ class AsyncClient:
         return await self.messages.Send(message_pb2.SendRequest(**parts))
 
     async def wait_decision(self, request_id: str, timeout: float) -> request_pb2.Request:
-        """Returns a request as soon as it is decided; after `timeout` seconds as it is, still pending."""
+        """Waits until a request is decided and returns it; after `timeout` seconds returns it still pending."""
         give_up = time.monotonic() + timeout
         while True:
             left = max(0.0, give_up - time.monotonic())
@@ -112,11 +112,11 @@ class AsyncClient:
             request = (await self.requests.WaitForDecision(asked)).request
             if request.state != request_pb2.REQUEST_STATE_PENDING or not left:
                 return request
-            # A coordinator that is about to go away may answer early.
+            # A draining coordinator may answer early.
             await asyncio.sleep(min(left, 0.1))
 
     async def leave(self, code: int = 0) -> None:
-        """Says goodbye, the last thing to do: the member becomes `exited` with this code, and the lead is told."""
+        """Ends the member's life with an exit code: it becomes `exited`, and the lead is notified. Call it last."""
         await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
         await self.teams.Leave(team_pb2.LeaveRequest(exit=message_pb2.ExitReport(code=code)))
 
@@ -124,16 +124,16 @@ class AsyncClient:
 def connect(
     address: str = "", credential: str = "", *, team: str = "", tls: Tls | None = None, patience: float = PATIENCE
 ) -> AsyncClient:
-    """Makes a client: `async with teamwire.connect() as me`. What is not given here is looked for in the environment,
-    then in the context file. Raises ValueError when it is not found, or malformed.
+    """Creates a client: `async with teamwire.connect() as me`. What is not given comes from the environment, then from
+    the context file. Raises ValueError if it is missing or malformed.
     """
     return AsyncClient(find(address, credential, team, tls), patience)
 
 
 async def join(join_string: str, name: str = "", *, tls: Tls | None = None, patience: float = PATIENCE) -> AsyncClient:
-    """Becomes a member by what `teamwire invite` has printed: `async with await teamwire.join(...) as me`.
+    """Joins a team with the join string that `teamwire invite` prints: `async with await teamwire.join(...) as me`.
 
-    The name may be left out where the token has one. Raises ValueError for a malformed string, and Error.
+    The name is optional if the token is bound to one. Raises ValueError for a malformed string, and Error.
     """
     client = AsyncClient(joining(join_string, tls), patience)
     try:

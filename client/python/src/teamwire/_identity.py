@@ -1,4 +1,4 @@
-"""Who calls, where the coordinator is, whom to trust there: from the program, the environment, or the context file."""
+"""Finds the credential, the address and the TLS settings: in the options, the environment, or the context file."""
 
 from __future__ import annotations
 
@@ -20,53 +20,53 @@ _JOIN_STRING_CHARS_MAX = 8 * 1024
 
 @dataclass(frozen=True)
 class Tls:
-    """Whom to trust, and what to show of oneself. All but the last are PEM or the path of a file. Empty: not set."""
+    """TLS settings. All but the fingerprint are PEM or a file path. Empty means not set."""
 
     ca: str = field(default="", repr=False)
-    """The only authorities to trust. Empty: by the fingerprint, or else those of the system."""
+    """The only authorities to trust. If empty: the fingerprint's certificate, else the system's authorities."""
     cert: str = field(default="", repr=False)
-    """The client's certificate, with those between it and its authority. Goes with `key`."""
+    """The client certificate, followed by its intermediates. Requires `key`."""
     key: str = field(default="", repr=False)
     fingerprint: str = ""
-    """Without a `ca`: the SHA-256 of the certificate in the coordinator's chain that is the only authority to trust."""
+    """The SHA-256 of the certificate in the coordinator's chain to trust as the only authority. Ignored with a `ca`."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Where the coordinator is and who calls. Raises ValueError, which shows no secret, as its repr does not."""
+    """The address and the credential. Raises ValueError if malformed. Its errors and repr show no secret."""
 
     address: str
-    """1 to 16 with commas between them: all with TLS, or all without."""
+    """1 to 16 addresses, separated by commas: all with TLS, or all without."""
     credential: str = field(repr=False)
     team: str = ""
-    """Goes into every request that leaves the team open. Only an operator needs it."""
+    """Filled into every request that names no team. Only an operator needs it."""
     tls: Tls = Tls()
 
     def __post_init__(self) -> None:
-        # gRPC would show it in its own error.
+        # gRPC's own error would contain it.
         if not _CREDENTIAL.fullmatch(self.credential):
-            raise ValueError("The credential has characters that no credential has, or none. Use it as it was given.")
+            raise ValueError("The credential is empty or has invalid characters. Paste it exactly as it was issued.")
         if bool(self.tls.cert) != bool(self.tls.key):
-            raise ValueError("A client certificate needs its key: set both TEAMWIRE_CERT and TEAMWIRE_KEY.")
+            raise ValueError("A client certificate requires its key: set both TEAMWIRE_CERT and TEAMWIRE_KEY.")
         if self.tls.fingerprint and not (_FINGERPRINT.fullmatch(self.tls.fingerprint) and self.targets[0][0]):
-            raise ValueError("A fingerprint is `sha256:` and 64 hexadecimal digits, and goes with https.")
+            raise ValueError("A fingerprint is `sha256:` followed by 64 hexadecimal digits, and requires https.")
         if len({is_tls for is_tls, _, _ in self.targets}) > 1 or len(self.targets) > 16:
-            raise ValueError("The addresses mix http and https, or are more than 16.")
+            raise ValueError("The addresses mix http and https, or there are more than 16.")
 
     @property
     def targets(self) -> list[tuple[bool, str, int]]:
-        """The addresses taken apart: whether with TLS, the host without brackets, the port."""
+        """The parsed addresses: whether to use TLS, the host without brackets, the port."""
         return [_parse_address(text.strip()) for text in self.address.split(",", 17)]
 
     @property
     def member(self) -> str:
-        """The member that the credential names in clear. Empty: it is no member's."""
+        """The member that the credential names in clear text. Empty if it is not a member's."""
         parts = self.credential.split(":")
         return parts[2] if parts[0] == "twm" and len(parts) == 4 else ""
 
 
 def _parse_address(text: str) -> tuple[bool, str, int]:
-    # The text is not repeated: it may be a join string by mistake.
+    # Keep the text out of the error: it may be a join string pasted by mistake.
     malformed = ValueError("An address is malformed. Write https://HOST:PORT or http://HOST:PORT.")
     if not (match := _ADDRESS.fullmatch(text)):
         raise malformed
@@ -88,7 +88,7 @@ def find(
     tls: Tls | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Identity:
-    """Finds out who calls and where: what is given here, then the environment, then the context file.
+    """Returns the identity from these arguments, then the environment, then the context file.
 
     Raises ValueError, which says what to set.
     """
@@ -105,13 +105,13 @@ def find(
 
 
 def joining(text: str, tls: Tls | None = None, environment: Mapping[str, str] = os.environ) -> Identity:
-    """Takes `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]` apart. A bare token is for the address of the environment.
+    """Parses `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. A bare token uses the address from the environment.
 
-    What the string says goes before the environment, which may be that of another member. Raises ValueError.
+    The string takes precedence over the environment, which may be another member's. Raises ValueError.
     """
     match = _JOIN_STRING.fullmatch(text.strip()) if len(text) <= _JOIN_STRING_CHARS_MAX else None
     if not match:
-        raise ValueError("The join string is malformed. Paste all of it, as `teamwire invite` printed it.")
+        raise ValueError("The join string is malformed. Paste all of it, exactly as `teamwire invite` printed it.")
     token, address, fingerprint = match.groups("")
     tls = replace(tls or Tls(), fingerprint=fingerprint) if fingerprint else tls
     return find(address, token, "", tls, {**environment, "TEAMWIRE_TEAM": ""})
@@ -123,7 +123,7 @@ def _context_path(environment: Mapping[str, str]) -> Path:
 
 
 def _choose(path: Path, named: str, team: str) -> dict[str, Any]:
-    """Chooses an identity of the context file: the one that is named, or is current, or is the only one. No guess."""
+    """Selects the named identity of the context file, else the current one, else the only one. Never guesses."""
     try:
         file = json.loads(path.read_text("utf-8")) if path.exists() else {}
         known = {
@@ -133,10 +133,10 @@ def _choose(path: Path, named: str, team: str) -> dict[str, Any]:
         current = str(file.get("current") or "")
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is malformed"
-        raise ValueError(f"The context file {path} cannot be read: {why}.") from None
+        raise ValueError(f"Cannot read the context file {path}: {why}.") from None
 
     def fits(who: str, wanted: str) -> bool:
-        """Whether `NAME`, `NAME@TEAM` or nothing mean this one, and it is of the team that is chosen."""
+        """Returns whether `NAME`, `NAME@TEAM` or the empty text matches this one and the selected team."""
         (member, _, its), (name, _, of) = who.lower().partition("@"), wanted.lower().partition("@")
         return name in ("", member) and {of, team.lower()} <= {"", its}
 
@@ -145,7 +145,7 @@ def _choose(path: Path, named: str, team: str) -> dict[str, Any]:
         found = found or [who for who in known if fits(who, wanted)]
     if len(found) != 1:
         raise ValueError(
-            f"It is not clear who calls: {len(found)} identities of {path} match. Set TEAMWIRE_AS to one of "
+            f"Cannot select an identity: {len(found)} in {path} match. Set TEAMWIRE_AS to one of "
             f"{', '.join(known) or 'none'}, set TEAMWIRE_CREDENTIAL, or join with `teamwire join`."
         )
     return known[found[0]]

@@ -1,4 +1,4 @@
-"""A subscription to one's own inbox, through reconnects: each message once, with acknowledgements in the background."""
+"""Subscribes to the caller's inbox: reconnects, hands out each message once, and acknowledges in the background."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IDS_IN_A_CALL = 1000
 _SETTLED_AFTER = 10.0
 _FLUSH_AT_THE_END = 2.0
 
-# How a subscription ends, by the last frame of a session or by the reason of a refusal.
+# How a subscription ends, by the last frame of a session or the reason of a refusal.
 _ENDS = {
     message_pb2.CLOSE_REASON_SHUTDOWN_APPROVED: "shutdown_approved",
     message_pb2.CLOSE_REASON_SUPERSEDED: "superseded",
@@ -34,7 +34,7 @@ _ENDS = {
     "TEAM_NOT_FOUND": "team_deleted",
     "MEMBER_STOPPED": "member_stopped",
 }
-# What the text of a message is called, by its kind.
+# The field that holds the text of each kind of message.
 _CONTENT = {
     "message": "content",
     "broadcast": "content",
@@ -44,41 +44,41 @@ _CONTENT = {
     "plan_approval_response": "feedback",
     "notice": "text",
 }
-# What would be the same the next time, where there is no reason.
+# Codes that, without a reason, another attempt would meet again.
 _FINAL = {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED}
 
 
 @dataclass(frozen=True)
 class End:
-    """Why a subscription is over: `shutdown_approved`, `superseded`, `team_deleted` or `member_stopped`."""
+    """Why a subscription ended: `shutdown_approved`, `superseded`, `team_deleted` or `member_stopped`."""
 
     how: str
     request_id: str = ""
-    """With `shutdown_approved`: the request that was approved."""
+    """The approved request, with `shutdown_approved`."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message out of the inbox."""
+    """A message from the inbox."""
 
     id: str
     type: str
-    """One of the six kinds, such as `shutdown_request`, or `notice`. Empty: a kind newer than this client."""
+    """One of the six kinds, such as `shutdown_request`, or `notice`. Empty for a kind newer than this client."""
     sender: str
-    """The name of the member that sent it; or `operator` or `coordinator`."""
+    """The sending member's name, or `operator` or `coordinator`."""
     summary: str
     content: str
-    """Its text: what was written, the reason, the plan, or the feedback."""
+    """Its text: the content, the reason, the plan, or the feedback."""
     request_id: str
-    """The request that it makes or answers. Empty: none."""
+    """The request that it makes or answers. Empty if there is none."""
     delivery_count: int
-    """How many sessions have delivered it or may have. Over 1: an earlier process may have seen it."""
+    """How many sessions have, or may have, delivered it. Above 1, an earlier process may have seen it."""
     proto: message_pb2.Message = field(repr=False)
-    """All that the coordinator says of it."""
+    """The message as the coordinator sent it."""
     _ack: Callable[[str], None] = field(repr=False, compare=False)
 
     def ack(self) -> None:
-        """Says that it is processed, and returns at once. May be called from any thread."""
+        """Acknowledges it as processed. Returns at once; safe to call from any thread."""
         self._ack(self.id)
 
 
@@ -92,7 +92,7 @@ def _message(delivery: message_pb2.Delivery, ack: Callable[[str], None]) -> Mess
 
 
 def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller runs on this loop."""
+    """Returns whether the caller runs on this loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -100,19 +100,19 @@ def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class AsyncSubscription:
-    """The inbox as it fills: `async for message in subscription`. When that ends, `end` says why."""
+    """The messages of the inbox: `async for message in subscription`. When the loop ends, `end` says why."""
 
     def __init__(self, calls: Calls) -> None:
         self.end: End | None = None
-        """Why it is over. None: it is not, or it was closed, or it ended with the error that was raised."""
+        """Why it ended. None if it has not ended, was closed, or ended with the error that was raised."""
         self._calls = calls
         self._request = message_pb2.StreamRequest(instance_id=str(uuid.uuid4()))
         self._shutdowns: collections.deque[Message] = collections.deque()
         self._inbox: collections.deque[Message] = collections.deque()
         self._is_acked: dict[str, bool] = {}
-        self._unproven: dict[str, None] = {}
+        self._unconfirmed: dict[str, None] = {}
         self._failure: Error | None = None
-        self._is_over = self._is_deaf = False
+        self._is_over = self._are_acks_over = False
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._acknowledge())]
@@ -127,12 +127,12 @@ class AsyncSubscription:
         raise StopAsyncIteration
 
     async def next(self, timeout: float | None = None) -> Message | None:
-        """Returns the next message, a shutdown request before others. None: the subscription has ended, see `end`.
+        """Waits for the next message; shutdown requests come first. None: it has ended, see `end`.
 
-        Raises Error once when the coordinator refuses for good, and asyncio.TimeoutError after `timeout` seconds. May
-        be cancelled without loss.
+        Raises Error, once, if the coordinator refuses permanently, and asyncio.TimeoutError after `timeout` seconds.
+        Cancelling it loses no message.
         """
-        await asyncio.sleep(0)  # While there is always a message, others have their turn, too.
+        await asyncio.sleep(0)  # Yield to other tasks even if a message is always ready.
         await self._until(lambda: self._is_over or bool(self._shutdowns or self._inbox), timeout)
         if not self._is_over:
             return (self._shutdowns or self._inbox).popleft()
@@ -142,10 +142,10 @@ class AsyncSubscription:
         return None
 
     def ack(self, message_id: str) -> None:
-        """Says that a message is processed, and returns at once. May be called from any thread."""
+        """Acknowledges a message as processed. Returns at once; safe to call from any thread."""
         try:
             if message_id not in self._is_acked:
-                # One malformed id would have the coordinator refuse all those that it is sent with.
+                # The coordinator would refuse the whole batch for one malformed id.
                 message_id = str(uuid.UUID(message_id))
             if _is_on(self._loop):
                 self._take_ack(message_id)
@@ -155,18 +155,18 @@ class AsyncSubscription:
             LOG.warning("not acknowledged: %s", error)
 
     async def flush(self) -> None:
-        """Waits until every acknowledgement so far is confirmed, through reconnects.
+        """Waits, through reconnects, until every acknowledgement so far is confirmed.
 
-        Raises Error when the subscription has ended in a way that none can be confirmed any more.
+        Raises Error if the subscription has ended and they can no longer be confirmed.
         """
-        await asyncio.sleep(0)  # What was acknowledged a moment ago is taken by then.
-        taken = set(self._unproven)
-        await self._until(lambda: self._is_deaf or taken.isdisjoint(self._unproven))
-        if not taken.isdisjoint(self._unproven):
-            raise Error("The subscription has ended, and acknowledgements are lost.", Code.CANCELLED)
+        await asyncio.sleep(0)  # Let acknowledgements from other threads arrive.
+        taken = set(self._unconfirmed)
+        await self._until(lambda: self._are_acks_over or taken.isdisjoint(self._unconfirmed))
+        if not taken.isdisjoint(self._unconfirmed):
+            raise Error("The subscription has ended, and unconfirmed acknowledgements are lost.", Code.CANCELLED)
 
     async def close(self) -> None:
-        """Ends it from this side. Gives acknowledgements that are not confirmed 2 s, if there is a connection."""
+        """Closes the subscription. If connected, first waits up to 2 s for acknowledgements to be confirmed."""
         if self._calls.settled.is_set():
             with contextlib.suppress(Error, asyncio.TimeoutError):
                 await within(_FLUSH_AT_THE_END, self.flush())
@@ -175,28 +175,28 @@ class AsyncSubscription:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._finish(None)
 
-    async def _until(self, is_so: Callable[[], bool], seconds: float | None = None) -> None:
-        """Waits for a change that makes it so. Raises asyncio.TimeoutError after `seconds`."""
+    async def _until(self, condition: Callable[[], bool], seconds: float | None = None) -> None:
+        """Waits until the condition holds. Raises asyncio.TimeoutError after `seconds`."""
         began = time.monotonic()
-        while not is_so():
+        while not condition():
             left = None if seconds is None else began + seconds - time.monotonic()
             await within(left, self._changed.wait())
 
     def _pulse(self) -> None:
-        """Wakes all that wait for a change."""
+        """Wakes every waiter of `_until`."""
         self._changed.set()
         self._changed.clear()
 
     def _finish(self, end: End | Error | None) -> None:
         self._failure = end if isinstance(end, Error) else None
         self.end = end if isinstance(end, End) else self.end
-        # A member that is stopping may still say what it has processed.
-        self._is_over, self._is_deaf = True, not (isinstance(end, End) and end.how == "shutdown_approved")
+        # A stopping member may still acknowledge.
+        self._is_over, self._are_acks_over = True, not (isinstance(end, End) and end.how == "shutdown_approved")
         self._calls.settled.set()
         self._pulse()
 
     async def _read(self) -> None:
-        """Opens one session after the other, until one ends for good."""
+        """Opens sessions, one after the other, until the subscription ends."""
         waits = delays()
         while True:
             began = time.monotonic()
@@ -208,11 +208,11 @@ class AsyncSubscription:
             await asyncio.sleep(next(waits))
 
     async def _session(self) -> End | Error | None:
-        """Opens a session and reads it to its end. None: another one is to be opened."""
+        """Opens a session and reads it to its end. Returns None if another session should be opened."""
         link, stream = None, None
         try:
             link = await self._calls.link()
-            # Without a session's id: this one ends the earlier one.
+            # Outside the previous session, which this one supersedes.
             stream = MessageServiceStub(link).Stream(self._request, metadata=self._calls.metadata(""))
             frames, silence = aiter(stream), ATTEMPT
             while frame := await self._take_all(frames, silence):
@@ -221,10 +221,10 @@ class AsyncSubscription:
                     self._calls.opened(frame.opened.session_id)
                 elif how := _ENDS.get(frame.closing.reason):
                     return End(how, frame.closing.request_id)
-            # It drains, or nobody says why.
+            # The coordinator is draining, or the stream ended without a reason.
             self._calls.leave(link)
         except asyncio.TimeoutError:
-            LOG.debug("nothing is heard of the coordinator")
+            LOG.debug("the session is silent")
             self._calls.leave(link)
         except (Error, grpc.aio.AioRpcError) as failure:
             error = self._calls.judge(failure, link)
@@ -241,9 +241,9 @@ class AsyncSubscription:
     async def _take_all(
         self, frames: AsyncIterator[message_pb2.StreamResponse], silence: float
     ) -> message_pb2.StreamResponse | None:
-        """Takes messages up to a frame that is none, and returns it. None: the stream has ended.
+        """Queues deliveries up to the next frame of another kind, and returns that frame. None if the stream has ended.
 
-        Raises asyncio.TimeoutError when nothing comes for `silence` seconds.
+        Raises asyncio.TimeoutError if no frame arrives for `silence` seconds.
         """
         heard = time.monotonic()
 
@@ -256,7 +256,7 @@ class AsyncSubscription:
                 self._take(frame.delivery)
             return None
 
-        # One task and one timer for many messages, not for each.
+        # One task and one timer for many messages, not one per message.
         taking = asyncio.create_task(take())
         try:
             while (left := heard + silence - time.monotonic()) > 0:
@@ -268,7 +268,7 @@ class AsyncSubscription:
             taking.cancel()
 
     def _take(self, delivery: message_pb2.Delivery) -> None:
-        """Queues a message that is new. One that was acknowledged is acknowledged again."""
+        """Queues a new message. Acknowledges again one that the program has acknowledged."""
         message = _message(delivery, self.ack)
         is_acked = self._is_acked.get(message.id)
         if is_acked:
@@ -280,30 +280,30 @@ class AsyncSubscription:
 
     def _take_ack(self, message_id: str) -> None:
         self._remember(message_id, True)
-        self._unproven[message_id] = None
+        self._unconfirmed[message_id] = None
         self._pulse()
 
     def _remember(self, message_id: str, is_acked: bool) -> None:
-        """Keeps the latest ids. One that is forgotten is handed out again if it comes again."""
+        """Remembers the latest ids. A forgotten message is handed out again if it is redelivered."""
         self._is_acked[message_id] = is_acked
         if len(self._is_acked) > _REMEMBERED:
             oldest = next(iter(self._is_acked))
             del self._is_acked[oldest]
 
     async def _acknowledge(self) -> None:
-        """Sends what is taken, many at a time, until the coordinator says for good that it will not have it."""
+        """Sends acknowledgements in batches until the coordinator refuses them permanently."""
         stub = MessageServiceStub(self._calls.channel)
-        while not self._is_deaf:
-            await self._until(lambda: bool(self._unproven))
-            batch = list(self._unproven)[:_IDS_IN_A_CALL]
+        while not self._are_acks_over:
+            await self._until(lambda: bool(self._unconfirmed))
+            batch = list(self._unconfirmed)[:_IDS_IN_A_CALL]
             try:
-                # In the session of the call, so that it may be made again in the next one.
+                # A call of the session, so that it is retried in the next one.
                 await stub.Ack(message_pb2.AckRequest(message_ids=batch), timeout=math.inf)
             except Error as error:
                 LOG.debug("not acknowledged: %s", error)
-                self._is_deaf = error.reason in _ENDS or error.code() in _FINAL
-                await asyncio.sleep(0 if self._is_deaf else 1)
+                self._are_acks_over = error.reason in _ENDS or error.code() in _FINAL
+                await asyncio.sleep(0 if self._are_acks_over else 1)
             else:
                 for message_id in batch:
-                    self._unproven.pop(message_id, None)
+                    self._unconfirmed.pop(message_id, None)
             self._pulse()

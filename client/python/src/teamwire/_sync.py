@@ -1,4 +1,4 @@
-"""The client for programs without asyncio: the other one, on an event loop in a thread of its own."""
+"""The client for programs without asyncio: runs the asyncio client on an event loop in a background thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The one loop of all clients: gRPC does not like to have several. It ends with the process."""
+    """Returns the event loop that all clients share: gRPC supports only one well. It lives as long as the process."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="teamwire", daemon=True).start()
     return loop
@@ -33,13 +33,13 @@ def _run(coroutine: Coroutine[Any, Any, _R]) -> _R:
     try:
         return future.result()
     except BaseException:
-        # Such as KeyboardInterrupt; what has ended by itself is not harmed.
+        # Such as KeyboardInterrupt. Cancelling a finished coroutine does nothing.
         future.cancel()
         raise
 
 
 def _blocking(method: Callable[Concatenate[_T, _P], Coroutine[Any, Any, _R]]) -> Callable[Concatenate[Any, _P], _R]:
-    """Makes a method for asyncio one of the class that wraps it in `_aio`."""
+    """Returns a blocking version of a coroutine method, for a class that wraps its object in `_aio`."""
 
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         return _run(method(self._aio, *args, **kwargs))
@@ -48,7 +48,7 @@ def _blocking(method: Callable[Concatenate[_T, _P], Coroutine[Any, Any, _R]]) ->
 
 
 class _Channel:
-    """What the generated stubs for programs without asyncio take for their channel."""
+    """Acts as the channel of the generated stubs for programs without asyncio."""
 
     def __init__(self, aio: AsyncClient) -> None:
         self._calls = aio._calls
@@ -74,7 +74,7 @@ def _iterate(frames: Any) -> Iterator[Any]:
 
 
 class Subscription:
-    """The inbox as it fills: `for message in subscription`. When that ends, `end` says why."""
+    """The messages of the inbox: `for message in subscription`. When the loop ends, `end` says why."""
 
     def __init__(self, aio: AsyncSubscription) -> None:
         self._aio = aio
@@ -82,7 +82,7 @@ class Subscription:
 
     @property
     def end(self) -> End | None:
-        """Why it is over. None: it is not, or it was closed, or it ended with the error that was raised."""
+        """Why it ended. None if it has not ended, was closed, or ended with the error that was raised."""
         return self._aio.end
 
     def __iter__(self) -> Iterator[Message]:
@@ -95,10 +95,10 @@ class Subscription:
 
 
 class Client:
-    """The same as AsyncClient, for programs without asyncio. May be used by several threads at once."""
+    """AsyncClient for programs without asyncio. Safe for concurrent use by several threads."""
 
     def __init__(self, aio: AsyncClient | None = None, **options: Any) -> None:
-        """Wraps what `connect` has made, or has it make one with these options."""
+        """Wraps a client from `connect`, or calls `connect` with these options."""
         self._aio = aio or connect(**options)
         channel = cast(grpc.Channel, _Channel(self._aio))
         self.history = history_pb2_grpc.HistoryServiceStub(channel)
@@ -109,12 +109,12 @@ class Client:
 
     @classmethod
     def join(cls, join_string: str, name: str = "", **options: Any) -> Client:
-        """Becomes a member: see `join`."""
+        """Joins a team; see `join`."""
         return cls(_run(join(join_string, name, **options)))
 
     @property
     def identity(self) -> Identity:
-        """Who calls, and where. Its `credential` is a secret; with it, a member comes back after a restart."""
+        """The credential and the address. The `credential` is a secret; keep it to resume after a restart."""
         return self._aio.identity
 
     def __enter__(self) -> Client:
@@ -124,7 +124,7 @@ class Client:
         self.close()
 
     def subscribe(self) -> Subscription:
-        """Subscribes to one's own inbox: see AsyncClient.subscribe."""
+        """Subscribes to the caller's inbox; see AsyncClient.subscribe."""
 
         async def subscribe() -> AsyncSubscription:
             return self._aio.subscribe()

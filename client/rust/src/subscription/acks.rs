@@ -1,11 +1,8 @@
-//! Acknowledgements: taken at once, sent together in the background until each is proven.
+//! Acknowledgements: accepted at once, and sent in batches until the coordinator confirms them.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, mem, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use teamwire_proto::{Reason, v1};
 use tokio::{
     sync::{Notify, watch},
@@ -21,17 +18,17 @@ use super::{
 };
 use crate::{Client, Error, Retry};
 
-/// How many ids one call takes: the protocol's own bound.
+/// The most ids in one call: the protocol's limit.
 const IDS_IN_A_CALL_MAX: usize = 1_000;
 
-/// How many messages are remembered, and how many acknowledgements may wait.
+/// The most messages that are remembered, and the most acknowledgements that wait.
 const WINDOW_IDS_MAX: usize = 4_096;
 
-/// Acknowledges what a subscription has delivered. Cheap to clone.
+/// Acknowledges the messages of a subscription. Cheap to clone.
 ///
-/// At most 4,096 acknowledgements wait; when there are more, the oldest is dropped, and its message comes again in a
-/// later session. A coordinator has at most 64 messages unacknowledged in a session, so that this takes a caller which
-/// acknowledges what it was never given.
+/// At most 4,096 acknowledgements wait. Beyond that the oldest is dropped, and its message comes again in a later session.
+/// A session has at most 64 unacknowledged messages, so this happens only to a caller that acknowledges messages it was
+/// never given.
 #[derive(Clone, Debug)]
 pub struct Acks {
     inner: Arc<Inner>,
@@ -40,7 +37,7 @@ pub struct Acks {
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    /// Woken when there is something to send.
+    /// Notified when there is something to send.
     added: Notify,
     progress: watch::Sender<Progress>,
 }
@@ -52,12 +49,12 @@ struct State {
     traces: Traces,
 }
 
-/// How far the sending has come.
+/// How many acknowledgements are still to be confirmed.
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Taken and not yet proven.
+    /// Accepted and not yet confirmed.
     outstanding: usize,
-    /// Nothing more will be sent.
+    /// Set when nothing more will be sent.
     closed: Option<Closed>,
 }
 
@@ -73,9 +70,9 @@ impl Acks {
         }
     }
 
-    /// Takes an acknowledgement and returns at once. What is no message's id is ignored: nothing was delivered under it.
+    /// Accepts an acknowledgement and returns at once. Ignores what is not the id of a message.
     pub fn ack(&self, message_id: &str) {
-        // One malformed id would have the coordinator refuse all those that it is sent with.
+        // The coordinator refuses a whole batch for one malformed id.
         if Uuid::try_parse(message_id).is_err() {
             tracing::warn!(message_id, "not acknowledged: not a message's id");
             return;
@@ -85,7 +82,7 @@ impl Acks {
         self.add(&mut state, message_id);
     }
 
-    /// Waits until every acknowledgement taken so far is proven.
+    /// Waits until every acknowledgement so far is confirmed.
     pub async fn flush(&self) -> Result<(), Error> {
         let mut progress = self.inner.progress.subscribe();
         match progress.wait_for(|now| now.outstanding == 0 || now.closed.is_some()).await {
@@ -95,7 +92,7 @@ impl Acks {
         }
     }
 
-    /// Notes that a message has come in. True: it is to be handed out.
+    /// Notes that a message has arrived. Returns whether to hand it to the application.
     pub(super) fn is_new(&self, message: &v1::Message) -> bool {
         let (message_id, mut state) = (&message.id, self.state());
         match state.window.deliver(message_id) {
@@ -111,12 +108,12 @@ impl Acks {
         }
     }
 
-    /// Says that nothing more can be sent.
+    /// Notes that nothing more can be sent. Only the first reason counts.
     pub(super) fn close(&self, closed: Closed) {
         self.inner.progress.send_if_modified(|now| now.closed.is_none() && now.closed.replace(closed).is_none());
     }
 
-    /// Sends what is taken, until it is closed or the coordinator says for good that it will not have it.
+    /// Sends acknowledgements until the coordinator refuses them for good.
     pub(super) async fn run(self, client: Client) {
         let mut sessions = client.session().subscribe();
         let client = client.with_retry(Retry::none());
@@ -139,10 +136,10 @@ impl Acks {
                         batch.clear();
                         self.settle();
                     }
-                    // The subscription has reconnected meanwhile.
+                    // The subscription has reconnected in the meantime.
                     Err(_) if client.session().borrow().id != session_id => {}
                     Err(error) if !error.is_forbidden() && error.reason() != Some(Reason::TeamNotFound) => {
-                        tracing::debug!(%error, "acknowledging again");
+                        tracing::debug!(%error, "retrying acknowledgements");
                         sleep(delays.next()).await;
                     }
                     Err(error) => {
@@ -154,7 +151,7 @@ impl Acks {
         }
     }
 
-    /// Fills a batch up. False: there is nothing to send.
+    /// Fills a batch. Returns whether there is something to send.
     fn fill(&self, batch: &mut Vec<String>) -> bool {
         let mut state = self.state();
         let room = IDS_IN_A_CALL_MAX.saturating_sub(batch.len()).min(state.waiting.len());
@@ -167,8 +164,8 @@ impl Acks {
         self.report(&self.state(), 0);
     }
 
-    fn report(&self, state: &State, under_way: usize) {
-        let outstanding = state.waiting.len() + under_way;
+    fn report(&self, state: &State, in_call: usize) {
+        let outstanding = state.waiting.len() + in_call;
         self.inner.progress.send_if_modified(|now| mem::replace(&mut now.outstanding, outstanding) != outstanding);
     }
 
@@ -186,11 +183,11 @@ impl Acks {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state.lock()
     }
 }
 
-/// Reads why acknowledgements are refused for good.
+/// Returns why the coordinator refuses acknowledgements for good.
 fn closed_by(error: Error) -> Closed {
     match error.reason() {
         Some(Reason::SessionSuperseded) => Closed::Superseded,

@@ -1,28 +1,26 @@
-//! What a subscription has received and the application has not taken yet.
+//! The queue between a subscription's reader and the application.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
 
+use parking_lot::{Mutex, MutexGuard};
 use teamwire_proto::v1::{self, message::Body};
 use tokio::sync::Notify;
 
 use super::{Delivery, Event};
 use crate::Error;
 
-/// How many messages wait for the application at most. A coordinator has at most 64 unacknowledged in a session. When it
-/// is full the stream is not read on, so that the coordinator waits.
+/// The most messages that wait for the application. A session has at most 64 unacknowledged ones. While the queue is full,
+/// the stream is not read, so that the coordinator waits.
 const DELIVERIES_MAX: usize = 256;
 
-/// A queue with an order of its own: the end of the subscription, then its comings and goings, then shutdown requests,
-/// then the other messages as they came.
+/// A queue with priorities: the end of the subscription, then the latest change of its connection, then shutdown
+/// requests, then the other messages in order.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     state: Mutex<State>,
-    /// Woken when there is something to take.
+    /// Notified when there is something to take.
     filled: Notify,
-    /// Woken when there is room.
+    /// Notified when there is room.
     emptied: Notify,
 }
 
@@ -30,14 +28,14 @@ pub(super) struct Inbox {
 struct State {
     end: Option<Result<Event, Error>>,
     is_over: bool,
-    /// The last time that the session was lost or opened. Only the latest of them is news.
+    /// The last time that the session opened or was lost. Only the latest is kept.
     link: Option<Event>,
     urgent: VecDeque<Delivery>,
     deliveries: VecDeque<Delivery>,
 }
 
 impl Inbox {
-    /// Puts a message in, and waits for room first.
+    /// Waits for room, and adds a message.
     pub(super) async fn put(&self, delivery: Delivery) {
         loop {
             {
@@ -65,13 +63,13 @@ impl Inbox {
         self.filled.notify_one();
     }
 
-    /// Puts the end in. Messages that the application has not taken stay in the coordinator's inbox.
+    /// Adds the end. Messages that the application has not taken stay in the coordinator's inbox.
     pub(super) fn end(&self, end: Result<Event, Error>) {
         self.state().end = Some(end);
         self.filled.notify_one();
     }
 
-    /// Takes the next thing out, and waits for it first. None: the end was taken. May be cancelled without loss.
+    /// Waits for the next event and takes it. None: the end was taken before. Cancel-safe.
     pub(super) async fn take(&self) -> Option<Result<Event, Error>> {
         loop {
             if let Some(taken) = self.take_now() {
@@ -99,7 +97,7 @@ impl Inbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn shutdown_requests_come_first_and_the_others_in_order() {
+    async fn shutdown_requests_come_first_and_other_messages_in_order() {
         let inbox = Inbox::default();
         for delivery in [direct("a"), direct("b"), shutdown("x"), direct("c"), shutdown("y")] {
             inbox.put(delivery).await;
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_comes_before_everything_and_once() {
+    async fn the_end_comes_first_and_only_once() {
         let inbox = Inbox::default();
         inbox.put(direct("a")).await;
         inbox.end(Ok(Event::Closed(Closed::MemberStopped)));

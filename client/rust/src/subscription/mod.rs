@@ -1,14 +1,14 @@
-//! A subscription to one's own inbox.
+//! A subscription to the caller's own inbox.
 //!
-//! A task keeps a session open on the coordinator and reads it at all times, so that the end of a session is noticed
-//! while the application is busy. It reconnects by itself, with full jitter, when the connection breaks, when nothing is
-//! heard for three heartbeat intervals, when the coordinator drains, is unreachable or found us too slow. It stays down
-//! when the shutdown was approved, the member was stopped, another process has taken over, the team is gone, or the
-//! credential is refused.
+//! A task keeps a session open on the coordinator and reads it at all times, so that the end of a session is noticed even
+//! while the application is busy. It reconnects with full jitter when the connection breaks, when nothing arrives for
+//! three heartbeat intervals, and when the coordinator drains, is unreachable or drops a client that is too slow. It
+//! ends for good when the shutdown is approved, the member is stopped, another process takes over, the team is deleted, or
+//! the credential is refused.
 //!
-//! Delivery is at least once, and within one subscription exactly once: a message that was handed to the application
-//! does not come again after a reconnect, and one whose acknowledgement was lost is acknowledged again. What is not
-//! acknowledged when the process ends comes again in the next one.
+//! Delivery is at least once, and exactly once within one subscription: a reconnect does not deliver again what the
+//! application already has, and an acknowledgement that was lost is sent again. What is not acknowledged when the process
+//! ends is delivered to the next one.
 
 mod acks;
 mod inbox;
@@ -27,52 +27,52 @@ use crate::{Client, Error};
 
 pub use acks::Acks;
 
-/// What a subscription asks for.
+/// The options of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// How many messages may be unacknowledged at a time, 1 to 64. Zero: 64.
+    /// The most messages that may be unacknowledged at a time, 1 to 64. Zero: 64.
     pub unacked_messages_max: u32,
-    /// How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB.
+    /// The most bytes of messages that may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB.
     pub unacked_bytes_max: u32,
-    /// What tells this process from another one with the same credential. Empty: a random one for this subscription.
-    /// A process that subscribes a second time gives the same one again, so that the lead is not told of an intruder.
+    /// Identifies this process among those with the same credential. Empty: a random id for this subscription. A process
+    /// that subscribes again should use the same id, or the coordinator reports a takeover to the lead.
     pub instance_id: String,
 }
 
-/// What a subscription brings.
+/// Something that happens to a subscription.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A session has opened: the first one, or another after a reconnect.
+    /// A session has opened: the first one, or another one after a reconnect.
     Opened(v1::SessionOpened),
     /// The session was lost. The subscription reconnects by itself.
     Lost {
-        /// What happened, for a reader.
+        /// What went wrong, in words for a person.
         detail: String,
     },
-    /// A message.
+    /// A message has arrived.
     Delivery(Box<Delivery>),
-    /// The member's approval of its own shutdown is recorded: end the process now. The subscription has ended.
+    /// The member has approved its own shutdown: end the process now. The subscription has ended.
     ShutdownApproved {
-        /// The request that was approved.
+        /// The id of the approved request.
         request_id: String,
     },
     /// The subscription has ended and will not reconnect.
     Closed(Closed),
 }
 
-/// Why a subscription is over.
+/// Why a subscription has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// Another process holds the inbox now.
     Superseded,
-    /// The team is no more.
+    /// The team was deleted.
     TeamDeleted,
     /// The lead stopped the member by force, or its exit was reported: end the process at once.
     MemberStopped,
-    /// The coordinator refused, with this text.
+    /// The coordinator refused the subscription, for this reason.
     Refused(String),
-    /// The application has dropped it.
+    /// The application dropped it.
     Dropped,
 }
 
@@ -88,27 +88,28 @@ impl fmt::Display for Closed {
     }
 }
 
-/// A message out of the inbox.
+/// A message from the inbox.
 #[derive(Debug)]
 pub struct Delivery {
     /// The message.
     pub message: v1::Message,
-    /// Its place in the inbox.
+    /// Its position in the inbox.
     pub sequence: u64,
-    /// How many sessions have delivered it or may have. Over 1: an earlier process may have seen it.
+    /// How many sessions may have delivered it, this one included. Over 1: an earlier process may have seen it.
     pub delivery_count: u32,
     acks: Acks,
 }
 
 impl Delivery {
-    /// Says that the message is processed, and returns at once. See [`Subscription::flush_acks`].
+    /// Acknowledges the message as processed. Returns at once; see [`Subscription::flush_acks`].
     pub fn ack(&self) {
         self.acks.ack(&self.message.id);
     }
 }
 
-/// A subscription to one's own inbox. Dropping it closes the stream; acknowledgements that are not flushed are lost
-/// then, and their messages come again.
+/// A subscription to the caller's own inbox.
+///
+/// Dropping it closes the stream. Acknowledgements that are not flushed are then lost, and their messages come again.
 #[derive(Debug)]
 pub struct Subscription {
     inbox: Arc<Inbox>,
@@ -117,10 +118,10 @@ pub struct Subscription {
 }
 
 impl Client {
-    /// Subscribes to the caller's own inbox. An older subscription of the same member ends.
+    /// Subscribes to the caller's own inbox, and ends any other subscription of the same member.
     ///
-    /// Must be called within a Tokio runtime. From now on the calls of this client and of its clones belong to the
-    /// session: they are refused once another process has taken over.
+    /// From now on the calls of this client and its clones belong to the session: the coordinator refuses them once
+    /// another process has taken over. Panics outside of a Tokio runtime.
     pub fn subscribe(&self, options: SubscribeOptions) -> Subscription {
         let SubscribeOptions { unacked_messages_max, unacked_bytes_max, mut instance_id } = options;
         if instance_id.is_empty() {
@@ -142,26 +143,27 @@ impl Drop for Subscription {
 }
 
 impl Subscription {
-    /// Returns what comes next. None: the subscription has ended, and how was returned before.
+    /// Waits for the next event. None: the subscription has ended, and the event before this said why.
     ///
-    /// The end comes before anything that still waits, and a shutdown request before other messages; these come in the
-    /// order of the inbox. May be cancelled without loss, as in `tokio::select!`.
+    /// The end comes before anything that still waits, and shutdown requests come before other messages, which keep the
+    /// order of the inbox. Cancel-safe: can be used in `tokio::select!`.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         self.inbox.take().await
     }
 
-    /// Says that a message is processed, and returns at once.
+    /// Acknowledges a message as processed. Returns at once; see [`Subscription::flush_acks`].
     pub fn ack(&self, message_id: &str) {
         self.acks.ack(message_id);
     }
 
-    /// Returns what acknowledges without the subscription at hand.
+    /// Returns a handle that acknowledges messages of this subscription.
     pub fn acks(&self) -> Acks {
         self.acks.clone()
     }
 
-    /// Waits until the coordinator has confirmed every acknowledgement so far. Waits through reconnects; fails when the
-    /// subscription has ended.
+    /// Waits until the coordinator has confirmed every acknowledgement so far, through reconnects.
+    ///
+    /// Fails with [`Error::Closed`] if the subscription ends first.
     pub async fn flush_acks(&self) -> Result<(), Error> {
         self.acks.flush().await
     }

@@ -1,4 +1,4 @@
-//! Keeps a session open: reads it, reconnects, and gives up when it must.
+//! Keeps a session open: reads it, reconnects, and stops when it has ended for good.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,21 +20,21 @@ use crate::{
 /// How long a session may take to open.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How many heartbeats may be missed before the stream is taken for dead.
+/// How many heartbeats may be missing before the stream counts as dead.
 const HEARTBEATS_MISSED_MAX: u32 = 3;
 
-/// How long a session must have held for its loss to be no sign of a coordinator in trouble.
+/// How long a session must have lasted for the delays of reconnecting to start over.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
 
-/// How a session has ended.
+/// How a session ended.
 enum Ending {
     /// For good.
     ForGood(Result<Event, Error>),
-    /// The coordinator goes away in order: another one can be had at once.
+    /// The coordinator drains; another one accepts a session at once.
     Drained,
-    /// By a fault.
+    /// By a fault of the connection or the coordinator.
     Lost(String),
-    /// Nothing is heard; whoever is there, if anybody, may be better reached elsewhere.
+    /// Nothing arrived in time; another coordinator may do better.
     Silent(String),
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads sessions one after the other, until one ends for good.
+    /// Reads one session after another until one ends for good.
     pub(super) async fn run(self) {
         let mut delays = self.client.retry().delays();
         loop {
@@ -64,7 +64,7 @@ impl Reader {
                 }
                 Ending::Drained => {
                     delays.reset();
-                    "the coordinator is going away".to_owned()
+                    "the coordinator is draining".to_owned()
                 }
                 Ending::Lost(detail) | Ending::Silent(detail) => detail,
             };
@@ -90,10 +90,10 @@ impl Reader {
     }
 
     async fn session_on(&self, link: &Link) -> Ending {
-        // Without a session's id: the earlier one is about to be ended by this one.
+        // Without a session id: this session is about to end the earlier one.
         let request = self.client.request(self.request.clone(), &Session::default());
         let mut client = messages(link.channel());
-        let failed = |status: Status| self.ending(self.client.transport().judge(link, &status), status);
+        let failed = |status: Status| self.ending(self.client.judge(link, &status), status);
         let mut stream = match timeout(OPEN_DEADLINE, client.stream(request)).await {
             Ok(Ok(response)) => response.into_inner(),
             Ok(Err(status)) => return failed(status),
@@ -105,7 +105,7 @@ impl Reader {
                 Ok(Ok(Some(response))) => response.frame,
                 Ok(Ok(None)) => return Ending::Lost("the stream ended without a reason".to_owned()),
                 Ok(Err(status)) => return failed(status),
-                Err(_) => return Ending::Silent(format!("nothing heard for {silence_max:?}")),
+                Err(_) => return Ending::Silent(format!("nothing arrived for {silence_max:?}")),
             };
             match frame {
                 Some(Frame::Opened(opened)) => {
@@ -119,7 +119,7 @@ impl Reader {
                 }
                 Some(Frame::Delivery(delivery)) => self.deliver(delivery).await,
                 Some(Frame::Closing(closing)) => return closed(closing),
-                // A kind of frame that came after this version is none of its business.
+                // An unknown kind of frame is from a later version.
                 Some(Frame::Heartbeat(_)) | None => {}
             }
         }
@@ -133,14 +133,14 @@ impl Reader {
         }
     }
 
-    /// Reads how a stream ended out of its status.
+    /// Returns how a stream ended, by its status.
     fn ending(&self, failure: Failure, status: Status) -> Ending {
         if let Failure::Refused(refusal) = &failure {
             match refusal.reason {
                 Reason::SessionSuperseded => return Ending::ForGood(Ok(Event::Closed(Closed::Superseded))),
                 Reason::MemberStopped => return Ending::ForGood(Ok(Event::Closed(Closed::MemberStopped))),
                 Reason::TeamNotFound => return Ending::ForGood(Ok(Event::Closed(Closed::TeamDeleted))),
-                // A fault of one coordinator is not the end of the team.
+                // A bug in one coordinator must not end the subscription.
                 reason if reason.reopens_stream() => return Ending::Lost(refusal.message.clone()),
                 _ => {}
             }
@@ -161,7 +161,7 @@ impl Reader {
 
     fn close_acks(&self, end: &Result<Event, Error>) {
         match end {
-            // A member that is stopping may still prove what it has processed.
+            // A member that is shutting down may still acknowledge what it has processed.
             Ok(Event::ShutdownApproved { .. }) => {}
             Ok(Event::Closed(closed)) => self.acks.close(closed.clone()),
             Ok(_) => {}
@@ -183,8 +183,8 @@ fn closed(closing: v1::SessionClosing) -> Ending {
     }
 }
 
-/// Returns whether an answer without a reason would be the same the next time: it comes from something that is no
-/// coordinator, or from a proxy that does not let us through.
+/// Returns whether an answer without a reason would be the same next time: it comes from something other than a
+/// coordinator, or from a proxy that blocks the call.
 fn is_final(status: &Status) -> bool {
     use tonic::Code::{InvalidArgument, NotFound, PermissionDenied, Unauthenticated, Unimplemented};
     matches!(status.code(), InvalidArgument | NotFound | PermissionDenied | Unauthenticated | Unimplemented)

@@ -1,21 +1,21 @@
-//! The spans of messages under way: each from its delivery until its acknowledgement is proven.
+//! The spans of messages: each lasts from delivery until the acknowledgement is confirmed.
 //!
-//! Such a span continues the trace that the message was sent in. One call acknowledges many messages: it belongs to the
-//! trace of the first of them, and is linked to the others. Where nobody records spans, nothing is kept here.
+//! A span continues the trace of the message's sender. One call acknowledges many messages: it belongs to the trace of the
+//! first and is linked to the others. Nothing is kept here while no spans are recorded.
 
 use std::collections::HashMap;
 
 use teamwire_proto::{trace_parent, v1};
 use tracing::Span;
 
-/// The spans of the messages that were delivered and whose acknowledgement is not proven.
+/// The spans of messages whose acknowledgement is not confirmed.
 #[derive(Debug, Default)]
 pub(super) struct Traces {
     spans: HashMap<String, Span>,
 }
 
 impl Traces {
-    /// Begins a message's span. Beyond `max` spans none is begun.
+    /// Begins a message's span, unless there are already `max` spans.
     pub(super) fn begin(&mut self, message: &v1::Message, max: usize) {
         if message.trace_parent.is_empty() || self.spans.len() >= max {
             return;
@@ -32,7 +32,7 @@ impl Traces {
         }
     }
 
-    /// Makes the span of a call that acknowledges these messages.
+    /// Creates the span of a call that acknowledges these messages.
     pub(super) fn ack(&self, ids: &[String]) -> Span {
         let mut traced = ids.iter().filter_map(|id| self.spans.get(id));
         let Some(first) = traced.next() else { return Span::none() };

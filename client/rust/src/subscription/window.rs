@@ -1,23 +1,23 @@
-//! What a subscription remembers of the messages that it has delivered, so that a reconnect shows none of them again.
+//! The messages that a subscription has delivered lately, so that a reconnect delivers none of them again.
 
 use std::collections::{HashMap, VecDeque};
 
-/// What is known of a message that has just come in.
+/// What is known about a message that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It was not delivered by this subscription.
+    /// This subscription has not delivered it.
     Never,
-    /// It was handed out and is not acknowledged: the application still has it.
+    /// It was delivered and is not acknowledged: the application still has it.
     Handed,
-    /// It was acknowledged; the coordinator does not know that yet.
+    /// It was acknowledged, and the coordinator does not know that yet.
     Acked,
 }
 
-/// The latest messages, and whether each was acknowledged.
+/// The latest messages, and whether each is acknowledged.
 ///
-/// Holds as many ids as it was made for. When it is full the oldest is forgotten; if that one comes again, it is handed
-/// out again, with the delivery count that says so. A coordinator has at most 64 messages unacknowledged in a session,
-/// so that this takes a message which thousands of others have overtaken.
+/// Holds up to `ids_max` ids. When it is full it forgets the oldest; if that message comes again, it is delivered again,
+/// with a delivery count that says so. A session has at most 64 unacknowledged messages, so this happens only to a message
+/// that thousands of others have overtaken.
 #[derive(Debug)]
 pub(crate) struct Window {
     is_acked: HashMap<String, bool>,
@@ -30,7 +30,7 @@ impl Window {
         Self { is_acked: HashMap::new(), order: VecDeque::new(), ids_max }
     }
 
-    /// Notes that a message has come in, and returns what was known of it before.
+    /// Notes that a message has arrived, and returns what was known about it before.
     pub(crate) fn deliver(&mut self, id: &str) -> Seen {
         match self.is_acked.get(id) {
             Some(true) => Seen::Acked,
@@ -42,7 +42,7 @@ impl Window {
         }
     }
 
-    /// Notes that a message was acknowledged.
+    /// Notes that a message is acknowledged.
     pub(crate) fn ack(&mut self, id: &str) {
         match self.is_acked.get_mut(id) {
             Some(is_acked) => *is_acked = true,
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_grows_over_its_bound(ids in proptest::collection::vec(("[a-f]{1,2}", any::<bool>()), 0..200)) {
+        fn the_window_never_exceeds_its_bound(ids in proptest::collection::vec(("[a-f]{1,2}", any::<bool>()), 0..200)) {
             let mut window = Window::new(5);
             for (id, is_ack) in ids {
                 if is_ack { window.ack(&id) } else { window.deliver(&id); }

@@ -1,4 +1,4 @@
-//! From IP addresses to connections, where the system does not make them.
+//! Custom connections, for simulations.
 
 use std::{fmt, io, net::SocketAddr};
 
@@ -9,16 +9,16 @@ use tokio::{
 };
 use tokio_util::either::Either;
 
-/// Bytes in both directions.
+/// A stream of bytes in both directions.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// Makes connections, instead of the system.
+/// Makes connections in place of the system.
 pub trait Connect: fmt::Debug + Send + Sync {
-    /// Connects to a peer, or fails as TCP does.
+    /// Connects to a peer. Fails as TCP does.
     fn connect(&self, peer: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Duplex>>>;
 }
 
-/// What a connection is made of, beneath TLS.
+/// A connection beneath TLS.
 pub(super) type Stream = Either<TcpStream, Box<dyn Duplex>>;

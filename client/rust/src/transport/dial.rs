@@ -1,4 +1,4 @@
-//! Makes a connection: to whom, in which order, and how long each is waited for.
+//! Makes a connection: which coordinators to try, in which order, and how long to wait for each.
 
 use std::{
     fmt, io,
@@ -27,33 +27,32 @@ use tower_service::Service;
 use super::{
     BROKEN_FOR, DialError, Fault, Link, Transport,
     connect::Stream,
-    lock,
-    wire::{Signs, Wire},
+    wire::{Handshake, Wire},
 };
 
-/// How long a name may take to resolve, and then a connection to be there: TLS and the first words of HTTP/2 included.
+/// How long resolving a name may take, and then connecting, with TLS and the first frame of HTTP/2.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long one coordinator is waited for before the next is tried beside it.
+/// How long to wait for one coordinator before trying the next in parallel.
 const HEAD_START: Duration = Duration::from_millis(500);
 
-/// The connection of a link has ended: a channel outlived it. Nothing was sent.
+/// The connection of a link has ended before its channel was dropped. Nothing was sent.
 #[derive(Debug)]
-pub(crate) struct Spent;
+pub(crate) struct ConnectionEnded;
 
-impl fmt::Display for Spent {
+impl fmt::Display for ConnectionEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the connection has ended")
     }
 }
 
-impl std::error::Error for Spent {}
+impl std::error::Error for ConnectionEnded {}
 
 impl Transport {
     /// Connects to the first coordinator that answers.
     ///
-    /// One that fails makes way for the next at once, one that does not answer after [`HEAD_START`]; so that one that
-    /// is switched off costs half a second, not the time that TCP takes to notice.
+    /// If one fails, tries the next at once; if one does not answer, after [`HEAD_START`]. A machine that is switched off
+    /// thus costs half a second, not the time that TCP takes to notice.
     pub(super) async fn dial(&self, id: u64) -> Result<Link, DialError> {
         let (candidates, mut faults) = self.candidates().await;
         let mut candidates = candidates.into_iter();
@@ -77,7 +76,7 @@ impl Transport {
         }
     }
 
-    /// Returns whom to try, in this order, and which names are not known.
+    /// Returns the coordinators to try, in order, and the names that could not be resolved.
     async fn candidates(&self) -> (Vec<(&Address, SocketAddr)>, Vec<(String, Fault)>) {
         let (mut candidates, mut faults) = (Vec::new(), Vec::new());
         let resolved = self.addresses.iter().map(|address| async move { (address, self.resolve(address).await) });
@@ -89,8 +88,8 @@ impl Transport {
         }
         candidates.shuffle(&mut rand::rng());
         let now = Instant::now();
-        let suspects = lock(&self.suspects);
-        // Stable, so that the others stay shuffled.
+        let suspects = self.suspects.lock();
+        // The sort is stable, so the others stay shuffled.
         candidates.sort_by_key(|(_, peer)| suspects.get(peer).copied().filter(|until| *until > now));
         (candidates, faults)
     }
@@ -112,21 +111,21 @@ impl Transport {
             return connector.connect(peer).await.map(Either::Right);
         }
         let stream = TcpStream::connect(peer).await?;
-        // A setting that cannot be made costs speed only.
+        // Without this setting the connection is only slower.
         let _ = stream.set_nodelay(true);
         Ok(Either::Left(stream))
     }
 
     async fn open(&self, id: u64, address: &Address, peer: SocketAddr) -> Result<Link, Fault> {
         let opening = async {
-            let signs = Arc::new(Signs::new(address, Arc::clone(&self.has_connected)));
+            let handshake = Arc::new(Handshake::new(address, Arc::clone(&self.has_connected)));
             let stream = self.connect(peer).await.map_err(|error| Fault::of(&error, address))?;
             let stream = match &self.tls {
-                Some(tls) => Either::Left(tls.connect(address, stream, &signs).await?),
+                Some(tls) => Either::Left(tls.connect(address, stream, &handshake).await?),
                 None => Either::Right(stream),
             };
-            let channel = channel(address, Wire::new(stream, Arc::clone(&signs))).await?;
-            signs.greeted().await?;
+            let channel = channel(address, Wire::new(stream, Arc::clone(&handshake))).await?;
+            handshake.completed().await?;
             Ok(Link { id, channel, peer })
         };
         timeout(CONNECT_TIMEOUT, opening)
@@ -135,13 +134,15 @@ impl Transport {
     }
 }
 
-/// Puts a channel onto a connection. The keepalive finds a coordinator that has vanished within 30 s, also between two
-/// frames of a quiet stream.
+/// Builds a channel on a connection. Keepalive detects within 30 s that a coordinator has vanished, even while a stream is
+/// quiet.
 async fn channel(address: &Address, wire: Wire) -> Result<Channel, Fault> {
     let authority = address.authority();
-    let origin: Uri =
-        address.to_string().parse().map_err(|error| Fault::passing(format!("{address} is no origin: {error}")))?;
-    // TLS is spoken beneath it already.
+    let origin: Uri = address
+        .to_string()
+        .parse()
+        .map_err(|error| Fault::passing(format!("{address} is not a valid origin: {error}")))?;
+    // TLS is already beneath it.
     Endpoint::from_shared(format!("http://{authority}"))
         .map_err(|error| Fault::passing(error.to_string()))?
         .origin(origin)
@@ -153,24 +154,24 @@ async fn channel(address: &Address, wire: Wire) -> Result<Channel, Fault> {
         .map_err(|error| Fault::passing(error.to_string()))
 }
 
-/// Says whom a fault is about.
+/// Names the coordinator that a fault is about.
 fn name(address: &Address, peer: SocketAddr) -> String {
     if address.host.parse::<IpAddr>().is_ok() { address.to_string() } else { format!("{address} ({})", peer.ip()) }
 }
 
-/// Gives its connection out once; afterwards there is none.
+/// A connector that returns its connection once, and fails afterwards.
 struct Once(Option<TokioIo<Wire>>);
 
 impl Service<Uri> for Once {
     type Response = TokioIo<Wire>;
-    type Error = Spent;
-    type Future = Ready<Result<Self::Response, Spent>>;
+    type Error = ConnectionEnded;
+    type Future = Ready<Result<Self::Response, ConnectionEnded>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Spent>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionEnded>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        future::ready(self.0.take().ok_or(Spent))
+        future::ready(self.0.take().ok_or(ConnectionEnded))
     }
 }

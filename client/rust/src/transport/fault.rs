@@ -1,4 +1,4 @@
-//! What is wrong with a connection, in words that say what to do.
+//! Explains why a connection failed, and what to do about it.
 
 use std::{error::Error as StdError, fmt, io, sync::Arc};
 
@@ -6,15 +6,15 @@ use teamwire_proto::address::Address;
 use tokio::task::JoinError;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError};
 
-/// How many faults a text names at most.
+/// The most faults that a text names.
 const FAULTS_NAMED_MAX: usize = 4;
 
 /// Why a connection cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// A part of a sentence, and what to do.
+    /// What is wrong, as part of a sentence, and what to do.
     pub(crate) text: String,
-    /// True: it will be the same until somebody changes something.
+    /// True: it stays until a person changes something.
     pub(crate) is_final: bool,
 }
 
@@ -28,7 +28,7 @@ impl Fault {
     }
 
     pub(super) fn certificate_required() -> Self {
-        Self::lasting("it wants to see a client certificate. Give yours with --cert FILE and --key FILE")
+        Self::lasting("it requires a client certificate. Give yours with --cert FILE and --key FILE")
     }
 
     pub(super) fn certificate_refused(why: &str) -> Self {
@@ -38,12 +38,12 @@ impl Fault {
         ))
     }
 
-    /// Reads what a connection to an address met with.
+    /// Explains an error on a connection to an address.
     pub(super) fn of(error: &io::Error, address: &Address) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
             Some(error) => Self::of_tls(error, &address.host),
             None if address.is_tls && error.kind() == io::ErrorKind::UnexpectedEof => {
-                Self::passing("it closed the connection before TLS was agreed on; it may speak plain http")
+                Self::passing("it closed the connection during the TLS handshake; it may speak plain http")
             }
             None => Self::passing(error.to_string()),
         }
@@ -53,11 +53,11 @@ impl Fault {
         match error {
             TlsError::InvalidCertificate(error) => Self::of_certificate(error, host),
             TlsError::InvalidMessage(_) => {
-                Self::lasting("it does not speak TLS. If that is meant to be so, write http:// in front of its address")
+                Self::lasting("it does not speak TLS. If that is intended, write http:// in front of its address")
             }
             TlsError::AlertReceived(AlertDescription::CertificateRequired) => Self::certificate_required(),
             TlsError::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-                Self::lasting("it speaks no HTTP/2, so it is no coordinator, or a proxy without HTTP/2")
+                Self::lasting("it does not speak HTTP/2, so it is no coordinator, or a proxy without HTTP/2")
             }
             TlsError::AlertReceived(
                 alert @ (AlertDescription::UnknownCA
@@ -76,31 +76,30 @@ impl Fault {
     fn of_certificate(error: &CertificateError, host: &str) -> Self {
         Self::lasting(match error {
             CertificateError::UnknownIssuer => {
-                "its certificate comes from an authority that is not trusted here. Give \
-                                                that authority's certificate with --ca FILE, or use a join string, \
-                                                which knows it"
+                "its certificate comes from an authority that is not trusted here. Give that authority's \
+                 certificate with --ca FILE, or use a join string, which identifies it"
                     .to_owned()
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => format!(
-                "its certificate is not for {host}{}. Use an address that it is for, or have it made again for this one",
+                "its certificate is not for {host}{}. Use an address that it covers, or issue one for this address",
                 valid_names(error)
             ),
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "its certificate has expired. Have it renewed; if it should be good, set this machine's clock"
+                "its certificate has expired. Renew it; if it should still be valid, set this machine's clock"
                     .to_owned()
             }
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 "its certificate is not valid yet. Set this machine's clock, or the coordinator's".to_owned()
             }
             CertificateError::Other(error) => error.to_string(),
-            error => format!("its certificate is not accepted: {error}. Have it made again"),
+            error => format!("its certificate is not accepted: {error}. Issue another one"),
         })
     }
 }
 
 fn valid_names(error: &CertificateError) -> String {
     let CertificateError::NotValidForNameContext { presented, .. } = error else { return String::new() };
-    // As `DnsName("a")` and `IpAddress(10.0.0.1)`.
+    // They look like `DnsName("a")` and `IpAddress(10.0.0.1)`.
     let bare = |name: &String| {
         let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
         inner.trim_matches('"').to_owned()
@@ -109,7 +108,7 @@ fn valid_names(error: &CertificateError) -> String {
     if names.is_empty() { String::new() } else { format!(" but for {}", names.join(", ")) }
 }
 
-/// No coordinator could be connected to.
+/// No coordinator could be reached.
 #[derive(Clone, Debug)]
 pub(crate) struct DialError {
     faults: Arc<[(String, Fault)]>,
@@ -117,7 +116,7 @@ pub(crate) struct DialError {
 }
 
 impl DialError {
-    /// Puts the faults of all coordinators together.
+    /// Combines the faults of all coordinators.
     pub(super) fn new(faults: Vec<(String, Fault)>) -> Self {
         let is_final = !faults.is_empty() && faults.iter().all(|(_, fault)| fault.is_final);
         Self { faults: faults.into(), is_final }
@@ -131,7 +130,7 @@ impl DialError {
         Self { is_final: false, ..self }
     }
 
-    /// Returns whether it will be the same until somebody changes something.
+    /// Returns whether it stays until a person changes something.
     pub(crate) fn is_final(&self) -> bool {
         self.is_final
     }

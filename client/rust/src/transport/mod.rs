@@ -1,12 +1,12 @@
-//! Ways to coordinators: one connection at a time, to any of several that share a store.
+//! Connects to coordinators: one connection at a time, to any of several that share a store.
 //!
-//! A [`Link`] is one connection with its gRPC channel, and ends with it: nothing reconnects beneath it. The transport
-//! keeps the present link for all clones of a client, and makes another when there is none. `dial` decides where to:
-//! it resolves the addresses, shuffles what it finds, puts those last that failed or drained a moment ago, and takes the
-//! first that answers. `tls` and `trust` decide whom to believe, `fault` says in words what was wrong.
+//! A [`Link`] is one connection with its gRPC channel. It ends with the connection; nothing reconnects beneath it. The
+//! transport keeps the current link for all clones of a client, and makes another when there is none. `dial` chooses the
+//! coordinator: it resolves the addresses, shuffles the results, puts those last that failed or drained a moment ago, and
+//! takes the first that answers. `tls` and `trust` authenticate it, and `fault` says what went wrong.
 //!
-//! A coordinator that drains says so in the last frame of a stream or in a refusal. The link to it is given up at once:
-//! what is under way on it may end there, and everything new goes to another one.
+//! A coordinator that drains says so in the last frame of a stream or in a refusal. The client leaves its link at once:
+//! calls in flight may finish there, and new ones go to another coordinator.
 
 mod connect;
 mod dial;
@@ -20,7 +20,7 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -30,7 +30,8 @@ use futures::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
-use teamwire_proto::{Reason, address::Address};
+use parking_lot::Mutex;
+use teamwire_proto::address::Address;
 use tokio::time::Instant;
 use tonic::{ConnectError, Status, transport::Channel};
 
@@ -41,23 +42,24 @@ pub use self::{
     resolve::{Resolve, SystemResolver},
     tls::{Pem, TlsOptions},
 };
-pub(crate) use self::{dial::Spent, fault::DialError};
-use crate::{Error, retry::Failure};
+pub(crate) use self::{dial::ConnectionEnded, fault::DialError};
+use crate::Error;
 
-/// How long a coordinator that drains is put last. Its hard stop comes after 30 s.
+/// How long a coordinator that drains is tried last. Its hard stop comes after 30 s.
 const DRAINED_FOR: Duration = Duration::from_secs(30);
 
-/// How long a coordinator is put last that could not be reached, or whose connection has broken.
+/// How long a coordinator is tried last after a failed attempt or a broken connection.
 const BROKEN_FOR: Duration = Duration::from_secs(10);
 
 /// How a client reaches coordinators, besides their addresses.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// For `https` addresses: whom to trust, and what to show. Default: the system's authorities, nothing.
+    /// For `https` addresses: the authorities to trust, and the certificate to present. Default: the system's
+    /// authorities, and no certificate.
     pub tls: TlsOptions,
-    /// What finds the IP addresses of hosts. Default: the system.
+    /// Resolves host names. Default: the system.
     pub resolver: Arc<dyn Resolve>,
-    /// What makes connections. None: the system, by TCP. For simulations.
+    /// Makes connections, for simulations. None: the system does, by TCP.
     #[doc(hidden)]
     pub connector: Option<Arc<dyn Connect>>,
 }
@@ -77,7 +79,7 @@ impl From<TlsOptions> for ConnectOptions {
 /// One connection to one coordinator.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// Tells links of one transport apart.
+    /// Unique among the links of one transport.
     id: u64,
     channel: Channel,
     peer: SocketAddr,
@@ -91,10 +93,10 @@ impl Link {
 
 type Dialing = Shared<BoxFuture<'static, Result<Link, DialError>>>;
 
-/// What there is of a link.
+/// The state of the current link.
 enum State {
     None,
-    /// One is being made, for all who want one.
+    /// One is being made, for every caller that waits.
     Dialing(u64, Dialing),
     Up(Link),
 }
@@ -104,15 +106,15 @@ pub(crate) struct Transport {
     /// At least one; all with TLS, or all without.
     addresses: Vec<Address>,
     resolver: Arc<dyn Resolve>,
-    /// None: the system.
+    /// None: the system connects.
     connector: Option<Arc<dyn Connect>>,
-    /// None: the addresses are without.
+    /// None: the addresses are plain http.
     tls: Option<Tls>,
     state: Mutex<State>,
     ids: AtomicU64,
-    /// Whom to try last, and until when.
+    /// The peers to try last, and until when.
     suspects: Mutex<HashMap<SocketAddr, Instant>>,
-    /// A coordinator has answered before. Whatever is wrong with one later may be put right again.
+    /// A coordinator has answered before, so a later fault may be repaired and is not final.
     has_connected: Arc<AtomicBool>,
 }
 
@@ -132,25 +134,25 @@ impl Transport {
         })
     }
 
-    /// Returns what another client needs to reach the same coordinators.
+    /// Returns the options that another client needs to connect to the same coordinators.
     ///
-    /// After a connection whose authority was known by its fingerprint it is the authority itself.
+    /// After a connection that was trusted by fingerprint, they hold the authority's certificate.
     pub(crate) fn tls_options(&self) -> TlsOptions {
         self.tls.as_ref().map(Tls::options).unwrap_or_default()
     }
 
-    /// Returns the present link, or makes one; one at a time, whoever asks. A status that it returns says that nothing
-    /// was sent.
+    /// Returns the current link, or makes one; all callers wait for the same attempt. A status means that nothing was
+    /// sent.
     pub(crate) async fn link(self: &Arc<Self>) -> Result<Link, Status> {
         let (id, dialing) = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             match &*state {
                 State::Up(link) => return Ok(link.clone()),
                 State::Dialing(id, dialing) => (*id, dialing.clone()),
                 State::None => {
                     let id = self.ids.fetch_add(1, Ordering::Relaxed);
                     let transport = Arc::clone(self);
-                    // On a task of its own: whoever waits may be put aside, and the others wait for it, too.
+                    // Spawned, since other callers wait for it even if this one is cancelled.
                     let task = tokio::spawn(async move { transport.dial(id).await });
                     let dialing = async move { task.await.unwrap_or_else(|error| Err(DialError::interrupted(&error))) };
                     let dialing = dialing.boxed().shared();
@@ -160,7 +162,7 @@ impl Transport {
             }
         };
         let made = dialing.await;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(&*state, State::Dialing(of, _) if *of == id) {
             *state = made.as_ref().map_or(State::None, |link| State::Up(link.clone()));
         }
@@ -171,45 +173,30 @@ impl Transport {
         })
     }
 
-    /// Says what the failure of a call means, and gives the link up where another one is better.
-    pub(crate) fn judge(&self, link: &Link, status: &Status) -> Failure {
-        let failure = Failure::of(status);
-        match &failure {
-            Failure::NotNow { refusal, .. } if refusal.reason == Reason::Draining => self.leave_drained(link),
-            Failure::Stale => self.leave(link),
-            _ => {}
-        }
-        failure
-    }
-
-    /// Gives a link up whose coordinator goes away.
+    /// Leaves a link whose coordinator drains.
     pub(crate) fn leave_drained(&self, link: &Link) {
         self.leave_for(link, DRAINED_FOR);
     }
 
-    /// Gives a link up that is broken, or from which nothing is heard.
+    /// Leaves a link that is broken or silent.
     pub(crate) fn leave(&self, link: &Link) {
         self.leave_for(link, BROKEN_FOR);
     }
 
     fn leave_for(&self, link: &Link, long: Duration) {
         self.suspect(link.peer, long);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(&*state, State::Up(up) if up.id == link.id) {
             *state = State::None;
         }
     }
 
-    /// Notes that a peer is to be tried last for a while, never for less than was noted before.
+    /// Puts a peer last for a while. Never shortens the time that was set before.
     fn suspect(&self, peer: SocketAddr, long: Duration) {
         let now = Instant::now();
-        let mut suspects = lock(&self.suspects);
+        let mut suspects = self.suspects.lock();
         suspects.retain(|_, until| *until > now);
         let until = suspects.entry(peer).or_insert(now);
         *until = (*until).max(now + long);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

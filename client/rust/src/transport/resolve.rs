@@ -1,18 +1,18 @@
-//! From names to IP addresses.
+//! Resolves names to IP addresses.
 
 use std::{fmt, io, net::SocketAddr};
 
 use futures::{FutureExt as _, future::BoxFuture};
 
-/// Finds the IP addresses of a host, for names that the system cannot resolve or does not know all of.
+/// Finds the IP addresses of a host, for names that the system cannot resolve or resolves incompletely.
 ///
-/// It is asked for names only, before every connection; what takes longer than 5 s counts as failed.
+/// Called before every connection, for names only. Taking longer than 5 s counts as a failure.
 pub trait Resolve: fmt::Debug + Send + Sync {
-    /// Returns all addresses under which a host takes connections on this port; the order means nothing.
+    /// Returns all addresses of a host, with this port. Their order means nothing.
     fn resolve(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
 }
 
-/// Asks the system: its `hosts` file, then DNS.
+/// Asks the system: the `hosts` file, then DNS.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 

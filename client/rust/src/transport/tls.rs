@@ -1,13 +1,8 @@
-//! TLS: whom a client trusts, and what it shows of itself.
+//! TLS: the authorities that a client trusts, and the certificate it presents.
 
-use std::{
-    convert::Infallible,
-    fmt, fs,
-    path::PathBuf,
-    str::FromStr,
-    sync::{Arc, Mutex},
-};
+use std::{convert::Infallible, fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use teamwire_proto::{address::Address, join_string::Fingerprint};
 use tokio_rustls::{
@@ -22,24 +17,24 @@ use tokio_rustls::{
     },
 };
 
-use super::{Fault, connect::Stream, lock, trust::ByFingerprint, wire::Signs};
+use super::{Fault, connect::Stream, trust::FingerprintVerifier, wire::Handshake};
 use crate::Error;
 
-/// What is written in PEM: in a file, or here.
+/// Something in PEM: in a file, or inline.
 ///
-/// As text it is the one or the other: what has `-----BEGIN` in it is PEM, and anything else is a path. Its `Debug` form
-/// leaves the PEM out, which may be a key.
+/// A string with `-----BEGIN` in it is PEM; any other string is a path. The `Debug` form leaves the PEM out, which may be a
+/// key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Pem {
     /// The path of a file.
     File(PathBuf),
-    /// PEM.
+    /// The PEM itself.
     Text(String),
 }
 
 impl Pem {
-    /// Reads it. A file is read each time, so that one that was replaced is found.
+    /// Returns the PEM. Reads a file each time, so that a replaced file takes effect.
     fn read(&self) -> Result<Vec<u8>, Error> {
         match self {
             Self::Text(text) => Ok(text.clone().into_bytes()),
@@ -99,16 +94,16 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Whom a client trusts, and what it shows of itself. Used with `https` addresses only.
+/// The authorities that a client trusts and the certificate it presents. Used for `https` addresses only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsOptions {
-    /// The only authorities to trust, one or more certificates. None: by the fingerprint, or else those of the system.
+    /// The certificates of the only authorities to trust. None: trust by fingerprint, or else the system's authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<Pem>,
-    /// Without a `ca`: a certificate in the coordinator's chain, and from then on the only authority to trust.
+    /// Without a `ca`: the fingerprint of a certificate in the coordinator's chain, the only authority to trust.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
-    /// The client's certificate, with those between it and its authority. Goes with `key`.
+    /// The client's certificate, with any intermediate ones. Requires `key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert: Option<Pem>,
     /// The key of the client's certificate.
@@ -131,13 +126,13 @@ impl TlsOptions {
 pub(super) struct Tls {
     options: TlsOptions,
     config: Mutex<Arc<ClientConfig>>,
-    by_fingerprint: Option<Arc<ByFingerprint>>,
+    by_fingerprint: Option<Arc<FingerprintVerifier>>,
 }
 
 impl Tls {
     pub(super) fn new(options: TlsOptions) -> Result<Self, Error> {
         let by_fingerprint = match (&options.ca, options.fingerprint) {
-            (None, Some(fingerprint)) => Some(Arc::new(ByFingerprint::new(fingerprint))),
+            (None, Some(fingerprint)) => Some(Arc::new(FingerprintVerifier::new(fingerprint))),
             _ => None,
         };
         let config = Mutex::new(configure(&options, by_fingerprint.as_ref())?);
@@ -158,36 +153,41 @@ impl Tls {
         }
     }
 
-    /// Agrees on TLS with a coordinator, and makes sure that it is one.
+    /// Does the TLS handshake with a coordinator.
     pub(super) async fn connect(
         &self,
         address: &Address,
         stream: Stream,
-        signs: &Arc<Signs>,
+        handshake: &Arc<Handshake>,
     ) -> Result<TlsStream<Stream>, Fault> {
         let name = ServerName::try_from(address.host.clone())
-            .map_err(|_| Fault::lasting(format!("no certificate can be for {}", address.host)))?;
+            .map_err(|_| Fault::lasting(format!("{} is not a name that a certificate can cover", address.host)))?;
         let mut config = ClientConfig::clone(&*self.config());
-        config.client_auth_cert_resolver =
-            Arc::new(Shown { certificate: config.client_auth_cert_resolver, signs: Arc::clone(signs) });
+        config.client_auth_cert_resolver = Arc::new(NotingResolver {
+            certificate: config.client_auth_cert_resolver,
+            handshake: Arc::clone(handshake),
+        });
         let connector = TlsConnector::from(Arc::new(config));
         connector.connect(name, stream).await.map_err(|error| Fault::of(&error, address))
     }
 
-    /// Returns the configuration; anew where it is in files, which are replaced when certificates are renewed.
+    /// Returns the configuration. Reads files again, since renewed certificates replace them.
     fn config(&self) -> Arc<ClientConfig> {
-        let mut config = lock(&self.config);
+        let mut config = self.config.lock();
         if self.options.names_files() {
             match configure(&self.options, self.by_fingerprint.as_ref()) {
                 Ok(renewed) => *config = renewed,
-                Err(error) => tracing::warn!(%error, "going on with the certificates of before"),
+                Err(error) => tracing::warn!(%error, "the certificates cannot be read again; using the earlier ones"),
             }
         }
         Arc::clone(&config)
     }
 }
 
-fn configure(options: &TlsOptions, by_fingerprint: Option<&Arc<ByFingerprint>>) -> Result<Arc<ClientConfig>, Error> {
+fn configure(
+    options: &TlsOptions,
+    by_fingerprint: Option<&Arc<FingerprintVerifier>>,
+) -> Result<Arc<ClientConfig>, Error> {
     let unusable = |what: String| Error::TlsOptions(what);
     let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
@@ -225,22 +225,22 @@ fn configure(options: &TlsOptions, by_fingerprint: Option<&Arc<ByFingerprint>>) 
         _ => return Err(unusable("a client certificate needs its key: give --cert and --key together".to_owned())),
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // Connections are few and long, and one that is resumed would not be asked for its certificate.
+    // Connections are few and long, and the peer of a resumed one would not ask for its certificate.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// Shows the client's certificate, and notes when one was asked for.
+/// Presents the client's certificate, and notes that the peer has asked for one.
 #[derive(Debug)]
-struct Shown {
+struct NotingResolver {
     certificate: Arc<dyn ResolvesClientCert>,
-    signs: Arc<Signs>,
+    handshake: Arc<Handshake>,
 }
 
-impl ResolvesClientCert for Shown {
+impl ResolvesClientCert for NotingResolver {
     fn resolve(&self, authorities: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let shown = self.certificate.resolve(authorities, schemes);
-        self.signs.certificate_asked(shown.is_some());
+        self.handshake.certificate_asked(shown.is_some());
         shown
     }
 

@@ -1,4 +1,4 @@
-//! Trust by fingerprint: whoever handed over the join string says which authority is the right one.
+//! Trust by fingerprint: the join string identifies the authority.
 
 use std::{
     fmt,
@@ -17,13 +17,13 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Trusts the one certificate in the coordinator's chain that has the fingerprint, and nothing else: the coordinator's
-/// own certificate must come from it, be valid, and be for the host's name, as with any other authority.
+/// Trusts only the certificate in the coordinator's chain that has the fingerprint. The coordinator's own certificate
+/// must be issued by it, be valid, and cover the host's name, as with any other authority.
 #[derive(Debug)]
-pub(super) struct ByFingerprint {
+pub(super) struct FingerprintVerifier {
     fingerprint: Fingerprint,
     provider: Arc<CryptoProvider>,
-    /// The certificate, once a coordinator has proved to have one of it. It need not be shown again.
+    /// The authority's certificate, once a coordinator has proven to hold one that it issued. Later chains may omit it.
     authority: OnceLock<CertificateDer<'static>>,
 }
 
@@ -35,8 +35,8 @@ impl fmt::Display for NotInChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "it does not show the certificate {}, so it is another one than the join string is for. Ask for a new join \
-             string; if that does not help, somebody may be in between",
+            "it does not present the certificate {}, so it is not the coordinator that the join string is for. Ask for a \
+             new join string; if that does not help, someone may be intercepting the connection",
             self.0
         )
     }
@@ -44,7 +44,7 @@ impl fmt::Display for NotInChain {
 
 impl std::error::Error for NotInChain {}
 
-impl ByFingerprint {
+impl FingerprintVerifier {
     pub(super) fn new(fingerprint: Fingerprint) -> Self {
         Self { fingerprint, provider: Arc::new(default_provider()), authority: OnceLock::new() }
     }
@@ -58,7 +58,7 @@ impl ByFingerprint {
     }
 }
 
-impl ServerCertVerifier for ByFingerprint {
+impl ServerCertVerifier for FingerprintVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! The bytes of one connection, and what is seen in them of the other side.
+//! The bytes of one connection, and what its first ones reveal about the peer.
 
 use std::{
     io,
@@ -20,32 +20,32 @@ use tokio_util::either::Either;
 
 use super::{Fault, connect::Stream};
 
-/// The first byte of an alert of TLS. HTTP/2 begins with the length of a frame, which is not that large.
+/// The first byte of a TLS alert. HTTP/2 starts with the length of a frame, which is never that large.
 const TLS_ALERT: u8 = 0x15;
 
-/// The first byte of a reply of HTTP/1.
+/// The first byte of an HTTP/1 reply.
 const HTTP_1: u8 = b'H';
 
-/// What is known of the other side of a connection.
+/// What is known about the peer until it has sent its first frame of HTTP/2.
 #[derive(Debug)]
-pub(crate) struct Signs {
+pub(crate) struct Handshake {
     address: Address,
-    /// Something of HTTP/2 was read: it is what it should be, and lets us in.
+    /// The peer has sent HTTP/2: it is a coordinator, or a proxy, and accepts the connection.
     has_answered: AtomicBool,
-    /// The same of any connection of this transport.
+    /// The same for any connection of this transport.
     has_connected: Arc<AtomicBool>,
-    /// It has asked for a client certificate.
+    /// The peer has asked for a client certificate.
     is_certificate_asked: AtomicBool,
-    /// It was shown one.
+    /// The client presented one.
     is_certificate_shown: AtomicBool,
-    /// The connection has ended before anything was read.
+    /// The connection ended before anything was read.
     is_cut: AtomicBool,
     fault: OnceLock<Fault>,
-    /// Woken when something was read, or the connection has ended. Only whoever opens the connection waits.
+    /// Notified when something was read or the connection has ended. Only the dialer waits.
     changed: Notify,
 }
 
-impl Signs {
+impl Handshake {
     pub(super) fn new(address: &Address, has_connected: Arc<AtomicBool>) -> Self {
         Self {
             address: address.clone(),
@@ -59,16 +59,16 @@ impl Signs {
         }
     }
 
-    /// Notes that a client certificate was asked for, and whether there was one to show.
+    /// Notes that the peer asked for a client certificate, and whether there was one to present.
     pub(super) fn certificate_asked(&self, is_shown: bool) {
         self.is_certificate_asked.store(true, Ordering::SeqCst);
         self.is_certificate_shown.store(is_shown, Ordering::SeqCst);
     }
 
-    /// Waits for the first words of HTTP/2, which say that it lets us in and is what it should be.
+    /// Waits for the peer's first frame of HTTP/2, which proves that it speaks the protocol and accepts the connection.
     ///
-    /// Every server sends them unasked. Until then nothing of a call was sent, so that its outcome is known.
-    pub(super) async fn greeted(&self) -> Result<(), Fault> {
+    /// Every server sends one unasked. No call is sent before, so that its outcome is known if this fails.
+    pub(super) async fn completed(&self) -> Result<(), Fault> {
         loop {
             if let Some(fault) = self.fault.get() {
                 return Err(fault.clone());
@@ -83,15 +83,17 @@ impl Signs {
         }
     }
 
-    /// Guesses why the connection was cut before a word. The alert of TLS that would say so is lost when the other side
-    /// closes before it has read what we have sent.
+    /// Guesses why the connection was cut before the first frame. The TLS alert that would say so is lost if the peer
+    /// closes before it has read everything.
     fn cut(&self) -> Fault {
         let load = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
         match (load(&self.is_certificate_asked), load(&self.is_certificate_shown)) {
             (true, true) => Fault::certificate_refused(""),
             (true, false) => Fault::certificate_required(),
-            (false, _) if self.address.is_tls => Fault::passing("it ended the connection as soon as TLS was agreed on"),
-            (false, _) => Fault::passing("it ended the connection without a word; if it speaks TLS, write https://"),
+            (false, _) if self.address.is_tls => {
+                Fault::passing("it closed the connection right after the TLS handshake")
+            }
+            (false, _) => Fault::passing("it closed the connection without a reply; if it speaks TLS, write https://"),
         }
     }
 
@@ -126,13 +128,13 @@ impl Signs {
 /// One connection, with or without TLS.
 pub(super) struct Wire {
     stream: Either<TlsStream<Stream>, Stream>,
-    signs: Arc<Signs>,
+    handshake: Arc<Handshake>,
     is_begun: bool,
 }
 
 impl Wire {
-    pub(super) fn new(stream: Either<TlsStream<Stream>, Stream>, signs: Arc<Signs>) -> Self {
-        Self { stream, signs, is_begun: false }
+    pub(super) fn new(stream: Either<TlsStream<Stream>, Stream>, handshake: Arc<Handshake>) -> Self {
+        Self { stream, handshake, is_begun: false }
     }
 }
 
@@ -141,10 +143,10 @@ impl AsyncRead for Wire {
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
         match (&read, buf.filled().get(before)) {
-            (Err(error), _) => self.signs.ended(Some(error)),
-            (Ok(()), None) => self.signs.ended(None),
+            (Err(error), _) => self.handshake.ended(Some(error)),
+            (Ok(()), None) => self.handshake.ended(None),
             (Ok(()), Some(first)) if !self.is_begun => {
-                if let Some(fault) = self.signs.heard(*first) {
+                if let Some(fault) = self.handshake.heard(*first) {
                     return Poll::Ready(Err(io::Error::other(fault.text)));
                 }
                 self.is_begun = true;
@@ -159,7 +161,7 @@ impl AsyncWrite for Wire {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf));
         if let Err(error) = &written {
-            self.signs.ended(Some(error));
+            self.handshake.ended(Some(error));
         }
         Poll::Ready(written)
     }
@@ -179,7 +181,7 @@ impl AsyncWrite for Wire {
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs));
         if let Err(error) = &written {
-            self.signs.ended(Some(error));
+            self.handshake.ended(Some(error));
         }
         Poll::Ready(written)
     }

@@ -1,4 +1,4 @@
-/** What is different in browsers: gRPC-web over fetch, no environment, and TLS is the browser's own business. */
+/** The browser platform: gRPC-web over fetch, without environment or TLS settings. */
 
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { type Joining, parseAddresses } from "../address.js";
@@ -6,16 +6,14 @@ import { ADDRESS_DEFAULT, type ClientOptions, type Route, type Settings } from "
 
 export async function settings(options: ClientOptions, joining?: Joining): Promise<Settings> {
   const credential = joining?.token ?? options.credential;
-  if (!credential) throw new Error("There is no credential: give one, or join.");
+  if (!credential) throw new Error("There is no credential. Pass one to `connect`, or call `join`.");
   if (options.tls ?? joining?.fingerprint) {
-    throw new Error(
-      "A browser chooses itself whom it trusts. Leave out `tls`, and the fingerprint of the join string.",
-    );
+    throw new Error("A browser has its own trusted authorities. Omit `tls`, and the fingerprint of the join string.");
   }
   const addresses = parseAddresses(options.address ?? joining?.address ?? ADDRESS_DEFAULT);
   const [baseUrl] = addresses;
   const route: Route = {
-    // Many clients spread themselves.
+    // Spread clients over the addresses.
     turn: Math.floor(Math.random() * addresses.length),
     transport: (interceptors) =>
       createGrpcWebTransport({

@@ -1,4 +1,4 @@
-/** Who calls and where: out of the environment, and out of the context file that `teamwire join` writes. */
+/** Resolves a client's options from the environment and the context file that `teamwire join` writes. */
 
 import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
@@ -8,7 +8,7 @@ import { ADDRESS_DEFAULT, type ClientOptions, type TlsOptions } from "../setting
 
 type Variables = Readonly<Record<string, string | undefined>>;
 
-/** Who one is in one team, as the context file keeps it. */
+/** An identity of the context file. */
 interface Identity {
   readonly team: string;
   readonly member: string;
@@ -17,14 +17,14 @@ interface Identity {
   readonly tls?: TlsOptions;
 }
 
-/** Finds out who calls and where. What the program gives goes first, then the join string, the environment, the file. */
+/** Resolves the options. Precedence, highest to lowest: options, join string, environment, context file. */
 export async function identify(options: ClientOptions, joining: Joining | undefined, variables: Variables) {
-  // A variable that is empty is one that is not set.
+  // An empty variable counts as unset.
   const variable = (name: string) => variables[name] || undefined;
   const tls = { ca: variable("TEAMWIRE_CA"), cert: variable("TEAMWIRE_CERT"), key: variable("TEAMWIRE_KEY") };
   const environment = { address: variable("TEAMWIRE_ADDRESS"), tls };
   const joined = { address: joining?.address, tls: { fingerprint: joining?.fingerprint } };
-  // The environment may be that of another member than the one who joins.
+  // The environment may belong to another member than the one that joins.
   const team = options.team ?? (joining ? undefined : variable("TEAMWIRE_TEAM"));
   const credential = joining?.token ?? options.credential ?? variable("TEAMWIRE_CREDENTIAL");
   const kept = credential ? undefined : await readIdentity(variable, team);
@@ -48,12 +48,14 @@ async function readIdentity(variable: (name: string) => string | undefined, team
     return chooseIdentity(await readFile(path, "utf8"), variable("TEAMWIRE_AS"), team);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    const detail = code === undefined ? message : `It cannot be read: ${code}. Join with \`teamwire join\`.`;
-    throw new Error(`There is no TEAMWIRE_CREDENTIAL, and no identity in the context file ${path}. ${detail}`);
+    const detail = code === undefined ? message : `Cannot read it: ${code}. Join a team with \`teamwire join\`.`;
+    throw new Error(
+      `TEAMWIRE_CREDENTIAL is not set, and there is no usable identity in the context file ${path}. ${detail}`,
+    );
   }
 }
 
-/** Chooses the identity that is named, or is current, or is the only one of the team. Never a guess. */
+/** Selects the named identity, else the current one, else the only one of the team. Never guesses. */
 export function chooseIdentity(text: string, named?: string, team?: string): Identity {
   const { current, identities } = parseContext(text);
   const isSame = (one: string, other?: string | null) => one.toLowerCase() === other?.toLowerCase();
@@ -64,7 +66,7 @@ export function chooseIdentity(text: string, named?: string, team?: string): Ide
   const chosen = named === undefined ? (find(current) ?? only) : find(named);
   if (chosen !== undefined) return chosen;
   const names = there.map(({ member, team }) => `${member}@${team}`).join(", ") || "none";
-  throw new Error(`No identity is chosen; there are: ${names}. Set TEAMWIRE_AS to one of them.`);
+  throw new Error(`Cannot select an identity; there are: ${names}. Set TEAMWIRE_AS to one of them.`);
 }
 
 function parseContext(text: string): { current?: string | null; identities: Identity[] } {
@@ -76,7 +78,7 @@ function parseContext(text: string): { current?: string | null; identities: Iden
     }
     if (isText(current ?? "")) return { current, identities };
   } catch {
-    // What is thrown quotes the text, secrets and all.
+    // The thrown error quotes the text, with its secrets.
   }
-  throw new Error("It is no context file: mend it, or move it away.");
+  throw new Error("It is not a valid context file. Fix it or delete it.");
 }

@@ -1,4 +1,4 @@
-/** What is different in Node: gRPC over HTTP/2, the environment and the context file, and TLS. */
+/** The Node platform: gRPC over HTTP/2, the environment, the context file, and TLS. */
 
 import type { ClientHttp2Stream } from "node:http2";
 import { Code, ConnectError, type Interceptor, type Transport } from "@connectrpc/connect";
@@ -8,36 +8,36 @@ import type { ClientOptions, Route, Settings } from "../settings.js";
 import { identify } from "./context.js";
 import { Tls } from "./tls.js";
 
-/** How long a connection may take to be there, or to prove that it still is, in milliseconds. */
+/** How long connecting, or verifying an idle connection, may take, in milliseconds. */
 const CONNECT_MS = 5_000;
 
-/** Finds a coordinator that has vanished within 30 s. A connection that nobody uses is closed after a minute. */
+/** Detects a vanished coordinator within 30 s. Closes an unused connection after a minute. */
 const KEEPALIVE = { pingIntervalMs: 20_000, pingTimeoutMs: 10_000, idleConnectionTimeoutMs: 60_000 };
 
 export async function settings(options: ClientOptions, joining?: Joining): Promise<Settings> {
   const { address, tls: tlsOptions, ...who } = await identify(options, joining, process.env);
   const addresses = parseAddresses(address);
   const tls = isTls(addresses[0]) ? new Tls(tlsOptions) : undefined;
-  // Now, so that what cannot be read is told at once.
+  // Read now, so that an unreadable file fails at once.
   await tls?.read();
   return { ...who, route: new Connections(addresses, tls) };
 }
 
-/** One connection after the other, to one address after the other. What is under way on one that was left may end there. */
+/** Connects to one address after the other. Calls on a connection that was left may finish there. */
 class Connections implements Route {
   turn: number;
-  /** What requests are made for. Whom they go to says the connection. */
+  /** The base URL of requests. The connection determines where they go. */
   readonly authority: string;
   readonly #addresses: Addresses;
   readonly #tls: Tls | undefined;
   readonly #managers = new Set<Http2SessionManager>();
-  #present: { readonly turn: number; readonly manager: Promise<Http2SessionManager> } | undefined;
+  #current: { readonly turn: number; readonly manager: Promise<Http2SessionManager> } | undefined;
 
   constructor(addresses: Addresses, tls: Tls | undefined) {
     this.#addresses = addresses;
     this.#tls = tls;
     this.authority = addresses[0];
-    // Many clients spread themselves.
+    // Spread clients over the addresses.
     this.turn = Math.floor(Math.random() * addresses.length);
   }
 
@@ -48,10 +48,10 @@ class Connections implements Route {
   async request(
     ...[method, path, headers, options]: Parameters<Http2SessionManager["request"]>
   ): Promise<ClientHttp2Stream> {
-    if (this.#present?.turn !== this.turn) this.#present = { turn: this.turn, manager: this.#dial() };
-    const manager = await this.#present.manager;
+    if (this.#current?.turn !== this.turn) this.#current = { turn: this.turn, manager: this.#dial() };
+    const manager = await this.#current.manager;
     await connected(manager);
-    // Node itself would leave out the brackets of IPv6.
+    // Node would omit the brackets of an IPv6 address.
     return manager.request(method, path, { ":authority": new URL(manager.authority).host, ...headers }, options);
   }
 
@@ -75,7 +75,7 @@ class Connections implements Route {
   }
 }
 
-/** Waits until there is a connection. */
+/** Waits until the connection is open. */
 function connected(manager: Http2SessionManager): Promise<void> {
   return new Promise((resolve, reject) => {
     const late = new ConnectError(`no connection to ${manager.authority} within ${CONNECT_MS} ms`, Code.Unavailable);

@@ -1,4 +1,4 @@
-/** TLS in Node: whom a client trusts, and what it shows of itself. */
+/** TLS in Node. */
 
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
@@ -10,14 +10,14 @@ import { parseFingerprint } from "../address.js";
 import { TeamwireError } from "../error.js";
 import type { TlsOptions } from "../settings.js";
 
-/** How long the coordinator may take to show its certificates, in milliseconds. */
-const SHOW_MS = 5_000;
+/** How long the coordinator may take to present its certificates, in milliseconds. */
+const HANDSHAKE_MS = 5_000;
 
-/** Makes what a connection needs, out of options that hold for a client's whole life. */
+/** Creates the TLS contexts of a client's connections. */
 export class Tls {
   readonly #options: TlsOptions;
   readonly #fingerprint: string | undefined;
-  /** The certificate that the fingerprint stands for, once a coordinator has shown it. */
+  /** The certificate with the fingerprint, once a coordinator has presented it. */
   #authority: string | undefined;
 
   constructor(options: TlsOptions) {
@@ -25,7 +25,7 @@ export class Tls {
     this.#fingerprint = options.fingerprint && !options.ca ? parseFingerprint(options.fingerprint) : undefined;
   }
 
-  /** Makes the context of a connection. Files are read each time, so that renewed certificates are found. */
+  /** Creates the context of a connection. Reads the files each time, so that it picks up renewed certificates. */
   async context(origin: string): Promise<tls.SecureContext> {
     const { ca, ...own } = await this.read();
     if (this.#fingerprint !== undefined) {
@@ -33,15 +33,15 @@ export class Tls {
     }
     const authority = ca ?? this.#authority;
     if (authority === undefined) return tls.createSecureContext({ ...own, ca: systemAuthorities() });
-    // Whoever is named as an authority need not be a root.
+    // The given authority need not be a root.
     return tls.createSecureContext({ ...own, ca: authority, allowPartialTrustChain: true });
   }
 
-  /** Reads what the options name. */
+  /** Reads the files of the options. */
   async read(): Promise<{ ca?: string | undefined; cert?: string | undefined; key?: string | undefined }> {
     const { ca, cert, key } = this.#options;
     const read = { ca: await readPem("ca", ca), cert: await readPem("cert", cert), key: await readPem("key", key) };
-    // Node would pass over a text without certificates, and trust nobody.
+    // Node would ignore a text without certificates, and trust no authority.
     if (read.ca !== undefined) parseCertificate(read.ca);
     return read;
   }
@@ -52,8 +52,8 @@ async function readPem(what: string, given: string | undefined): Promise<string 
   try {
     return await readFile(given, "utf8");
   } catch (error) {
-    // Without what was given: it may be a key that was cut.
-    throw new Error(`The file of the TLS option \`${what}\` cannot be read: ${(error as NodeJS.ErrnoException).code}.`);
+    // Omit the path: it may be a truncated key.
+    throw new Error(`Cannot read the file of the TLS option \`${what}\`: ${(error as NodeJS.ErrnoException).code}.`);
   }
 }
 
@@ -61,19 +61,19 @@ function parseCertificate(text: string): void {
   try {
     new X509Certificate(text);
   } catch {
-    throw new Error("The TLS option `ca` holds no certificate in PEM.");
+    throw new Error("The TLS option `ca` contains no PEM certificate.");
   }
 }
 
-/** Returns Node's own authorities and, where Node can read them (22.15 and newer), those of the system. */
+/** Returns Node's authorities and, with Node 22.15 or newer, the system's. */
 function systemAuthorities(): string[] | undefined {
   const { getCACertificates: list } = tls as { getCACertificates?: (which: "default" | "system") => string[] };
   return list && [...list("default"), ...list("system")];
 }
 
 /**
- * Connects once, and returns the certificate of the coordinator's chain that has the fingerprint. Nothing is proved by
- * that, and nothing is sent: the real connections prove that the coordinator's certificate comes from this one.
+ * Connects once, and returns the certificate in the coordinator's chain that has the fingerprint. This proves and sends
+ * nothing: the real connections verify that this certificate has issued the coordinator's.
  */
 async function fetchAuthority(origin: string, fingerprint: string, secureContext: tls.SecureContext): Promise<string> {
   const { hostname, port } = new URL(origin);
@@ -82,7 +82,7 @@ async function fetchAuthority(origin: string, fingerprint: string, secureContext
   const options = { host, port: Number(port || 443), servername, secureContext, ALPNProtocols: ["h2"] };
   const socket = tls.connect({ ...options, rejectUnauthorized: false });
   try {
-    await once(socket, "secureConnect", { signal: AbortSignal.timeout(SHOW_MS) });
+    await once(socket, "secureConnect", { signal: AbortSignal.timeout(HANDSHAKE_MS) });
     const seen = new Set<string>();
     let certificate = socket.getPeerCertificate(true);
     // A root is its own issuer.
@@ -97,8 +97,8 @@ async function fetchAuthority(origin: string, fingerprint: string, secureContext
     socket.destroy();
   }
   throw new TeamwireError(
-    `${origin} does not show the certificate that the join string is for. Ask for a new join string; if that does not ` +
-      "help, somebody may be in between.",
+    `${origin} does not present the certificate that the join string names. Ask for a new join string; if that does not ` +
+      "help, the connection may be intercepted.",
     Code.FailedPrecondition,
     false,
   );

@@ -9,7 +9,7 @@ use teamwire_proto::{
     v1::{self, TaskStatus},
 };
 
-use crate::domain::{post::timestamp, roster::Actor};
+use crate::domain::{actor::Actor, records::record_type::stored_as_json, time::timestamp};
 
 /// Ids of tasks. Kept as ranges, since tasks are made one after the other and mostly taken so.
 pub type Ids = RangeInclusiveSet<u64>;
@@ -55,6 +55,13 @@ pub struct TaskRecord {
     pub claim: Option<String>,
     /// Why it came back to the board.
     pub released_because: String,
+}
+
+stored_as_json!(TaskRecord, "task");
+
+/// Returns the id of a task's record.
+pub fn record_id(id: u64) -> String {
+    id.to_string()
 }
 
 /// See `TaskStatus` of the protocol.
@@ -112,6 +119,8 @@ pub struct BoardRecord {
     /// Deleted, and when.
     pub deleted: BTreeMap<u64, u64>,
 }
+
+stored_as_json!(BoardRecord, "board");
 
 /// Where a task is on the board.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +198,8 @@ pub struct WaitingRecord {
     /// By the task that waits.
     pub waiting: BTreeMap<u64, Waiting>,
 }
+
+stored_as_json!(WaitingRecord, "waiting");
 
 /// A task that waits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -21,8 +21,9 @@ local function call_with(command, key, list)
   return answers
 end
 
--- Returns whether any other store subscribes to notifications. The caller subscribes to its own channel as often as to the shared
--- one. It passes no channel of its own if one server cannot see all subscribers, as in a cluster.
+-- Returns whether any other store subscribes to notifications. Every subscription of the caller is to both channels, so there are
+-- others if the shared channel has more subscribers. A caller passes no own channel if one server cannot see all subscribers, as in
+-- a cluster.
 local function others_listen(shared, own)
   if own == '' then return true end
   local listeners = redis.call('PUBSUB', 'NUMSUB', shared, own)

@@ -8,11 +8,8 @@ use std::sync::{
 use parking_lot::RwLock;
 use redis::{Cmd, FromRedisValue, RedisError, Value, aio::MultiplexedConnection};
 
-use super::replicas::ReplicaWaits;
+use super::replicas::{ReplicaWaits, history_in};
 use crate::store::{Durability, StoreError};
-
-/// How many characters of a replication ID identify it.
-const HISTORY_LENGTH: usize = 16;
 
 /// An established connection.
 pub(super) struct Connection {
@@ -100,10 +97,4 @@ impl Connection {
             answer => Ok(answer.unwrap_or_default()),
         }
     }
-}
-
-/// Returns the history in the output of `INFO replication`: the start of the replication ID. Empty if there is none.
-pub(super) fn history_in(info: &str) -> &str {
-    let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
-    id.and_then(|id| id.get(..HISTORY_LENGTH)).unwrap_or_default()
 }

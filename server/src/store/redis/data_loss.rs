@@ -138,7 +138,7 @@ impl LossDetector {
         while !namespaces.is_empty() {
             let checks = stream::iter(namespaces).map(|namespace| async move {
                 match self.check(topology, keys, &namespace).await {
-                    // Whoever needs the unreadable contents reports the error.
+                    // A caller that needs the unreadable contents reports the error.
                     Ok(()) | Err(StoreError::Corrupt(_)) => None,
                     Err(_) => Some(namespace),
                 }

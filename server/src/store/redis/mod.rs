@@ -2,7 +2,7 @@
 //! `docs/redis.md` is the operator's manual: URLs, options, server settings and what they are worth.
 //!
 //! A transaction is one call of a function that runs inside Redis and validates everything before it writes anything; see
-//! `commit.lua`. All calls to a server share one connection and never block on it. Notifications have a connection of their own,
+//! `commit.lua`. All calls to a server share one connection and never block on it. Notifications use a separate connection,
 //! and so does waiting for replicas. A lost connection is re-established, if necessary to another primary. Meanwhile calls fail at
 //! once: with [`StoreError::Refusing`] if the server said that it executed nothing, otherwise with [`StoreError::Unavailable`].
 //! This module never repeats a call that may have been executed.

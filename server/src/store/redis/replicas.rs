@@ -1,6 +1,6 @@
 //! Waits until replicas have a commit.
 //!
-//! `WAIT` blocks its connection, so it gets one of its own to the same server. It waits only for writes made earlier on that very
+//! `WAIT` blocks its connection, so it gets a separate connection to the same server. It waits only for writes made earlier on that very
 //! connection. But a server has a single replication log, so a mark that is set there after a commit was acknowledged comes
 //! later in the log, and a replica that has the mark has the commit. One mark and one `WAIT` make a *round*, which covers every
 //! commit acknowledged before the round began.
@@ -14,7 +14,6 @@ use tokio::{
 };
 
 use super::{
-    connection::history_in,
     error::is_function_missing,
     functions::{Function, FunctionLibrary},
 };
@@ -25,6 +24,9 @@ const WAITING_MAX: usize = 8_192;
 
 /// How long connecting may take, and how late the server may answer after the policy's timeout.
 const GRACE: Duration = Duration::from_millis(1_500);
+
+/// How many characters of a replication ID identify it.
+const HISTORY_LENGTH: usize = 16;
 
 /// How commits wait for replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,4 +150,10 @@ async fn connect(server: &ConnectionInfo, policy: ReplicationPolicy) -> Result<M
     let client = Client::open(server.clone())?;
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     timeout(GRACE, connecting).await.unwrap_or_else(|late| Err(std::io::Error::from(late).into()))
+}
+
+/// Returns the history in the output of `INFO replication`: the start of the replication ID. Empty if there is none.
+pub(super) fn history_in(info: &str) -> &str {
+    let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    id.and_then(|id| id.get(..HISTORY_LENGTH)).unwrap_or_default()
 }

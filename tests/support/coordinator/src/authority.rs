@@ -1,4 +1,4 @@
-//! A certificate authority.
+//! A certificate authority for tests.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use ring::digest::{SHA256, digest};
@@ -29,7 +29,7 @@ impl Authority {
         Fingerprint(digest(&SHA256, self.0.as_ref().der()).as_ref().try_into().unwrap())
     }
 
-    /// A certificate for a host or a client.
+    /// Issues a certificate for a host or a client.
     pub fn issue(&self, name: &str) -> Issued {
         self.sign(CertificateParams::new([name.to_owned()]).unwrap())
     }
@@ -48,13 +48,13 @@ impl Authority {
 }
 
 impl Issued {
-    /// The TLS of a coordinator that shows this certificate and those of an authority.
+    /// Returns the TLS configuration of a coordinator that presents this certificate and an authority's.
     pub fn serve(&self, chain: &Authority) -> ServerTlsConfig {
         let chain = format!("{}{}", self.cert, chain.pem());
         ServerTlsConfig::new().identity(Identity::from_pem(chain, &self.key))
     }
 
-    /// The same, which lets only those in who show a certificate of an authority.
+    /// Returns the same, for a coordinator that requires client certificates of another authority.
     pub fn serve_only(&self, chain: &Authority, clients: &Authority) -> ServerTlsConfig {
         self.serve(chain).client_ca_root(Certificate::from_pem(clients.pem()))
     }

@@ -1,4 +1,6 @@
-//! A stand-in for a coordinator: it keeps one inbox, records what it is asked, and fails when it is told to.
+//! A scripted coordinator for tests of clients and runners: it keeps one inbox, records its calls, and fails on demand.
+//!
+//! Everything here panics when a test would fail.
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 
 mod authority;
@@ -39,13 +41,14 @@ use tonic::{
 };
 use uuid::Uuid;
 
-/// What every credential of the stand-in looks like.
+/// A join token that the scripted coordinator accepts.
 pub const JOIN_TOKEN: &str = "twj:blue:x1:0123456789abcdef";
+/// A member's credential that the scripted coordinator accepts.
 pub const MEMBER: &str = "twm:blue:ann:0123456789abcdef";
 
 type Sent = mpsc::Sender<Result<v1::StreamResponse, Status>>;
 
-/// What the stand-in was asked, and what it will answer.
+/// The calls so far, and the answers to come.
 #[derive(Default)]
 pub struct State {
     pub sends: Vec<(v1::SendRequest, String)>,
@@ -55,14 +58,14 @@ pub struct State {
     pub heartbeats: Vec<v1::HeartbeatRequest>,
     pub opened: Vec<v1::StreamRequest>,
     pub waits: u32,
-    /// Answers for the next calls, before the ordinary ones.
+    /// How the next calls fail, before they succeed.
     pub fail_sends: VecDeque<Status>,
     pub fail_acks: VecDeque<Status>,
     pub fail_streams: VecDeque<Status>,
     pub fail_joins: VecDeque<Status>,
     /// Requests that GetRequest reports as approved.
     pub approved: Vec<String>,
-    /// What is unacknowledged, with how many sessions have delivered it.
+    /// The unacknowledged messages, each with the number of sessions that have delivered it.
     pub inbox: Vec<(Message, u32)>,
     session: Option<Sent>,
 }
@@ -105,7 +108,7 @@ impl Coordinator {
         *self.serving.lock().unwrap() = Some(serving);
     }
 
-    /// Dies with all of its connections, and comes back on the same port.
+    /// Stops with all connections, and starts again on the same port.
     pub async fn restart(&self) {
         self.stop().await;
         self.serve(TcpListener::bind(self.address).await.unwrap());
@@ -117,7 +120,7 @@ impl Coordinator {
             serving.abort();
             let _ = serving.await;
         }
-        // Connections live in tasks of their own; ending the stream is what their client notices.
+        // Connections run in separate tasks. Their client notices the end of the stream.
         self.with(|state| state.session = None);
     }
 
@@ -136,7 +139,7 @@ impl Coordinator {
         result
     }
 
-    /// Waits until something is so.
+    /// Waits until `is_so` returns something, or panics after 20 s.
     pub async fn until<T>(&self, what: &str, mut is_so: impl FnMut(&State) -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         let waited = timeout(Duration::from_secs(20), async {
@@ -148,10 +151,10 @@ impl Coordinator {
                 changed.changed().await.unwrap();
             }
         });
-        waited.await.unwrap_or_else(|_| panic!("in vain: {what}"))
+        waited.await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
     }
 
-    /// Puts a message into the inbox and returns its id.
+    /// Adds a message to the inbox and returns its id.
     pub async fn put(&self, body: Body) -> String {
         self.put_with(body, "").await
     }
@@ -198,7 +201,7 @@ impl Coordinator {
         self.with(|state| state.session = None);
     }
 
-    /// Ends the open session with a status, or with nothing.
+    /// Ends the open session with a status, or without one.
     pub async fn cut(&self, status: Option<Status>) {
         let session = self.until("a session to cut", |state| state.session.clone()).await;
         if let Some(status) = status {
@@ -217,8 +220,8 @@ fn session_of<T>(request: &Request<T>) -> String {
     request.metadata().get("teamwire-session").map(|id| id.to_str().unwrap().to_owned()).unwrap_or_default()
 }
 
-fn unasked<T>() -> Result<Response<T>, Status> {
-    Err(Refusal::new(Reason::Internal, "The stand-in does not do that.").into())
+fn not_scripted<T>() -> Result<Response<T>, Status> {
+    Err(Refusal::new(Reason::Internal, "This call is not scripted.").into())
 }
 
 #[tonic::async_trait]
@@ -285,11 +288,11 @@ impl MessageService for Coordinator {
     }
 
     async fn get_message(&self, _: Request<v1::GetMessageRequest>) -> Result<Response<v1::GetMessageResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn list_inbox(&self, _: Request<v1::ListInboxRequest>) -> Result<Response<v1::ListInboxResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 }
 
@@ -324,15 +327,15 @@ impl TeamService for Coordinator {
     }
 
     async fn create_team(&self, _: Request<v1::CreateTeamRequest>) -> Result<Response<v1::CreateTeamResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn get_team(&self, _: Request<v1::GetTeamRequest>) -> Result<Response<v1::GetTeamResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn list_teams(&self, _: Request<v1::ListTeamsRequest>) -> Result<Response<v1::ListTeamsResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn delete_team(&self, _: Request<v1::DeleteTeamRequest>) -> Result<Response<v1::DeleteTeamResponse>, Status> {
@@ -340,29 +343,29 @@ impl TeamService for Coordinator {
     }
 
     async fn invite(&self, _: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn create_observer(
         &self,
         _: Request<v1::CreateObserverRequest>,
     ) -> Result<Response<v1::CreateObserverResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn list_members(
         &self,
         _: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn force_stop(&self, _: Request<v1::ForceStopRequest>) -> Result<Response<v1::ForceStopResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn set_lead(&self, _: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 }
 
@@ -383,7 +386,7 @@ impl RequestService for Coordinator {
         &self,
         _: Request<v1::ListRequestsRequest>,
     ) -> Result<Response<v1::ListRequestsResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     async fn wait_for_decision(
@@ -398,14 +401,14 @@ impl RequestService for Coordinator {
     }
 }
 
-/// A history without an end, whose streams break after two entries.
+/// An endless history, whose streams break after two entries.
 #[tonic::async_trait]
 impl HistoryService for Coordinator {
     async fn list_history(
         &self,
         _: Request<v1::ListHistoryRequest>,
     ) -> Result<Response<v1::ListHistoryResponse>, Status> {
-        unasked()
+        not_scripted()
     }
 
     type FollowHistoryStream = Pin<Box<dyn Stream<Item = Result<v1::FollowHistoryResponse, Status>> + Send>>;

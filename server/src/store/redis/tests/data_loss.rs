@@ -80,7 +80,7 @@ async fn server_that_comes_back_empty_lost_everything_not_dropped() {
     let lost = commit(&store, vec![append("s", "x")]).await.unwrap();
     store.commit(&namespace("own"), &txn(Write::DropNamespace)).await.unwrap();
     other.commit(&namespace("dropped"), &txn(Write::DropNamespace)).await.unwrap();
-    eventually("it is heard of", async || !store.loss_detector.tracks(&namespace("dropped"))).await;
+    eventually("the drop is received", async || !store.loss_detector.tracks(&namespace("dropped"))).await;
     server.kill();
     server.restart();
     let expected = Loss { namespace: namespace("a"), acknowledged: lost.version, found: 0, generation: 0 };

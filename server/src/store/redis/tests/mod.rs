@@ -168,7 +168,7 @@ async fn notifications_are_published_only_while_another_coordinator_listens() {
     }
     assert_eq!(published().await, 1);
     drop(other);
-    eventually("nobody else listens", || async {
+    eventually("no other store listens", || async {
         let before = published().await;
         commit(&store, vec![notification()]).await.unwrap();
         published().await == before

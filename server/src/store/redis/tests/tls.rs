@@ -11,7 +11,7 @@ use super::*;
 fn certify(directory: &Path, name: &str) {
     let mut authority = CertificateParams::new(vec![]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // Without a name of its own, its certificates would look self-signed.
+    // Without a distinct name, its certificates would look self-signed.
     authority.distinguished_name.push(DnType::CommonName, format!("authority of {name}"));
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();

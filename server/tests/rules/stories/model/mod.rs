@@ -1,25 +1,30 @@
-//! What a team is, said once more and in another way: small, slow, in memory, without records, versions or caches.
+//! A reference model of a team: small, slow, in memory, without records, versions or caches.
 //!
-//! It knows nothing of how the rules are written. It says of each call whether it must be accepted, and what is there
-//! afterwards: the state of every member, request and task, and what lies unprocessed in each inbox, the coordinator's own
-//! notices apart. Time is in seconds.
+//! It is independent of the rules' code. For each call it says whether the call must be accepted, and what the team looks like
+//! afterwards: the state of every member, request and task, and the unprocessed messages in each inbox, except the
+//! coordinator's own notices. Time is in seconds.
+
+mod tasks;
 
 use std::collections::BTreeMap;
 
+pub(super) use tasks::{Change, Status, Task, limits};
+
 pub(super) const INBOX_ENTRIES_MAX: u64 = 8;
 pub(super) const DELIVERIES_MAX: u32 = 3;
-/// How much time passes at once. Every term is half a step off, so that how fast the test runs does not matter.
+/// The smallest passage of time. Every deadline is half a step off, so that the test's own speed does not matter.
 pub(super) const STEP: u64 = 100;
 pub(super) const SHUTDOWN_DEADLINE: u64 = 250;
 pub(super) const PLAN_DEADLINE: u64 = 350;
 pub(super) const LEASE: u64 = 450;
 pub(super) const GRACE: u64 = 200;
+pub(super) const EXIT_ALARM: u64 = 150;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Live,
     Lost,
-    /// Has approved its shutdown.
+    /// It approved its shutdown.
     Approved,
     Forced,
     Exited {
@@ -37,18 +42,21 @@ impl Life {
     }
 }
 
-/// A name and who bears it.
+/// A name and its current life.
 #[derive(Clone, Debug)]
 pub(super) struct Bearer {
     pub(super) incarnation: u64,
     pub(super) life: Life,
     lease_until: u64,
-    /// The latest session, by its place among all of them.
+    /// The index of the latest session.
     pub(super) session: Option<usize>,
-    /// What awaits an answer, by its place among all requests.
-    shutdown: Option<usize>,
-    plan: Option<usize>,
-    /// The unprocessed messages, by their place among all that were sent.
+    /// The indices of the pending requests.
+    pub(super) shutdown: Option<usize>,
+    pub(super) plan: Option<usize>,
+    /// It must have a plan approved before it works on tasks.
+    pub(super) plan_mode: bool,
+    plan_approved: bool,
+    /// The indices of the unprocessed messages.
     pub(super) inbox: Vec<usize>,
 }
 
@@ -77,37 +85,29 @@ pub(super) struct Request {
     expires: u64,
 }
 
-/// A message that was accepted.
+/// An accepted message.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) id: String,
     pub(super) from: String,
-    /// The life that a shutdown request is for.
+    /// The life that a shutdown request addresses.
     pub(super) only_for: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Task {
-    pub(super) owner: Option<String>,
-    /// Of the claim that holds; of a task that rests, of the one under which it was completed or given back.
-    token: Option<String>,
-    pub(super) is_done: bool,
-}
-
-/// Who calls, as far as a team knows.
+/// The caller, as its credential shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     Operator,
     Stranger,
     Member {
         name: String,
-        /// Which life's credential it shows.
+        /// The life that its credential belongs to.
         incarnation: u64,
         session: Option<usize>,
     },
 }
 
-/// Whom a call lets in.
+/// The lives that may make a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lets {
     Working,
@@ -118,6 +118,7 @@ enum Lets {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) now: u64,
+    pub(super) lead: String,
     pub(super) members: BTreeMap<String, Bearer>,
     pub(super) requests: Vec<Request>,
     pub(super) sent: Vec<Sent>,
@@ -125,7 +126,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns the name under which a caller acts. `None`: it must be refused.
+    /// Returns the caller's name. `None`: the call must be refused.
     fn admit(&self, caller: &Caller, lets: Lets) -> Option<&str> {
         let (name, incarnation, session) = match caller {
             Caller::Operator => return Some("operator"),
@@ -142,6 +143,16 @@ impl Model {
         (lives && is_newest).then_some(name)
     }
 
+    /// Returns whether the caller may add and claim tasks.
+    pub(super) fn may_work(&self, caller: &Caller) -> bool {
+        self.admit(caller, Lets::Working).is_some()
+    }
+
+    /// Returns whether the caller may learn the reply to an earlier send: a member that approved its shutdown may, too.
+    pub(super) fn may_repeat_a_send(&self, caller: &Caller) -> bool {
+        self.admit(caller, Lets::Ending).is_some()
+    }
+
     fn member_only(&self, caller: &Caller, lets: Lets) -> Option<&str> {
         self.admit(caller, lets).filter(|name| *name != "operator")
     }
@@ -150,26 +161,27 @@ impl Model {
         self.members.get(name).is_some_and(|bearer| bearer.life.takes_messages())
     }
 
-    /// Who may send something new.
+    /// Returns the caller's name if it may send.
     fn sender(&self, caller: &Caller) -> Option<&str> {
         self.admit(caller, Lets::Working)
     }
 
-    fn rules(name: &str) -> bool {
-        name == "operator" || name == "lead"
+    /// Returns whether a caller has the lead's powers.
+    fn rules(&self, name: &str) -> bool {
+        name == "operator" || name == self.lead
     }
 
     fn bearer(&mut self, name: &str) -> &mut Bearer {
-        self.members.get_mut(name).expect("a name that was borne")
+        self.members.get_mut(name).expect("a known name")
     }
 
-    // What must be accepted. `room`: whether an inbox takes one more, the coordinator's notices counted.
+    // Which calls must be accepted. `room`: whether an inbox, notices included, has room for one more entry.
 
     pub(super) fn accepts_message(&self, caller: &Caller, to: &str, room: impl Fn(&str) -> bool) -> bool {
         self.sender(caller).is_some_and(|from| from != to) && self.takes(to) && room(to)
     }
 
-    /// Returns who gets it.
+    /// Returns the recipients.
     pub(super) fn accepts_broadcast(&self, caller: &Caller, room: impl Fn(&str) -> bool) -> Option<Vec<String>> {
         let from = self.sender(caller)?;
         let to: Vec<_> = self.members.keys().filter(|name| *name != from && self.takes(name)).cloned().collect();
@@ -179,22 +191,22 @@ impl Model {
     pub(super) fn accepts_shutdown(&self, caller: &Caller, to: &str, room: impl Fn(&str) -> bool) -> bool {
         let is_pending = |index: &usize| self.requests[*index].expires > self.now;
         self.accepts_message(caller, to, room)
-            && self.sender(caller).is_some_and(Self::rules)
+            && self.sender(caller).is_some_and(|from| self.rules(from))
             && !self.members[to].shutdown.as_ref().is_some_and(is_pending)
     }
 
     pub(super) fn accepts_plan(&self, caller: &Caller, room: impl Fn(&str) -> bool) -> bool {
-        self.sender(caller).is_some_and(|from| !Self::rules(from)) && self.takes("lead") && room("lead")
+        self.sender(caller).is_some_and(|from| !self.rules(from)) && self.takes(&self.lead) && room(&self.lead)
     }
 
-    /// Returns whether an answer is accepted, and whether it is new. `to`: whom an answer to a plan names.
+    /// Returns whether an answer is new, if it is accepted. `to`: the member that an answer to a plan names.
     pub(super) fn accepts_answer(
         &self,
         caller: &Caller,
         request: usize,
         asks: Asks,
         to: &str,
-        approve: bool,
+        approve: Option<bool>,
         twice_room: impl Fn(&str) -> bool,
     ) -> Option<bool> {
         let request = &self.requests[request];
@@ -202,7 +214,7 @@ impl Model {
             Asks::Shutdown => self.admit(caller, Lets::Ending)? == request.member,
             Asks::Plan => {
                 let from = self.sender(caller)?;
-                Self::rules(from) && to != from && to == request.member
+                self.rules(from) && to != from && to == request.member
             }
         };
         let is_due = request.state == State::Pending && request.expires > self.now;
@@ -213,14 +225,14 @@ impl Model {
         };
         let has_room = request.by.as_deref().is_none_or(twice_room);
         match may && request.asks == asks {
-            true if is_due && has_room => Some(true),
-            true if was == Some(approve) => Some(false),
+            true if is_due && has_room && approve.is_some() => Some(true),
+            true if approve.is_some() && was == approve => Some(false),
             _ => None,
         }
     }
 
     pub(super) fn accepts_stream(&self, caller: &Caller) -> Option<String> {
-        // The session that it shows is about to be superseded by this one.
+        // The new session supersedes any session that the caller shows.
         let Caller::Member { name, incarnation, .. } = caller else { return None };
         let anew = Caller::Member { name: name.clone(), incarnation: *incarnation, session: None };
         self.member_only(&anew, Lets::Ending).map(ToOwned::to_owned)
@@ -234,7 +246,7 @@ impl Model {
         self.member_only(caller, Lets::Ended).map(ToOwned::to_owned)
     }
 
-    /// By a token that is bound to the name.
+    /// With a join token bound to the name.
     pub(super) fn accepts_join(&self, name: &str) -> bool {
         self.members.get(name).is_none_or(|bearer| !bearer.life.keeps_the_team())
     }
@@ -247,44 +259,28 @@ impl Model {
 
     pub(super) fn accepts_force(&self, caller: &Caller, name: &str) -> bool {
         let is_there = self.members.get(name).is_some_and(|bearer| !matches!(bearer.life, Life::Exited { .. }));
-        is_there && self.sender(caller).is_some_and(|from| Self::rules(from) && from != name)
+        is_there && self.sender(caller).is_some_and(|from| self.rules(from) && from != name)
     }
 
-    pub(super) fn accepts_delete(&self, caller: &Caller) -> bool {
-        let Some(from) = self.sender(caller).filter(|from| Self::rules(from)) else { return false };
-        self.members.iter().all(|(name, bearer)| name == from || !bearer.life.keeps_the_team())
-    }
-
-    pub(super) fn accepts_claim(&self, caller: &Caller, task: usize) -> Option<String> {
-        let name = self.member_only(caller, Lets::Working)?;
-        self.tasks.get(task).filter(|task| !task.is_done && task.owner.is_none())?;
-        Some(name.to_owned())
-    }
-
-    /// Returns the task that the next claim must give. `None`: it must give none, or be refused.
-    pub(super) fn next_task(&self) -> Option<usize> {
-        self.tasks.iter().position(|task| !task.is_done && task.owner.is_none())
-    }
-
-    pub(super) fn accepts_next(&self, caller: &Caller) -> Option<String> {
-        self.member_only(caller, Lets::Working).map(ToOwned::to_owned)
-    }
-
-    /// Returns whether an end of a claim is accepted, and whether it is new.
-    pub(super) fn accepts_finish(&self, caller: &Caller, task: usize, token: &str, done: bool) -> Option<bool> {
-        let name = self.admit(caller, Lets::Ending)?;
-        let task = &self.tasks[task];
-        let is_token = task.token.as_deref() == Some(token);
-        match &task.owner {
-            _ if task.is_done => (done && is_token).then_some(false),
-            None => (!done && is_token).then_some(false),
-            Some(owner) => (is_token && owner == name).then_some(true),
+    /// Returns whether the role really changes hands, if the call is accepted.
+    pub(super) fn accepts_set_lead(&self, caller: &Caller, to: &str) -> Option<bool> {
+        let from = self.sender(caller).filter(|from| self.rules(from))?;
+        let lead_is_live = self.members[&self.lead].life.keeps_the_team();
+        match self.takes(to) {
+            true if to == self.lead => Some(false),
+            true if from == "operator" && lead_is_live => None,
+            is_accepted => is_accepted.then_some(true),
         }
     }
 
-    // What comes of it.
+    pub(super) fn accepts_delete(&self, caller: &Caller) -> bool {
+        let Some(from) = self.sender(caller).filter(|from| self.rules(from)) else { return false };
+        self.members.iter().all(|(name, bearer)| name == from || !bearer.life.keeps_the_team())
+    }
 
-    /// Takes note of a message that was accepted.
+    // The effects of accepted calls.
+
+    /// Adds an accepted message to inboxes.
     pub(super) fn send(&mut self, id: &str, from: &str, to: &[String], only_for: Option<u64>) {
         let place = self.sent.len();
         self.sent.push(Sent { id: id.to_owned(), from: from.to_owned(), only_for });
@@ -314,7 +310,10 @@ impl Model {
         let now = self.now;
         let bearer = self.bearer(&member);
         match asks {
-            Asks::Plan => bearer.plan = None,
+            Asks::Plan => {
+                bearer.plan = None;
+                bearer.plan_approved |= approve;
+            }
             Asks::Shutdown => {
                 bearer.shutdown = None;
                 if approve {
@@ -332,19 +331,14 @@ impl Model {
         }
     }
 
-    fn give_back(&mut self, name: &str) {
-        for task in self.tasks.iter_mut().filter(|task| !task.is_done && task.owner.as_deref() == Some(name)) {
-            *task = Task::default();
-        }
-    }
-
-    pub(super) fn begin(&mut self, name: &str) {
+    pub(super) fn begin(&mut self, name: &str, plan_mode: bool) {
         let lease_until = self.now + LEASE;
         if self.members.contains_key(name) {
             self.cancel(name);
             self.give_back(name);
             let bearer = self.bearer(name);
             (bearer.incarnation, bearer.life, bearer.lease_until) = (bearer.incarnation + 1, Life::Live, lease_until);
+            (bearer.plan_mode, bearer.plan_approved) = (plan_mode, false);
             return;
         }
         let bearer = Bearer {
@@ -354,6 +348,8 @@ impl Model {
             session: None,
             shutdown: None,
             plan: None,
+            plan_mode,
+            plan_approved: false,
             inbox: Vec::new(),
         };
         self.members.insert(name.to_owned(), bearer);
@@ -373,7 +369,7 @@ impl Model {
         self.bearer(name).life = Life::Forced;
     }
 
-    /// A sign of life. Whoever was lost is found by it, unless it only opens a stream.
+    /// Renews a member's lease. `finds`: whether that makes a lost member live again, as everything but opening a stream does.
     pub(super) fn hear(&mut self, name: &str, finds: bool) {
         let until = self.now + LEASE;
         let bearer = self.bearer(name);
@@ -383,33 +379,18 @@ impl Model {
         }
     }
 
-    pub(super) fn claim(&mut self, name: &str, task: usize, token: &str) {
-        if self.members[name].life == Life::Lost {
-            self.hear(name, true);
-        }
-        self.tasks[task] = Task { owner: Some(name.to_owned()), token: Some(token.to_owned()), is_done: false };
-    }
-
-    pub(super) fn finish(&mut self, task: usize, done: bool) {
-        let task = &mut self.tasks[task];
-        task.is_done = done;
-        if !done {
-            task.owner = None;
-        }
-    }
-
-    /// Does what is due.
-    pub(super) fn sweep(&mut self) {
+    /// Carries out what is due. `may_lose`: whether members may become lost.
+    pub(super) fn sweep(&mut self, may_lose: bool) {
         for name in self.members.keys().cloned().collect::<Vec<_>>() {
             let now = self.now;
             let requests = &mut self.requests;
-            let bearer = self.members.get_mut(&name).expect("a name that was borne");
+            let bearer = self.members.get_mut(&name).expect("a known name");
             for pending in [&mut bearer.shutdown, &mut bearer.plan] {
                 if pending.is_some_and(|index| requests[index].expires <= now) {
-                    requests[pending.take().expect("it was there")].state = State::Expired;
+                    requests[pending.take().expect("just checked")].state = State::Expired;
                 }
             }
-            if now < bearer.lease_until + GRACE {
+            if !may_lose || now < bearer.lease_until + GRACE {
                 continue;
             }
             match bearer.life {

@@ -22,17 +22,17 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /**
- * What the generated stubs call through: dresses every call with the credential and the session, and tries unary calls
- * again, with the same idempotency key, until their outcome is known.
+ * The channel of the generated stubs. Adds the credential and the session to every call, and retries unary calls with the
+ * same idempotency key until their outcome is known.
  *
- * <p>A unary call is carried out while the stub half-closes it, on the thread of the caller, which gets a
- * {@link TeamwireException} thrown right there. So it is for blocking stubs.
+ * <p>A unary call runs while the stub half-closes it, on the caller's thread, and throws a {@link TeamwireException} there.
+ * So this channel only supports blocking stubs.
  */
 final class Calls extends Channel {
-    /** How long one attempt may take, besides the time that its request has the coordinator wait. */
+    /** How long one attempt may take, in addition to the time that the request asks the coordinator to wait. */
     private static final int ATTEMPT_SECONDS = 10;
 
-    /** How long a call takes at most where the program has not said it. */
+    /** How long a call may take, with all of its attempts, unless the program sets a deadline. */
     private static final int PATIENCE_SECONDS = 600;
 
     private static final Metadata.Key<String> AUTHORIZATION = key("authorization");
@@ -40,100 +40,100 @@ final class Calls extends Channel {
     private static final System.Logger LOG = System.getLogger("io.teamwire");
 
     /**
-     * The session that calls belong to.
+     * The session that calls carry.
      *
-     * @param id empty: there never was one
-     * @param isReopening the subscription opens another one, which ends this
+     * @param id empty before the first session
+     * @param isReopening whether the subscription is opening another one, which supersedes this one
      */
     record Session(String id, boolean isReopening) {}
 
-    final Links links;
+    final Channels channels;
     private final Map<String, String> settings;
     private volatile Session session = new Session("", false);
 
-    Calls(Links links, Map<String, String> settings) {
-        this.links = links;
+    Calls(Channels channels, Map<String, String> settings) {
+        this.channels = channels;
         this.settings = settings;
     }
 
     @Override
     public String authority() {
-        return links.channel().authority();
+        return channels.channel().authority();
     }
 
     @Override
     public <Q, A> ClientCall<Q, A> newCall(MethodDescriptor<Q, A> method, CallOptions options) {
         return method.getType() == MethodType.UNARY
                 ? new Unary<>(method, options)
-                : on(links.channel(), session.id, new Metadata()).newCall(method, options);
+                : on(channels.channel(), session.id, new Metadata()).newCall(method, options);
     }
 
-    /** Returns a channel that dresses its calls. */
-    Channel on(Channel link, String session, Metadata more) {
+    /** Returns a channel that adds the headers to its calls. */
+    Channel on(Channel channel, String session, Metadata more) {
         var headers = new Metadata();
         headers.merge(more);
         headers.put(AUTHORIZATION, "Bearer " + settings.get(Settings.CREDENTIAL));
         if (!session.isEmpty()) {
             headers.put(SESSION, session);
         }
-        return ClientInterceptors.intercept(link, MetadataUtils.newAttachHeadersInterceptor(headers));
+        return ClientInterceptors.intercept(channel, MetadataUtils.newAttachHeadersInterceptor(headers));
     }
 
-    /** Notes that the subscription has opened a session. */
+    /** Records that the subscription has opened a session. */
     void opened(String id) {
         session = new Session(id, false);
     }
 
-    /** Notes that the subscription opens another session, or has given up to. */
+    /** Records whether the subscription is opening another session. */
     void reopening(boolean isReopening) {
         session = new Session(session.id, isReopening);
     }
 
-    /** Returns whether TLS stands in the way everywhere, and did from the start: somebody must change something. */
+    /** Returns whether TLS has failed at every address since the start, so that retrying is pointless. */
     boolean isHopeless(TeamwireException failure, int attempts) {
-        return failure.isInsecure() && session.id.isEmpty() && links.areTried(attempts);
+        return failure.isTlsFailure() && session.id.isEmpty() && channels.areTried(attempts);
     }
 
     /**
-     * Returns how many milliseconds to wait after so many attempts: a random time between 0 and a bound that doubles from
-     * 100 ms to 5 s, so that clients which lost the same coordinator do not come back in step.
+     * Returns how many milliseconds to wait after this many attempts: a random time between 0 and a bound that doubles from
+     * 100 ms to 5 s, so that clients that lost the same coordinator do not return all at once.
      */
     static long delay(int attempts, TeamwireException failure) {
         var bound = Math.min(5_000, 100L << Math.min(attempts - 1, 6));
-        // One that drains asks to be left, and another one is there.
+        // A draining coordinator asks clients to switch to another one, not to wait.
         var asked =
                 failure.reason().equals("DRAINING") ? 0 : failure.retryAfter().toMillis();
         return Math.max(asked, ThreadLocalRandom.current().nextLong(bound + 1));
     }
 
-    /** Makes one call, as often as its effect and the program's patience allow. */
+    /** Makes a call, and retries it as its effect and the deadline allow. */
     private <Q, A> A persist(MethodDescriptor<Q, A> method, CallOptions options, Metadata headers, Q request) {
         var patience = Deadline.after(PATIENCE_SECONDS, TimeUnit.SECONDS);
         var deadline = options.getDeadline() == null ? patience : options.getDeadline();
         for (var attempts = 1; ; attempts++) {
-            var link = links.channel();
+            var channel = channels.channel();
             var began = session;
             var until = Deadline.after(
                     ATTEMPT_SECONDS + waits(method.getBareMethodName(), (Message) request), TimeUnit.SECONDS);
             try {
                 var limited = options.withDeadline(until.minimum(deadline));
-                return ClientCalls.blockingUnaryCall(on(link, began.id, headers), method, limited, request);
+                return ClientCalls.blockingUnaryCall(on(channel, began.id, headers), method, limited, request);
             } catch (StatusRuntimeException thrown) {
                 var failure = TeamwireException.of(thrown);
-                links.leave(link, failure);
-                // A subscription that reconnects ends its own earlier session, and nobody else has taken over.
+                channels.leave(channel, failure);
+                // Our own reconnecting subscription, not another process, has superseded the session.
                 var isOvertaken = failure.reason().equals("SESSION_SUPERSEDED")
                         && (session.isReopening || !session.id.equals(began.id));
                 var delay = delay(attempts, failure);
-                if (!(isOvertaken || failure.isPassing(!Policy.isOnce(method.getBareMethodName())))
+                if (!(isOvertaken || failure.isRetryable(!Policy.isOnce(method.getBareMethodName())))
                         || isHopeless(failure, attempts)
                         || delay >= deadline.timeRemaining(TimeUnit.MILLISECONDS)
                         || Context.current().isCancelled()) {
                     throw failure;
                 }
-                LOG.log(Level.DEBUG, "{0} again in {1} ms: {2}", method.getBareMethodName(), delay, failure);
+                LOG.log(Level.DEBUG, "retrying {0} in {1} ms: {2}", method.getBareMethodName(), delay, failure);
                 try {
-                    // Throws at once where the program has interrupted the call.
+                    // Throws at once if the program has interrupted the thread.
                     Thread.sleep(delay);
                 } catch (InterruptedException e) {
                     Thread.currentThread().interrupt();
@@ -143,7 +143,7 @@ final class Calls extends Channel {
         }
     }
 
-    /** Returns how many seconds a request has the coordinator wait before it answers. */
+    /** Returns how many seconds a request asks the coordinator to wait before it answers. */
     private static long waits(String method, Message request) {
         var wait = Policy.waitOf(method);
         var field = request.getDescriptorForType().findFieldByName(wait.field());
@@ -153,11 +153,11 @@ final class Calls extends Channel {
         return Math.max(0, Math.min(wait.most(), ((Duration) request.getField(field)).getSeconds() + 1));
     }
 
-    /** Puts in what the program may leave out: the team, and a key that is the same for all attempts. */
+    /** Fills in the team and the idempotency key where the program left them empty. */
     @SuppressWarnings("unchecked")
     private <Q> Q fill(Q request, boolean isSecret) {
         var filled = ((Message) request).toBuilder();
-        var key = isSecret ? UUID.randomUUID() : uuidOfNow();
+        var key = isSecret ? UUID.randomUUID() : uuidV7();
         Map.of("team", settings.getOrDefault(Settings.TEAM, ""), "idempotency_key", key.toString())
                 .forEach((name, value) -> {
                     var field = filled.getDescriptorForType().findFieldByName(name);
@@ -168,8 +168,8 @@ final class Calls extends Channel {
         return (Q) filled.build();
     }
 
-    /** Makes a UUID of version 7, which sorts by time: the cheapest for a coordinator to keep. */
-    private static UUID uuidOfNow() {
+    /** Returns a UUID version 7. It sorts by time, so it is the cheapest for a coordinator to store. */
+    private static UUID uuidV7() {
         var random = ThreadLocalRandom.current();
         var time = System.currentTimeMillis() << 16 | 0x7000 | random.nextInt(1 << 12);
         return new UUID(time, random.nextLong() >>> 2 | Long.MIN_VALUE);
@@ -211,7 +211,7 @@ final class Calls extends Channel {
         @Override
         public void request(int messages) {}
 
-        /** There is nothing to cancel: it is over when {@link #halfClose()} returns. */
+        /** Does nothing: the call is complete when {@link #halfClose()} returns. */
         @Override
         public void cancel(String message, Throwable cause) {}
     }

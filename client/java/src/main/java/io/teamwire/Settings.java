@@ -15,7 +15,7 @@ import java.util.Optional;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
-/** Finds out who calls, where, and whom it trusts there. All of it has the name of its environment variable. */
+/** Resolves the credential, the address and the TLS settings, under the names of their environment variables. */
 final class Settings {
     static final String ADDRESS = "TEAMWIRE_ADDRESS";
     static final String CREDENTIAL = "TEAMWIRE_CREDENTIAL";
@@ -24,18 +24,18 @@ final class Settings {
     static final String CERT = "TEAMWIRE_CERT";
     static final String KEY = "TEAMWIRE_KEY";
 
-    /** The SHA-256 of a certificate in the coordinator's chain: trusted where there is no CA. */
+    /** The SHA-256 of the certificate in the coordinator's chain to trust. Ignored with a CA. */
     static final String FINGERPRINT = "TEAMWIRE_FINGERPRINT";
 
     private static final Pattern JOIN_STRING =
             Pattern.compile("(twj:[^:@]+:[^:@]+:[A-Za-z0-9]{16,128})@([^@+]+)(?:\\+(?:sha256:)?([0-9a-fA-F]{64}))?");
 
-    /** The context file. What is absent is null. */
-    private record Context(String current, List<Kept> identities) {}
+    /** The context file. Absent fields are null. */
+    private record Context(String current, List<Identity> identities) {}
 
-    private record Kept(String team, String member, String address, String credential, Map<String, String> tls) {
-        static boolean isWhole(Kept kept) {
-            return kept != null && kept.team != null && kept.member != null && kept.credential != null;
+    private record Identity(String team, String member, String address, String credential, Map<String, String> tls) {
+        static boolean isWhole(Identity identity) {
+            return identity != null && identity.team != null && identity.member != null && identity.credential != null;
         }
 
         String name() {
@@ -50,29 +50,29 @@ final class Settings {
     private Settings() {}
 
     /**
-     * Puts together what the program says, then the environment, then the context file where nobody gives a credential.
-     * What is empty is not set.
+     * Merges the settings. Precedence, highest to lowest: options, environment and, if neither has a credential, the context
+     * file. An empty setting counts as unset.
      */
-    static Map<String, String> find(Map<String, String> said, Map<String, String> environment) {
+    static Map<String, String> find(Map<String, String> options, Map<String, String> environment) {
         var all = new HashMap<>(environment);
-        all.putAll(said);
+        all.putAll(options);
         all.values().removeIf(String::isEmpty);
         if (!all.containsKey(CREDENTIAL)) {
-            var kept = choose(all);
-            all.put(CREDENTIAL, kept.credential);
-            Optional.ofNullable(kept.address).ifPresent(address -> all.putIfAbsent(ADDRESS, address));
-            Optional.ofNullable(kept.tls)
+            var identity = choose(all);
+            all.put(CREDENTIAL, identity.credential);
+            Optional.ofNullable(identity.address).ifPresent(address -> all.putIfAbsent(ADDRESS, address));
+            Optional.ofNullable(identity.tls)
                     .ifPresent(tls -> tls.forEach(
                             (part, value) -> all.putIfAbsent("TEAMWIRE_" + part.toUpperCase(Locale.ROOT), value)));
         }
         if (!all.get(CREDENTIAL).matches("[!-~]+")) {
-            throw refuse("The credential has characters that no credential has. Use it as it was given.");
+            throw refuse("The credential has invalid characters. Paste it exactly as it was issued.");
         }
         all.putIfAbsent(ADDRESS, "http://127.0.0.1:7420");
         return all;
     }
 
-    /** Takes a join string apart, into what a program could have said. */
+    /** Parses a join string into options. */
     static Map<String, String> joining(String text) {
         if (!text.contains("@")) {
             return Map.of(CREDENTIAL, text.strip(), TEAM, "");
@@ -80,37 +80,37 @@ final class Settings {
         var parts = JOIN_STRING.matcher(text.strip());
         var isTls = parts.matches() && parts.group(2).toLowerCase(Locale.ROOT).startsWith("https:");
         if (!parts.matches() || parts.group(3) != null && !isTls) {
-            throw refuse("The join string is malformed. Paste it as `teamwire invite` printed it, from its first to its"
-                    + " last character.");
+            throw refuse("The join string is malformed. Paste all of it, exactly as `teamwire invite` printed it.");
         }
-        var said = new HashMap<>(Map.of(CREDENTIAL, parts.group(1), ADDRESS, parts.group(2), TEAM, ""));
+        var options = new HashMap<>(Map.of(CREDENTIAL, parts.group(1), ADDRESS, parts.group(2), TEAM, ""));
         if (parts.group(3) != null) {
-            said.putAll(Map.of(FINGERPRINT, parts.group(3), CA, ""));
+            options.putAll(Map.of(FINGERPRINT, parts.group(3), CA, ""));
         }
-        return said;
+        return options;
     }
 
-    /** Chooses among the identities of the context file. Never a guess. */
-    private static Kept choose(Map<String, String> all) {
+    /** Selects an identity of the context file. Never guesses. */
+    private static Identity choose(Map<String, String> all) {
         var path = contextFile(all);
         var context = read(path);
         var team = all.get(TEAM);
         var who = all.get("TEAMWIRE_AS");
-        var known = context.identities.stream().filter(Kept::isWhole).toList();
+        var known = context.identities.stream().filter(Identity::isWhole).toList();
         var ofTeam = known.stream()
-                .filter(kept -> team == null || team.equalsIgnoreCase(kept.team))
+                .filter(identity -> team == null || team.equalsIgnoreCase(identity.team))
                 .toList();
         var name = who == null ? context.current : who;
-        var named =
-                ofTeam.stream().filter(kept -> name != null && kept.is(name)).toList();
+        var named = ofTeam.stream()
+                .filter(identity -> name != null && identity.is(name))
+                .toList();
         var possible = named.isEmpty() && who == null ? ofTeam : named;
-        var names = possible.stream().map(kept -> kept.name().toLowerCase(Locale.ROOT));
+        var names = possible.stream().map(identity -> identity.name().toLowerCase(Locale.ROOT));
         if (names.distinct().count() != 1) {
-            throw refuse("It is not clear who you are. Join a team with `teamwire join`, or set TEAMWIRE_CREDENTIAL, or"
-                    + " TEAMWIRE_AS to an identity of " + path + ", which holds: "
-                    + known.stream().map(Kept::name).collect(Collectors.joining(", ")));
+            throw refuse("Cannot select an identity. Join a team with `teamwire join`, set TEAMWIRE_CREDENTIAL, or set"
+                    + " TEAMWIRE_AS to an identity of " + path + ", which has: "
+                    + known.stream().map(Identity::name).collect(Collectors.joining(", ")));
         }
-        // Those of one name are at several coordinators: the latest stands first.
+        // Identities with one name belong to several coordinators; the latest is first.
         return possible.get(0);
     }
 
@@ -127,7 +127,7 @@ final class Settings {
         } catch (NoSuchFileException e) {
             return new Context(null, List.of());
         } catch (IOException | JsonParseException e) {
-            throw refuse(path + " is no context file that can be read. Mend it or move it away.");
+            throw refuse(path + " is not a valid context file. Fix it or delete it.");
         }
     }
 

@@ -31,39 +31,39 @@ import java.util.concurrent.TimeoutException;
 import java.util.stream.Stream;
 
 /**
- * A subscription to one's own inbox: each message once, through reconnects, shutdown requests before the others.
+ * A subscription to the caller's inbox. Hands out each message once, through reconnects, and shutdown requests first.
  *
- * <p>It reads the inbox at all times, on a daemon thread, and reconnects by itself. The iteration is over when the
- * subscription has ended, and {@link #ending()} says why; it throws a {@link TeamwireException} when the coordinator
- * refuses for good. What is not acknowledged when the process ends comes again in the next one.
+ * <p>It reads the inbox continuously on a daemon thread, and reconnects by itself. Iteration stops when the subscription
+ * ends, and {@link #ending()} says why; it throws a {@link TeamwireException} if the coordinator refuses permanently.
+ * Messages that are unacknowledged when the process exits are redelivered to the next one.
  */
 public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** How long a session may take to open. */
     private static final long OPEN_MAX_MS = 10_000;
 
-    /** How long a session must have held for its loss to be no sign of a coordinator in trouble. */
+    /** How long a session must last before its loss resets the delays. */
     private static final long SETTLED_AFTER_NS = 10_000_000_000L;
 
-    /** How many messages wait for the program at most. Then nothing more is read, so that the coordinator waits. */
+    /** How many messages may wait for the program. At this bound, reading stops, so that the coordinator waits. */
     private static final int DELIVERIES_MAX = 256;
 
-    /** How many messages are remembered. When one that was forgotten comes again, it is handed out again. */
+    /** How many message ids are remembered. A forgotten message is handed out again if it is redelivered. */
     private static final int WINDOW_IDS_MAX = 4_096;
 
-    /** How many ids one call takes. */
+    /** How many messages one call may acknowledge. */
     private static final int IDS_IN_A_CALL_MAX = 1_000;
 
-    /** The refusals that end a subscription with a value. */
+    /** The endings, by the reason of a refusal. */
     private static final Map<String, CloseReason> ENDS = Map.of(
             "SESSION_SUPERSEDED", CloseReason.CLOSE_REASON_SUPERSEDED,
             "TEAM_NOT_FOUND", CloseReason.CLOSE_REASON_TEAM_DELETED,
             "MEMBER_STOPPED", CloseReason.CLOSE_REASON_MEMBER_STOPPED);
 
-    /** How a session is closed, by a coordinator that drains or is newer than this, without ending the subscription. */
+    /** The close reasons, of a draining or newer coordinator, that do not end the subscription. */
     private static final Set<CloseReason> GOES_ON = EnumSet.of(
             CloseReason.CLOSE_REASON_DRAINING, CloseReason.CLOSE_REASON_UNSPECIFIED, CloseReason.UNRECOGNIZED);
 
-    /** What something answers, without a reason, that is no coordinator, or a proxy that does not let us through. */
+    /** The codes that, without a reason, come from a server that is not a coordinator, or from a proxy that refuses us. */
     private static final Set<Code> FINAL = Set.of(
             Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED);
 
@@ -71,15 +71,15 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
 
     private static final System.Logger LOG = System.getLogger("io.teamwire");
 
-    /** Stands in the queue once the subscription is over. */
+    /** Marks the end of the subscription in the queue. */
     private final Delivery over = new Delivery(null, 0, 0, this);
 
     private final BlockingDeque<Delivery> queue = new LinkedBlockingDeque<>(DELIVERIES_MAX);
 
-    /** Each of the latest messages, and whether it was acknowledged. */
+    /** The latest messages, and whether each is acknowledged. */
     private final Map<String, Boolean> window = window(WINDOW_IDS_MAX);
 
-    /** What was acknowledged and is not confirmed. */
+    /** Unconfirmed acknowledgements. */
     private final Set<String> waiting = ConcurrentHashMap.newKeySet();
 
     private final Thread reader = daemon(this::read);
@@ -94,15 +94,15 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         reader.start();
     }
 
-    /** Returns why it has ended. Empty: it has not, or by {@link #close()} or an error. */
+    /** Returns why it ended. Empty if it has not ended, was closed, or ended with an error. */
     public Optional<SessionClosing> ending() {
         return Optional.ofNullable(ending);
     }
 
     /**
-     * Waits for the next message. Empty: none came in this time, or the subscription is over.
+     * Waits for the next message. Returns empty after this time, or if the subscription has ended.
      *
-     * <p>Throws a {@link TeamwireException} when the coordinator has refused for good.
+     * <p>Throws a {@link TeamwireException} if the coordinator has refused permanently.
      */
     public Optional<Delivery> next(Duration patience) {
         Delivery next;
@@ -114,27 +114,27 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         if (next != over) {
             return Optional.ofNullable(next);
         }
-        queue.offerFirst(over); // For whoever asks again.
+        queue.offerFirst(over); // For the next caller.
         if (refusal != null) {
             throw refusal;
         }
         return Optional.empty();
     }
 
-    /** Returns the messages as they come, until the subscription is over. */
+    /** Returns the messages, in order of arrival, until the subscription ends. */
     public Stream<Delivery> stream() {
         return Stream.generate(() -> next(FOREVER))
                 .takeWhile(Optional::isPresent)
                 .map(Optional::get);
     }
 
-    /** Iterates over the messages as they come, until the subscription is over. */
+    /** Iterates over the messages, in order of arrival, until the subscription ends. */
     @Override
     public Iterator<Delivery> iterator() {
         return stream().iterator();
     }
 
-    /** Takes an acknowledgement, to be sent in the background, with others where there are. After the close: in vain. */
+    /** Acknowledges a message in the background, in a batch with others. Does nothing after {@link #close()}. */
     void ack(String messageId) {
         window.put(messageId, true);
         waiting.add(messageId);
@@ -144,8 +144,8 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     }
 
     /**
-     * Waits until the coordinator has confirmed every acknowledgement so far, through reconnects. Throws a
-     * {@link TeamwireException} when it refuses them for good.
+     * Waits, through reconnects, until the coordinator has confirmed every acknowledgement so far. Throws a
+     * {@link TeamwireException} if it refuses them permanently.
      */
     public void flush() {
         try {
@@ -157,7 +157,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         }
     }
 
-    /** Sends what waits, for as long as it takes. */
+    /** Sends the unconfirmed acknowledgements until all are confirmed. */
     private void sendAcks() {
         while (!waiting.isEmpty()) {
             var ids = waiting.stream().limit(IDS_IN_A_CALL_MAX).toList();
@@ -168,7 +168,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         }
     }
 
-    /** Ends the subscription. Acknowledgements that wait are given a second to be confirmed. */
+    /** Ends the subscription. First waits up to 1 s for acknowledgements to be confirmed. */
     @Override
     public void close() {
         reader.interrupt();
@@ -181,7 +181,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         acker.shutdownNow();
     }
 
-    /** Reads sessions one after the other, until one ends for good. */
+    /** Runs sessions, one after the other, until the subscription ends. */
     private void read() {
         var request = StreamRequest.newBuilder()
                 .setInstanceId(UUID.randomUUID().toString())
@@ -189,11 +189,11 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         try {
             for (var attempts = 0; ending == null && refusal == null; ) {
                 var began = System.nanoTime();
-                var link = calls.links.channel();
+                var channel = calls.channels.channel();
                 try {
-                    ending = session(link, request);
+                    ending = session(channel, request);
                 } catch (TeamwireException lost) {
-                    calls.links.leave(link, lost);
+                    calls.channels.leave(channel, lost);
                     attempts = System.nanoTime() - began > SETTLED_AFTER_NS ? 1 : attempts + 1;
                     var end = ENDS.get(lost.reason());
                     if (end != null) {
@@ -205,7 +205,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                         refusal = lost;
                     } else {
                         var delay = Calls.delay(attempts, lost);
-                        LOG.log(Level.DEBUG, "the session is lost, another one in {0} ms: {1}", delay, lost);
+                        LOG.log(Level.DEBUG, "lost the session, opening another one in {0} ms: {1}", delay, lost);
                         calls.reopening(true);
                         Thread.sleep(delay);
                     }
@@ -228,10 +228,10 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         return lost.reason().isEmpty() ? FINAL.contains(lost.code()) : !Policy.isReopened(lost.reason());
     }
 
-    /** Opens one session, and reads it to its end for good. Throws what else has ended it. */
-    private SessionClosing session(Channel link, StreamRequest request) throws InterruptedException {
-        // Outside of the earlier session, which is about to be ended by this one.
-        var stub = MessageServiceGrpc.newBlockingV2Stub(calls.on(link, "", new Metadata()));
+    /** Opens a session and reads it to its end. Throws if another session should follow, or an error ended it. */
+    private SessionClosing session(Channel channel, StreamRequest request) throws InterruptedException {
+        // Outside the previous session, which this one supersedes.
+        var stub = MessageServiceGrpc.newBlockingV2Stub(calls.on(channel, "", new Metadata()));
         var frames = stub.stream(request);
         var silenceMax = OPEN_MAX_MS;
         try {
@@ -250,14 +250,14 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                         }
                         return closing;
                     }
-                    default -> {} // A heartbeat, or a kind of frame that came after this version.
+                    default -> {} // A heartbeat, or a frame newer than this client.
                 }
             }
             throw new TeamwireException(Code.UNAVAILABLE, "the stream ended without a reason");
         } catch (StatusException e) {
             throw TeamwireException.of(e);
         } catch (TimeoutException e) {
-            throw new TeamwireException(Code.DEADLINE_EXCEEDED, "nothing heard for " + silenceMax + " ms");
+            throw new TeamwireException(Code.DEADLINE_EXCEEDED, "no frame for " + silenceMax + " ms");
         } finally {
             frames.cancel("the session is over", null);
         }
@@ -278,7 +278,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         }
     }
 
-    @SuppressWarnings("serial") // Nobody serializes it.
+    @SuppressWarnings("serial") // Never serialized.
     static Map<String, Boolean> window(int idsMax) {
         return Collections.synchronizedMap(new LinkedHashMap<>() {
             @Override

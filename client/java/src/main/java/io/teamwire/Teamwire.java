@@ -31,7 +31,7 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A member of a team, or another caller, at one of the coordinators that share a store.
+ * A client for one credential, usually a member's, of one or more coordinators that share a store.
  *
  * <pre>{@code
  * try (var me = Teamwire.connect(); var inbox = me.subscribe()) {
@@ -50,95 +50,94 @@ import java.util.concurrent.TimeUnit;
  * }
  * }</pre>
  *
- * <p>Every call of the protocol is there on the generated stubs: {@link #messages()}, {@link #teams()},
- * {@link #requests()}, {@link #tasks()}, {@link #history()}. A call blocks its thread, is tried again with the same
- * idempotency key until its outcome is known or 10 minutes are over (or what the stub's {@code withDeadlineAfter} says),
- * and throws a {@link TeamwireException}. What streams is tried once, and throws gRPC's own exceptions, which
- * {@link TeamwireException#of} reads.
+ * <p>The generated stubs have every call of the protocol: {@link #messages()}, {@link #teams()}, {@link #requests()},
+ * {@link #tasks()}, {@link #history()}. A call blocks its thread, is retried with the same idempotency key until its outcome
+ * is known or 10 minutes (or the stub's {@code withDeadlineAfter}) have passed, and throws a {@link TeamwireException}.
+ * Streaming calls are not retried, and throw gRPC's exceptions, which {@link TeamwireException#of} converts.
  *
- * <p>Safe for use by several threads. It connects when it is first used, and again whenever it must.
+ * <p>Safe for concurrent use. Connects on first use, and reconnects when needed.
  */
 public final class Teamwire implements AutoCloseable {
     private final Map<String, String> settings;
-    private final Links links;
+    private final Channels channels;
     private final Calls calls;
 
-    private Teamwire(Map<String, String> settings, Links links) {
+    private Teamwire(Map<String, String> settings, Channels channels) {
         this.settings = settings;
-        this.links = links;
-        calls = new Calls(links, settings);
+        this.channels = channels;
+        calls = new Calls(channels, settings);
     }
 
-    /** Makes a client of whom the environment, or else the context file, names. Nothing is sent yet. */
+    /** Creates a client from the environment, else the context file. Does not connect yet. */
     public static Teamwire connect() {
         return connect(Map.of());
     }
 
     /**
-     * Makes a client of whom the program names.
+     * Creates a client from settings, then the environment, then the context file. Does not connect yet.
      *
-     * @param settings go before the environment, by the names of its variables: {@code TEAMWIRE_ADDRESS},
-     *     {@code TEAMWIRE_CREDENTIAL}, {@code TEAMWIRE_TEAM}, {@code TEAMWIRE_CA}, {@code TEAMWIRE_CERT},
-     *     {@code TEAMWIRE_KEY}, {@code TEAMWIRE_CONTEXT}, {@code TEAMWIRE_AS}; an empty one is not set
+     * @param settings override environment variables by name: {@code TEAMWIRE_ADDRESS}, {@code TEAMWIRE_CREDENTIAL},
+     *     {@code TEAMWIRE_TEAM}, {@code TEAMWIRE_CA}, {@code TEAMWIRE_CERT}, {@code TEAMWIRE_KEY},
+     *     {@code TEAMWIRE_CONTEXT}, {@code TEAMWIRE_AS}; an empty one counts as unset
      */
     public static Teamwire connect(Map<String, String> settings) {
         var all = Settings.find(settings, System.getenv());
-        return new Teamwire(all, new Links(all));
+        return new Teamwire(all, new Channels(all));
     }
 
     /**
-     * Joins a team with what {@code teamwire invite} has printed, and makes a client of the new member.
+     * Joins a team with the join string that {@code teamwire invite} prints, and returns the new member's client.
      *
-     * @param name the name to bear; may be empty when the invitation is bound to one
+     * @param name the member's name; may be empty if the join token is bound to one
      */
     public static Teamwire join(String joinString, String name) {
-        var stranger = connect(Settings.joining(joinString));
+        var joining = connect(Settings.joining(joinString));
         try {
             var request = JoinRequest.newBuilder().setName(name).build();
-            var member = new HashMap<>(stranger.settings);
-            member.put(Settings.CREDENTIAL, stranger.teams().join(request).getCredential());
-            return new Teamwire(member, stranger.links);
+            var member = new HashMap<>(joining.settings);
+            member.put(Settings.CREDENTIAL, joining.teams().join(request).getCredential());
+            return new Teamwire(member, joining.channels);
         } catch (RuntimeException e) {
-            stranger.close();
+            joining.close();
             throw e;
         }
     }
 
-    /** Returns the member's name, or an empty text for what is no member. */
+    /** Returns the member's name. Empty if the credential is not a member's. */
     public String member() {
-        // A credential says in clear what it is for: KIND:TEAM:WHO:SECRET.
+        // A credential names its kind and owner in clear text: KIND:TEAM:NAME:SECRET.
         var parts = settings.get(Settings.CREDENTIAL).split(":");
         return parts.length == 4 && parts[0].equals("twm") ? parts[2] : "";
     }
 
-    /** Returns the calls on messages. */
+    /** Returns the stub for messages. */
     public MessageServiceBlockingStub messages() {
         return MessageServiceGrpc.newBlockingStub(calls);
     }
 
-    /** Returns the calls on teams and their members. */
+    /** Returns the stub for teams and members. */
     public TeamServiceBlockingStub teams() {
         return TeamServiceGrpc.newBlockingStub(calls);
     }
 
-    /** Returns the calls on requests. */
+    /** Returns the stub for requests. */
     public RequestServiceBlockingStub requests() {
         return RequestServiceGrpc.newBlockingStub(calls);
     }
 
-    /** Returns the calls on the task board. */
+    /** Returns the stub for the task board. */
     public TaskServiceBlockingStub tasks() {
         return TaskServiceGrpc.newBlockingStub(calls);
     }
 
-    /** Returns the calls on the history. */
+    /** Returns the stub for the history. */
     public HistoryServiceBlockingStub history() {
         return HistoryServiceGrpc.newBlockingStub(calls);
     }
 
     /**
-     * Subscribes to the caller's own inbox. An older subscription of the same member ends, and calls are refused once
-     * another process has taken over.
+     * Subscribes to the caller's inbox. An older subscription of the same member ends. From now on, calls carry the session:
+     * the coordinator refuses them once another process has taken over.
      */
     public Subscription subscribe() {
         return new Subscription(calls);
@@ -154,7 +153,7 @@ public final class Teamwire implements AutoCloseable {
         return send(direct(recipient, summary, content));
     }
 
-    /** Answers a message, with a text to its sender. */
+    /** Replies to the sender of a message. */
     public SendResponse reply(Message to, String summary, String content) {
         return send(direct(to.getSender().getName(), summary, content).setInReplyTo(to.getId()));
     }
@@ -170,12 +169,12 @@ public final class Teamwire implements AutoCloseable {
         return send(SendRequest.newBuilder().setBroadcast(broadcast));
     }
 
-    /** Approves the shutdown that the caller was asked for, which is recorded when this returns: end the process. */
+    /** Approves the caller's shutdown. Returns once the approval is recorded; the subscription then ends. */
     public SendResponse approveShutdown(String requestId) {
         return answerShutdown(requestId, true, "");
     }
 
-    /** Refuses the shutdown that the caller was asked for. */
+    /** Rejects the caller's shutdown. */
     public SendResponse rejectShutdown(String requestId, String reason) {
         return answerShutdown(requestId, false, reason);
     }
@@ -185,24 +184,24 @@ public final class Teamwire implements AutoCloseable {
         return send(SendRequest.newBuilder().setShutdownResponse(answer.setReason(reason)));
     }
 
-    /** Asks the lead to approve a plan, and returns the request's id. */
+    /** Asks the lead to approve a plan. Returns the request id, for {@link #waitDecision}. */
     public String submitPlan(String plan, String summary) {
         var request = PlanApprovalRequest.newBuilder().setPlan(plan).setSummary(summary);
         return send(SendRequest.newBuilder().setPlanApprovalRequest(request)).getRequestId();
     }
 
-    /** Answers the plan of a member. */
+    /** Approves or rejects a member's plan. */
     public SendResponse answerPlan(String author, String requestId, boolean approve, String feedback) {
         var answer = PlanApprovalResponse.newBuilder().setRecipient(author).setRequestId(requestId);
         answer.setApprove(approve).setFeedback(feedback);
         return send(SendRequest.newBuilder().setPlanApprovalResponse(answer));
     }
 
-    /** Waits until a request is decided, and returns it; still pending when this time is over. */
+    /** Waits until a request is decided and returns it; after this time returns it still pending. */
     public Request waitDecision(String requestId, Duration patience) {
         var end = Deadline.after(patience.toMillis(), TimeUnit.MILLISECONDS);
         while (true) {
-            // A call waits for 60 s at most.
+            // One call waits at most 60 s.
             var seconds = Math.max(0, end.timeRemaining(TimeUnit.SECONDS) + 1);
             var timeout = com.google.protobuf.Duration.newBuilder().setSeconds(seconds);
             var question =
@@ -214,7 +213,7 @@ public final class Teamwire implements AutoCloseable {
         }
     }
 
-    /** Ends the member's life, and says with which code its process ends: the last thing that it does. */
+    /** Ends the member's life with the exit code of its process. Call it last. */
     public void leave(int code) {
         var exit = ExitReport.newBuilder().setCode(code);
         teams().leave(LeaveRequest.newBuilder().setExit(exit).build());
@@ -223,7 +222,7 @@ public final class Teamwire implements AutoCloseable {
     /** Ends every call and subscription at once. */
     @Override
     public void close() {
-        links.close();
+        channels.close();
     }
 
     @Override

@@ -20,15 +20,15 @@ import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLHandshakeException;
 
 /**
- * A call was refused, or its outcome is not known, or the client cannot be made. The message says what to do.
+ * A refused call, a call with unknown outcome, or invalid settings. The message says what to do.
  *
- * <p>With a {@link #reason()} the coordinator has refused; without one it comes from elsewhere, such as a broken
+ * <p>With a {@link #reason()}, the coordinator refused; without one, the error has another cause, such as a broken
  * connection.
  */
 public final class TeamwireException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
-    /** The codes that say, without a reason, that the outcome is not known. */
+    /** The codes that, without a reason, leave the outcome of the call unknown. */
     private static final Set<Code> UNKNOWN =
             Set.of(Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.UNKNOWN);
 
@@ -36,7 +36,7 @@ public final class TeamwireException extends RuntimeException {
     private String reason = "";
     private String field = "";
 
-    @SuppressWarnings("serial") // What Map.copyOf makes is serializable.
+    @SuppressWarnings("serial") // Map.copyOf returns a serializable map.
     private Map<String, String> metadata = Map.of();
 
     private Duration retryAfter = Duration.ZERO;
@@ -52,32 +52,31 @@ public final class TeamwireException extends RuntimeException {
     }
 
     /**
-     * Reads an error of a generated stub.
+     * Converts an error of a generated stub.
      *
-     * <p>The stubs of {@link Teamwire} throw this exception by themselves; only what streams, such as
-     * {@code history().followHistory}, throws gRPC's own.
+     * <p>Unary calls on the stubs of {@link Teamwire} already throw this exception; streaming calls, such as
+     * {@code history().followHistory}, throw gRPC's.
      */
     public static TeamwireException of(Throwable thrown) {
         if (thrown instanceof TeamwireException already) {
             return already;
         }
         var status = Status.fromThrowable(thrown);
-        // Of a broken connection the description tells Netty's pipeline. What was wrong is said by one of its causes:
-        // by
-        // the one that says the most.
-        var said = Objects.requireNonNullElse(status.getDescription(), "")
+        // After a broken connection, the description shows Netty's pipeline. The longest message of a cause names the
+        // fault.
+        var description = Objects.requireNonNullElse(status.getDescription(), "")
                 .replaceFirst("\\s*Channel Pipeline: \\[.*]", "");
         var detail = causes(status.getCause())
                 .map(Throwable::getMessage)
                 .filter(Objects::nonNull)
                 .max(Comparator.comparingInt(String::length));
-        var message = detail.map(text -> said + ": " + text).orElse(said);
+        var message = detail.map(text -> description + ": " + text).orElse(description);
         var error = new TeamwireException(status.getCode(), message, thrown);
         error.readDetails(status, Status.trailersFromThrowable(thrown));
         return error;
     }
 
-    /** Takes what can be read of the details; what is none of the protocol's is left alone. */
+    /** Reads the protocol's details. Skips unknown and malformed ones. */
     private void readDetails(Status status, Metadata trailers) {
         try {
             for (var detail :
@@ -92,7 +91,7 @@ public final class TeamwireException extends RuntimeException {
                     field = violations.isEmpty() ? "" : violations.get(0).getField();
                 } else if (detail.is(RetryInfo.class)) {
                     var delay = detail.unpack(RetryInfo.class).getRetryDelay();
-                    // A day is as good as never, and can be slept.
+                    // Limit it to a day, which is long enough and fits into a sleep.
                     retryAfter = Duration.ofSeconds(Math.min(delay.getSeconds(), 86_400), delay.getNanos());
                 }
             }
@@ -101,7 +100,7 @@ public final class TeamwireException extends RuntimeException {
         }
     }
 
-    /** Returns why the coordinator refused, such as {@code AGENT_NOT_FOUND}. Empty: it comes from elsewhere. */
+    /** Returns why the coordinator refused, such as {@code AGENT_NOT_FOUND}. Empty if no coordinator did. */
     public String reason() {
         return reason;
     }
@@ -111,36 +110,36 @@ public final class TeamwireException extends RuntimeException {
         return code;
     }
 
-    /** Returns the field of the request that is at fault. Empty: none. */
+    /** Returns the request field at fault. Empty if there is none. */
     public String field() {
         return field;
     }
 
-    /** Returns what else the coordinator says of the reason. */
+    /** Returns facts for a program, such as the id of a pending request. */
     public Map<String, String> metadata() {
         return metadata;
     }
 
-    /** Returns how long the coordinator asks to wait before the next attempt. Zero: it does not say. */
+    /** Returns the delay that the coordinator asks for before a retry. Zero if it asks for none. */
     public Duration retryAfter() {
         return retryAfter;
     }
 
-    /** Returns whether to try again. {@code mayRepeat}: the call does no harm when it is carried out twice. */
-    boolean isPassing(boolean mayRepeat) {
+    /** Returns whether to retry. {@code mayRepeat}: carrying out the call twice does no harm. */
+    boolean isRetryable(boolean mayRepeat) {
         if (!reason.isEmpty()) {
             return Policy.isRetried(reason) && (mayRepeat || Policy.isNotDone(reason));
         }
         return UNKNOWN.contains(code) && (mayRepeat || has(ConnectException.class));
     }
 
-    /** Returns whether another connection, to another coordinator where there is one, may do better. */
-    boolean isOfConnection() {
+    /** Returns whether a new connection, to another coordinator if there is one, may help. */
+    boolean isConnectionFailure() {
         return reason.equals("DRAINING") || reason.isEmpty() && UNKNOWN.contains(code);
     }
 
-    /** Returns whether TLS was refused, here or there, or is not spoken there; not whether it was cut off. */
-    boolean isInsecure() {
+    /** Returns whether either side refused TLS, or the server does not support it. A cut handshake does not count. */
+    boolean isTlsFailure() {
         return has(GeneralSecurityException.class) || has(SSLException.class) && !has(SSLHandshakeException.class);
     }
 

@@ -32,7 +32,7 @@ import java.util.Map;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
-/** Does what tests/conformance/README.md says, a command a line. */
+/** The Java client's conformance driver; tests/conformance/README.md defines its protocol. */
 final class ConformanceDriver {
     private static final Gson GSON = new Gson();
 
@@ -141,7 +141,7 @@ final class ConformanceDriver {
         try {
             var command = new Command(JsonParser.parseString(line).getAsJsonObject());
             var known = commands.get(command.text("do"));
-            return known == null ? Map.of("failed", "no such command") : Map.of("ok", known.apply(command));
+            return known == null ? Map.of("failed", "unknown command") : Map.of("ok", known.apply(command));
         } catch (TeamwireException e) {
             var refused = new LinkedHashMap<String, String>();
             refused.put("reason", e.reason());
@@ -196,7 +196,7 @@ final class ConformanceDriver {
                         .setFeedback(content);
                 request.setPlanApprovalResponse(approve == null ? answer : answer.setApprove(approve.getAsBoolean()));
             }
-            default -> {} // The coordinator says what is wrong.
+            default -> {} // The coordinator refuses it.
         }
         return sent(me.send(request));
     }
@@ -214,7 +214,7 @@ final class ConformanceDriver {
         var next = inbox.next(patience);
         next.ifPresent(delivery -> delivered.put(delivery.message().getId(), delivery));
         if (next.isPresent()) {
-            return Map.of("message", told(next.get()));
+            return Map.of("message", shown(next.get()));
         }
         return inbox.ending()
                 .<Map<String, ?>>map(closing -> Map.of(
@@ -222,52 +222,52 @@ final class ConformanceDriver {
                 .orElse(Map.of("nothing", true));
     }
 
-    private static Map<String, ?> told(Delivery delivery) {
+    private static Map<String, ?> shown(Delivery delivery) {
         Message message = delivery.message();
-        var told = new LinkedHashMap<String, Object>();
-        told.put("type", word(message.getBodyCase(), ""));
-        told.put("id", message.getId());
-        told.put("from", message.getSender().getName());
-        told.put("request_id", message.getRequestId());
-        told.put("in_reply_to", message.getInReplyTo());
-        told.put("delivery_count", delivery.deliveryCount());
+        var shown = new LinkedHashMap<String, Object>();
+        shown.put("type", word(message.getBodyCase(), ""));
+        shown.put("id", message.getId());
+        shown.put("from", message.getSender().getName());
+        shown.put("request_id", message.getRequestId());
+        shown.put("in_reply_to", message.getInReplyTo());
+        shown.put("delivery_count", delivery.deliveryCount());
         switch (message.getBodyCase()) {
             case MESSAGE -> {
-                told.put("recipient", message.getMessage().getRecipient());
-                told.put("summary", message.getMessage().getSummary());
-                told.put("content", message.getMessage().getContent());
+                shown.put("recipient", message.getMessage().getRecipient());
+                shown.put("summary", message.getMessage().getSummary());
+                shown.put("content", message.getMessage().getContent());
             }
             case BROADCAST -> {
-                told.put("summary", message.getBroadcast().getSummary());
-                told.put("content", message.getBroadcast().getContent());
+                shown.put("summary", message.getBroadcast().getSummary());
+                shown.put("content", message.getBroadcast().getContent());
             }
             case SHUTDOWN_REQUEST -> {
-                told.put("recipient", message.getShutdownRequest().getRecipient());
-                told.put("content", message.getShutdownRequest().getReason());
+                shown.put("recipient", message.getShutdownRequest().getRecipient());
+                shown.put("content", message.getShutdownRequest().getReason());
             }
             case SHUTDOWN_RESPONSE -> {
-                told.put("approve", message.getShutdownResponse().getApprove());
-                told.put("content", message.getShutdownResponse().getReason());
+                shown.put("approve", message.getShutdownResponse().getApprove());
+                shown.put("content", message.getShutdownResponse().getReason());
             }
             case PLAN_APPROVAL_REQUEST -> {
-                told.put("summary", message.getPlanApprovalRequest().getSummary());
-                told.put("content", message.getPlanApprovalRequest().getPlan());
+                shown.put("summary", message.getPlanApprovalRequest().getSummary());
+                shown.put("content", message.getPlanApprovalRequest().getPlan());
             }
             case PLAN_APPROVAL_RESPONSE -> {
-                told.put("recipient", message.getPlanApprovalResponse().getRecipient());
-                told.put("approve", message.getPlanApprovalResponse().getApprove());
-                told.put("content", message.getPlanApprovalResponse().getFeedback());
+                shown.put("recipient", message.getPlanApprovalResponse().getRecipient());
+                shown.put("approve", message.getPlanApprovalResponse().getApprove());
+                shown.put("content", message.getPlanApprovalResponse().getFeedback());
             }
             case NOTICE -> {
-                told.put("notice", word(message.getNotice().getKind(), "NOTICE_KIND_"));
-                told.put("content", message.getNotice().getText());
+                shown.put("notice", word(message.getNotice().getKind(), "NOTICE_KIND_"));
+                shown.put("content", message.getNotice().getText());
             }
             case BODY_NOT_SET -> {}
         }
-        return filled(told);
+        return filled(shown);
     }
 
-    /** Leaves out what is empty. */
+    /** Removes empty values. */
     private static <V> Map<String, V> filled(Map<String, V> map) {
         map.values().removeIf(""::equals);
         return map;

@@ -54,10 +54,10 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** What the client does with answers that a real coordinator gives too rarely. */
+/** The client against answers that a real coordinator rarely gives. */
 @Timeout(20)
 class FakeCoordinatorTest {
-    /** What the next calls are answered with. When there are no more: OK. */
+    /** The failures of the next calls. When it is empty, calls succeed. */
     private final Queue<StatusRuntimeException> failures = new ConcurrentLinkedQueue<>();
 
     private final List<Message> requests = Collections.synchronizedList(new ArrayList<>());
@@ -146,7 +146,7 @@ class FakeCoordinatorTest {
         return headers.get(call).get(Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER));
     }
 
-    /** Waits for a session to be asked for, and opens it. */
+    /** Waits for the client to request a session, and opens it. */
     private StreamObserver<StreamResponse> open(String id, int heartbeatMs) throws InterruptedException {
         var session = sessions.take();
         var interval = com.google.protobuf.Duration.newBuilder()
@@ -176,7 +176,7 @@ class FakeCoordinatorTest {
     }
 
     @Test
-    void a_call_is_repeated_with_its_key_until_it_succeeds() {
+    void a_call_is_retried_with_its_key_until_it_succeeds() {
         failures.add(Status.UNAVAILABLE.asRuntimeException());
         failures.add(refusal(Code.UNAVAILABLE, "STORE_UNAVAILABLE"));
         failures.add(Status.UNKNOWN.asRuntimeException());
@@ -200,7 +200,7 @@ class FakeCoordinatorTest {
     }
 
     @Test
-    void what_does_harm_is_not_repeated_while_its_outcome_is_unknown() {
+    void a_call_without_a_key_is_not_retried_while_its_outcome_is_unknown() {
         failures.add(refusal(Code.UNAVAILABLE, "DRAINING"));
         failures.add(Status.UNKNOWN.asRuntimeException());
         assertThrows(TeamwireException.class, () -> me.teams().deleteTeam(DeleteTeamRequest.getDefaultInstance()));
@@ -208,7 +208,7 @@ class FakeCoordinatorTest {
     }
 
     @Test
-    void who_joins_calls_with_the_new_credential_and_its_key_cannot_be_guessed() {
+    void a_join_uses_an_unguessable_key_and_later_calls_its_credential() {
         var token = "twj:acme:1:0123456789abcdef@http://127.0.0.1:" + server.getPort();
         try (var carl = Teamwire.join(token, "carl")) {
             carl.message("lead", "s", "hello");
@@ -233,7 +233,7 @@ class FakeCoordinatorTest {
     }
 
     @Test
-    void a_message_is_handed_out_once_and_acknowledged_until_the_coordinator_knows() throws InterruptedException {
+    void a_message_is_handed_out_once_and_acknowledged_until_confirmed() throws InterruptedException {
         try (var inbox = me.subscribe()) {
             var session = open("1-a", 60_000);
             session.onNext(message("m1", false));
@@ -248,7 +248,7 @@ class FakeCoordinatorTest {
             for (var id : List.of("m2", "m3", "s1", "m1")) {
                 session.onNext(message(id, id.equals("s1")));
             }
-            // The last one is acknowledged again, so that the others are there.
+            // Its acknowledgement is resent, so the messages before it have arrived.
             assertEquals("m1", acked.take());
             assertEquals(List.of("s1", "m2", "m3"), List.of(nextId(inbox), nextId(inbox), nextId(inbox)));
             session.onNext(closing(CloseReason.CLOSE_REASON_DRAINING));
@@ -267,12 +267,12 @@ class FakeCoordinatorTest {
     }
 
     @Test
-    void a_silent_session_is_replaced_and_a_call_follows_into_the_new_one() throws InterruptedException {
+    void a_silent_session_is_replaced_and_a_refused_call_is_retried_in_the_new_one() throws InterruptedException {
         try (var inbox = me.subscribe()) {
             var silent = open("1-a", 1);
             silent.onNext(message("m1", false));
             assertEquals("m1", nextId(inbox));
-            // The client is about to open another one, and the call comes in between.
+            // The call runs while the client opens another session.
             var second = sessions.take();
             failures.add(refusal(Code.ABORTED, "SESSION_SUPERSEDED"));
             var sending = CompletableFuture.runAsync(() -> me.message("lead", "s", "hello"));
@@ -284,7 +284,7 @@ class FakeCoordinatorTest {
     }
 
     @Test
-    void a_refusal_for_good_ends_the_iteration_and_a_takeover_is_a_value() throws InterruptedException {
+    void a_permanent_refusal_throws_from_the_iteration_and_a_takeover_ends_it() throws InterruptedException {
         try (var inbox = me.subscribe()) {
             sessions.take().onError(refusal(Code.UNAUTHENTICATED, "CREDENTIAL_INVALID"));
             var refused =
@@ -301,7 +301,7 @@ class FakeCoordinatorTest {
     }
 
     @Test
-    void closing_the_client_ends_whatever_waits() throws InterruptedException {
+    void closing_the_client_ends_every_waiting_call() throws InterruptedException {
         var inbox = me.subscribe();
         open("1-a", 60_000);
         failures.addAll(Collections.nCopies(1_000, Status.UNAVAILABLE.asRuntimeException()));

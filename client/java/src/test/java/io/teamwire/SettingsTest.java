@@ -25,7 +25,7 @@ class SettingsTest {
     @TempDir
     private Path directory;
 
-    /** Finds the identity with a context file of alice and bob in acme, and bob in beta, and none else. */
+    /** Resolves the settings with a context file of alice@acme, Bob@acme and Bob@beta. */
     private Map<String, String> find(String current, String variables) throws IOException {
         var identities = new StringBuilder();
         for (var name : new String[] {"alice@acme", "Bob@acme", "Bob@beta"}) {
@@ -61,20 +61,20 @@ class SettingsTest {
         "alice@acme, CREDENTIAL=twm:a:b:c       , twm:a:b:c",
         "alice@acme, AS= TEAM= CREDENTIAL=      , alice@acme",
     })
-    void whoever_is_named_is_chosen(String current, String variables, String chosen) throws IOException {
+    void the_named_identity_is_selected(String current, String variables, String chosen) throws IOException {
         assertEquals(chosen, find(current, variables).get(Settings.CREDENTIAL));
     }
 
     @ParameterizedTest
     @CsvSource({",", ", AS=bob", "alice@acme, AS=carl", "alice@acme, AS=alice@beta", ", TEAM=acme", ", TEAM=gamma"})
-    void nobody_is_guessed(String current, String variables) {
+    void no_identity_is_guessed(String current, String variables) {
         var message = assertThrows(TeamwireException.class, () -> find(current, variables))
                 .getMessage();
         assertTrue(message.contains("TEAMWIRE_AS") && message.contains("alice@acme, Bob@acme, Bob@beta"), message);
     }
 
     @Test
-    void the_environment_goes_before_the_context_file() throws IOException {
+    void the_environment_takes_precedence_over_the_context_file() throws IOException {
         var environment = find("alice@acme", "ADDRESS=http://there CA=mine.pem KEY=k");
         assertEquals("http://there", environment.get(Settings.ADDRESS));
         assertEquals("mine.pem", environment.get(Settings.CA));
@@ -84,7 +84,7 @@ class SettingsTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"", "[]", "{", "{\"identities\": 7}", "null", "{\"current\": {}}"})
-    void a_file_without_identities_is_told(String text) throws IOException {
+    void a_context_file_without_identities_is_named(String text) throws IOException {
         var path = Files.writeString(directory.resolve("bad.json"), text);
         var message =
                 assertThrows(TeamwireException.class, () -> find(path, null)).getMessage();
@@ -93,7 +93,7 @@ class SettingsTest {
     }
 
     @Test
-    void a_join_string_goes_before_the_environment() {
+    void a_join_string_takes_precedence_over_the_environment() {
         var environment = Map.of("TEAMWIRE_ADDRESS", "http://e", "TEAMWIRE_CA", "e.pem", "TEAMWIRE_TEAM", "other");
         var all = Settings.find(Settings.joining(TOKEN + "@https://a:1,https://b:2+sha256:" + HEX), environment);
         assertEquals("https://a:1,https://b:2", all.get(Settings.ADDRESS));
@@ -108,7 +108,7 @@ class SettingsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
-                "twm:acme:bob:" + SECRET + "@https://a", // no join token
+                "twm:acme:bob:" + SECRET + "@https://a", // not a join token
                 TOKEN + "@",
                 TOKEN + "@https://a+",
                 TOKEN + "@https://a+sha256:abc",
@@ -118,13 +118,13 @@ class SettingsTest {
                 TOKEN + " x",
                 "twj:acme:x:" + SECRET + "é",
             })
-    void a_malformed_join_string_is_refused_without_telling_it(String text) {
+    void a_malformed_join_string_is_refused_without_quoting_it(String text) {
         var thrown = assertThrows(TeamwireException.class, () -> Teamwire.connect(Settings.joining(text)));
         assertFalse(thrown.toString().contains(SECRET), thrown.toString());
     }
 
     @Test
-    void secrets_are_not_in_texts() {
+    void the_string_form_contains_no_secret() {
         try (var me = Teamwire.connect(Map.of(Settings.CREDENTIAL, "twm:acme:bob:" + SECRET, Settings.ADDRESS, "a"))) {
             assertEquals("Teamwire[bob at a]", me.toString());
         }

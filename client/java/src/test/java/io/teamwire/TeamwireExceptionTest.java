@@ -59,7 +59,7 @@ class TeamwireExceptionTest {
     }
 
     @Test
-    void details_of_others_and_malformed_ones_are_left_alone() {
+    void unknown_and_malformed_details_are_skipped() {
         var strange = Status.newBuilder()
                 .setCode(Code.NOT_FOUND.value())
                 .addDetails(Any.pack(ErrorInfo.newBuilder()
@@ -89,7 +89,7 @@ class TeamwireExceptionTest {
 
     @ParameterizedTest
     @CsvSource({
-        // reason, tried again, also what may not be repeated, elsewhere
+        // reason, retried, also if the call has no key, at another address
         "STORE_UNAVAILABLE, true, false, false",
         "DURABILITY_NOT_REACHED, true, false, false",
         "DRAINING, true, true, true",
@@ -98,23 +98,24 @@ class TeamwireExceptionTest {
         "AGENT_NOT_FOUND, false, false, false",
         "A_LATER_REASON, false, false, false",
     })
-    void only_not_now_is_waited_out(String reason, boolean isPassing, boolean alsoOnce, boolean isOfConnection) {
+    void only_not_now_reasons_are_retried(
+            String reason, boolean isRetryable, boolean alsoOnce, boolean isConnectionFailure) {
         var error = TeamwireException.of(refusal(Code.UNAVAILABLE, reason));
-        assertEquals(isPassing, error.isPassing(true));
-        assertEquals(alsoOnce, error.isPassing(false));
-        assertEquals(isOfConnection, error.isOfConnection());
+        assertEquals(isRetryable, error.isRetryable(true));
+        assertEquals(alsoOnce, error.isRetryable(false));
+        assertEquals(isConnectionFailure, error.isConnectionFailure());
     }
 
     @ParameterizedTest
     @EnumSource(
             value = Code.class,
             names = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"})
-    void four_codes_say_that_the_outcome_is_not_known(Code code) {
+    void four_codes_leave_the_outcome_unknown(Code code) {
         var error = TeamwireException.of(code.toStatus().asRuntimeException());
-        assertTrue(error.isPassing(true) && error.isOfConnection());
-        assertFalse(error.isPassing(false));
+        assertTrue(error.isRetryable(true) && error.isConnectionFailure());
+        assertFalse(error.isRetryable(false));
         var notSent = code.toStatus().withCause(new ConnectException("refused"));
-        assertTrue(TeamwireException.of(notSent.asRuntimeException()).isPassing(false));
+        assertTrue(TeamwireException.of(notSent.asRuntimeException()).isRetryable(false));
     }
 
     @ParameterizedTest
@@ -123,11 +124,11 @@ class TeamwireExceptionTest {
             mode = EnumSource.Mode.EXCLUDE,
             names = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"})
     void other_codes_are_final(Code code) {
-        assertFalse(TeamwireException.of(code.toStatus().asRuntimeException()).isPassing(true));
+        assertFalse(TeamwireException.of(code.toStatus().asRuntimeException()).isRetryable(true));
     }
 
     @Test
-    void delays_grow_and_heed_what_is_asked() {
+    void delays_grow_and_respect_the_retry_delay() {
         var failure = TeamwireException.of(io.grpc.Status.UNAVAILABLE.asRuntimeException());
         var bounds = new int[] {100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000};
         for (var attempts = 1; attempts <= bounds.length; attempts++) {

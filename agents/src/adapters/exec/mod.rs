@@ -1,0 +1,278 @@
+//! Drives one program for each batch of messages and for each task.
+//!
+//! The program reads the messages as lines until its input ends, writes, and exits. Exit code 0 acknowledges the batch:
+//! lines of output that are a SendMessage are sent, and the rest, unless it is blank, becomes a reply to the last message
+//! of the batch that came from a member. With any other code the output is passed on and nothing is sent.
+//!
+//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good: up to
+//! three times, after 1, 2 and 4 s. Then the runner ends its session and opens another. There the coordinator delivers
+//! the message again with a higher count; after the fifth session it moves the message to the dead letters and notifies
+//! the sender. Messages behind it wait that long, which keeps their order.
+//!
+//! Two programs that answer every reply with a reply never stop. Check `in_reply_to` in such a program.
+
+mod output;
+mod pipes;
+
+use std::{collections::VecDeque, pin::pin, time::Duration};
+
+use teamwire_client::Delivery;
+use teamwire_proto::v1;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use self::{
+    output::{Last, Said, cut, reply, sort},
+    pipes::Pipes,
+};
+
+use crate::{
+    event::RunnerEvent,
+    exit::{End, Exit, Why},
+    incarnation::{Action, Incarnation, News, delay_after, is_urgent},
+    line_protocol::input_lines,
+};
+
+/// How often a message is retried within one session.
+const RETRIES_MAX: u32 = 3;
+
+/// The delay before the first retry. It doubles.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+type Batch = Vec<Box<Delivery>>;
+
+/// Why the incarnation ends, and how the program that was running exited. None: no program was running.
+type Ended = Box<(Why, Option<Exit>)>;
+
+struct Exec<'a, 'c> {
+    incarnation: &'a mut Incarnation<'c>,
+    batch_messages_max: usize,
+    /// How many of the waiting messages go alone, after a batch has failed.
+    alone: usize,
+    /// How often the first waiting message has failed in this session, when it went alone.
+    failures: u32,
+    /// How many tasks in a row have failed.
+    task_failures: u32,
+}
+
+/// Runs programs through one incarnation.
+pub(super) async fn run(incarnation: &mut Incarnation<'_>, batch_messages_max: usize) -> End {
+    let batch_messages_max = batch_messages_max.max(1);
+    let mut exec = Exec { incarnation, batch_messages_max, alone: 0, failures: 0, task_failures: 0 };
+    let ended = loop {
+        if let Err(ended) = exec.run_next().await {
+            break ended;
+        }
+    };
+    let (why, exit) = *ended;
+    let why = exec.incarnation.settle(why).await;
+    End { why, exit, is_outcome_unknown: false }
+}
+
+impl Exec<'_, '_> {
+    /// Waits for messages or a task, and runs one program with them.
+    async fn run_next(&mut self) -> Result<(), Ended> {
+        self.gather().await?;
+        let batch = self.batch();
+        if !batch.is_empty() {
+            return self.run_batch(batch).await;
+        }
+        match self.incarnation.next_task() {
+            Some(claim) => self.run_task(&claim).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until something waits, and takes in whatever else has arrived.
+    async fn gather(&mut self) -> Result<(), Ended> {
+        loop {
+            let has_waiting = self.incarnation.has_waiting();
+            tokio::select! {
+                biased;
+                news = self.incarnation.next() => check(news)?,
+                () = std::future::ready(()), if has_waiting => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes the next batch. A shutdown request goes alone: its answer needs a separate program.
+    fn batch(&mut self) -> Batch {
+        let waiting = self.incarnation.waiting();
+        let is_single = self.alone > 0 || waiting.front().is_some_and(|first| is_urgent(first));
+        let size = if is_single { 1 } else { self.batch_messages_max };
+        waiting.drain(..size.min(waiting.len())).collect()
+    }
+
+    /// Runs one program with one batch, and acknowledges or retries it.
+    async fn run_batch(&mut self, batch: Batch) -> Result<(), Ended> {
+        for delivery in &batch {
+            self.incarnation.hand_over(delivery);
+        }
+        let input = batch.iter().map(|delivery| input_lines::message(delivery).text).collect();
+        let (exit, output) = self.run_program(input).await?;
+        if !exit.is_success() {
+            self.pass_on(output);
+            return self.retry(batch).await;
+        }
+        let (lines, text) = sort(output);
+        let answerable = batch.iter().rev().find(|delivery| is_answerable(&delivery.message));
+        let last = match answerable.and_then(|delivery| reply(&delivery.message, &text)) {
+            Some(reply) => Last::Act(Action::Send(Box::new(reply))),
+            None => Last::Pass(text),
+        };
+        self.carry_out(Said { lines: lines.into(), last: Some(last) }).await?;
+        for delivery in &batch {
+            self.incarnation.processed(&delivery.message.id);
+        }
+        self.alone = self.alone.saturating_sub(1);
+        self.failures = 0;
+        Ok(())
+    }
+
+    /// Puts a failed batch back and waits, or gives it back to the coordinator.
+    async fn retry(&mut self, batch: Batch) -> Result<(), Ended> {
+        if batch.len() > 1 {
+            self.alone = batch.len();
+        } else {
+            self.failures += 1;
+        }
+        if self.failures > RETRIES_MAX {
+            self.incarnation.tell(RunnerEvent::GivenBack { message_id: batch[0].message.id.clone() });
+            self.incarnation.renew_session().await;
+            self.failures = 0;
+            self.alone = self.alone.max(1);
+            return Ok(());
+        }
+        let failed = batch[0].message.id.clone();
+        for delivery in batch.into_iter().rev() {
+            self.incarnation.waiting().push_front(delivery);
+        }
+        let until = Instant::now() + RETRY_DELAY * 2_u32.pow(self.failures.saturating_sub(1));
+        self.wait_until(until, false).await?;
+        if self.incarnation.waiting().front().is_none_or(|first| first.message.id != failed) {
+            // A shutdown request has overtaken it. Failures are counted for the first message only.
+            self.failures = 0;
+        }
+        Ok(())
+    }
+
+    /// Runs one program with one task, and completes the task or gives it back.
+    async fn run_task(&mut self, claim: &v1::Claim) -> Result<(), Ended> {
+        let task_id = claim.task.as_ref().map_or(0, |task| task.id);
+        // If the incarnation ends here, that gives the task back.
+        let (exit, output) = self.run_program(input_lines::task(claim).text).await?;
+        if exit.is_success() {
+            let (lines, text) = sort(output);
+            let last = Last::Complete(task_id, cut(text.trim_end().to_owned()));
+            self.carry_out(Said { lines: lines.into(), last: Some(last) }).await?;
+            self.incarnation.drop_task(task_id);
+            self.task_failures = 0;
+            return Ok(());
+        }
+        self.pass_on(output);
+        let detail = exit.text();
+        self.incarnation.tell(RunnerEvent::TaskReleased { task_id, detail: detail.clone() });
+        self.task_failures += 1;
+        // Another member may do better, so this one is slower to claim the next task.
+        let until = Instant::now() + delay_after(self.task_failures);
+        self.incarnation.set_resting(true);
+        let release = Last::Act(Action::Release(task_id, detail));
+        self.carry_out(Said { lines: VecDeque::new(), last: Some(release) }).await?;
+        self.incarnation.drop_task(task_id);
+        self.wait_until(until, true).await?;
+        self.incarnation.set_resting(false);
+        Ok(())
+    }
+
+    /// Waits, and takes in what arrives. `is_for_messages`: returns as soon as a message waits.
+    async fn wait_until(&mut self, until: Instant, is_for_messages: bool) -> Result<(), Ended> {
+        loop {
+            tokio::select! {
+                biased;
+                news = self.incarnation.next() => check(news)?,
+                () = sleep_until(until) => return Ok(()),
+            }
+            if is_for_messages && !self.incarnation.waiting().is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs one program with its input, until it exits or must be ended. Returns what it has written, as lines.
+    async fn run_program(&mut self, input: String) -> Result<(Exit, Vec<Vec<u8>>), Ended> {
+        let incarnation = &mut *self.incarnation;
+        let mut process = incarnation.start_program().await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
+        let mut pipes = Pipes::new(&mut process, input);
+        let why = loop {
+            let can_listen = incarnation.can_listen();
+            tokio::select! {
+                biased;
+                news = incarnation.next() => if let News::End(why) = news { break why },
+                _ = process.wait() => break Why::Exited,
+                moved = pipes.step(can_listen) => pipes.apply(moved, incarnation),
+            }
+        };
+        let exit = {
+            let mut ending = pin!(incarnation.end_program(&mut process, &why));
+            loop {
+                tokio::select! {
+                    exit = &mut ending => break exit,
+                    () = pipes.go_on(incarnation) => {}
+                }
+            }
+        };
+        incarnation.program_ended(&exit);
+        if !matches!(why, Why::Exited) {
+            return Err(Box::new((why, Some(exit))));
+        }
+        while pipes.output.is_some() {
+            pipes.go_on(incarnation).await;
+        }
+        Ok((exit, pipes.kept))
+    }
+
+    /// Carries out what a program has said. The program is gone, so whatever is refused only goes to the runner's events.
+    async fn carry_out(&mut self, mut said: Said) -> Result<(), Ended> {
+        let patience = self.incarnation.config.report_patience;
+        let is_task = matches!(said.last, Some(Last::Complete(..) | Last::Act(Action::Release(..))));
+        while said.go_on(self.incarnation) {
+            if let Err(ended) = check(self.incarnation.next().await) {
+                if is_task || matches!(ended.0, Why::Stopped) {
+                    // The program has done its work; what it said must still arrive.
+                    let rest = async {
+                        while said.go_on(self.incarnation) {
+                            self.incarnation.carry_on().await;
+                        }
+                    };
+                    let _ = timeout(patience, rest).await;
+                }
+                return Err(ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes the output of a failed program on.
+    fn pass_on(&mut self, output: Vec<Vec<u8>>) {
+        for line in output {
+            self.incarnation.pass(&line);
+            self.incarnation.pass(b"\n");
+        }
+    }
+}
+
+/// Returns the reason to end, if the news is one.
+fn check(news: News) -> Result<(), Ended> {
+    match news {
+        News::End(why) => Err(Box::new((why, None))),
+        News::Reply(reply) => {
+            tracing::debug!(%reply, "reply to a program that has exited");
+            Ok(())
+        }
+        News::Changed => Ok(()),
+    }
+}
+
+/// Returns whether the sender can get a reply: the operator and the coordinator have no inbox.
+fn is_answerable(message: &v1::Message) -> bool {
+    message.sender.as_ref().is_some_and(|sender| sender.kind() == v1::SenderKind::Member)
+}

@@ -1,0 +1,180 @@
+//! The configuration of a runner.
+
+use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use teamwire_client::{Client, Retry, TlsOptions};
+use teamwire_proto::v1;
+use tokio::io::AsyncWrite;
+
+use crate::RunnerEvent;
+
+/// Called with the reply to every Join and the client that made it, before a program starts. Store the new credential
+/// here, together with the address that it is valid at.
+pub type OnJoined = Arc<dyn Fn(&v1::JoinResponse, &Client) + Send + Sync>;
+
+/// Called with everything that happens. Must return quickly.
+pub type OnEvent = Arc<dyn Fn(&RunnerEvent) + Send + Sync>;
+
+/// The configuration of a runner. [`RunnerConfig::new`] fills in the defaults.
+pub struct RunnerConfig {
+    /// The coordinator's address, or several separated by commas.
+    pub address: String,
+    /// For `https` addresses: which authorities to trust and which certificate to present. Handed on to the program.
+    pub tls: TlsOptions,
+    /// A join token, or the member's own credential, which starts a new incarnation.
+    pub credential: String,
+    /// The member's name. Empty: the name that the credential is bound to.
+    pub name: String,
+    /// What the member says about itself.
+    pub attributes: v1::MemberAttributes,
+    /// The program and its arguments. Must not be empty.
+    pub command: Vec<OsString>,
+    /// The program's working directory. None: the runner's.
+    pub directory: Option<PathBuf>,
+    /// Environment variables for the program, in addition to the runner's and teamwire's.
+    pub environment: Vec<(OsString, OsString)>,
+    /// How messages reach the program.
+    pub mode: Mode,
+    /// True: while the member has nothing in hand, the runner claims the next task for it. Default: false.
+    pub takes_tasks: bool,
+    /// What answers a shutdown request. Default: the program.
+    pub on_shutdown: OnShutdown,
+    /// Whether a program that fails is restarted. Default: never.
+    pub restart: Restart,
+    /// How long the program has between SIGTERM and SIGKILL. Default: 10 s.
+    pub grace: Duration,
+    /// How often to renew the member's lease. The open session renews it as well. Default: 10 s.
+    pub heartbeat_interval: Duration,
+    /// How long a member that has nothing in hand still counts as active. Default: 1 s.
+    pub idle_after: Duration,
+    /// How long to keep trying to reach the coordinator when the runner starts. Default: 30 s.
+    pub start_patience: Duration,
+    /// How long to keep trying to have the last calls confirmed: messages being sent, and the report of the exit.
+    /// Default: 60 s.
+    pub report_patience: Duration,
+    /// How calls are retried between the start and the end. Default: for 10 minutes.
+    pub retry: Retry,
+    /// True: every child of the runner's process other than the program counts as a descendant of the program and is
+    /// ended with it, whatever it did to detach itself. Right for a process that does nothing but run this runner.
+    ///
+    /// False: descendants are recognized by their parents, their process group and a variable in their environment, so
+    /// that one which detaches twice and clears its environment escapes. Default: false.
+    pub claims_orphans: bool,
+    /// True: SIGTERM, SIGINT and SIGHUP end the program, and a second signal kills it. Default: true.
+    pub handles_signals: bool,
+    /// Receives the program's output that is not meant for the runner. When it blocks, the program's output is not read
+    /// on. Default: the runner's standard output.
+    pub output: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+    /// See [`OnJoined`]. Default: does nothing.
+    pub on_joined: OnJoined,
+    /// See [`OnEvent`]. Default: does nothing.
+    pub on_event: OnEvent,
+}
+
+impl RunnerConfig {
+    /// Creates a configuration with the defaults. The other arguments are described at the fields of the same name.
+    pub fn new(address: impl Into<String>, credential: impl Into<String>, command: Vec<OsString>) -> Self {
+        Self {
+            address: address.into(),
+            tls: TlsOptions::default(),
+            credential: credential.into(),
+            name: String::new(),
+            attributes: v1::MemberAttributes::default(),
+            command,
+            directory: None,
+            environment: Vec::new(),
+            mode: Mode::default(),
+            takes_tasks: false,
+            on_shutdown: OnShutdown::default(),
+            restart: Restart::default(),
+            grace: Duration::from_secs(10),
+            heartbeat_interval: Duration::from_secs(10),
+            idle_after: Duration::from_secs(1),
+            start_patience: Duration::from_secs(30),
+            report_patience: Duration::from_secs(60),
+            retry: Retry::default(),
+            claims_orphans: false,
+            handles_signals: true,
+            output: Box::new(tokio::io::stdout()),
+            on_joined: Arc::new(|_, _| {}),
+            on_event: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl fmt::Debug for RunnerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunnerConfig")
+            .field("address", &self.address)
+            .field("name", &self.name)
+            .field("command", &self.command)
+            .field("mode", &self.mode)
+            .field("takes_tasks", &self.takes_tasks)
+            .field("on_shutdown", &self.on_shutdown)
+            .field("restart", &self.restart)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How messages reach the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// One long-lived program that reads a line of JSON for each message.
+    Stdin {
+        /// What proves that a message is processed.
+        ack: AckPolicy,
+    },
+    /// One program for each batch of messages.
+    Exec {
+        /// The most messages in a batch. Zero counts as 1.
+        batch_messages_max: usize,
+    },
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::Stdin { ack: AckPolicy::default() }
+    }
+}
+
+impl Mode {
+    /// Returns the mode that runs one program for each batch of up to 16 messages.
+    pub fn exec() -> Self {
+        Self::Exec { batch_messages_max: 16 }
+    }
+}
+
+/// What proves that a message is processed, in [`Mode::Stdin`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckPolicy {
+    /// The program says so, with a line `{"ack": "MESSAGE_ID"}` or by answering the message.
+    #[default]
+    ExplicitOrReply,
+    /// The pipe took the line. This does not prove that the program read it: a message in the pipe of a program that dies
+    /// is lost.
+    Written,
+}
+
+/// What answers a shutdown request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnShutdown {
+    /// The program, if it chooses to.
+    #[default]
+    Ask,
+    /// The runner, which approves.
+    Approve,
+}
+
+/// Whether a program that exits by itself is restarted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restart {
+    /// Never: the runner ends with it.
+    #[default]
+    Never,
+    /// When it fails, in a new incarnation of the member: after 1 s at first, doubling to 60 s.
+    OnFailure {
+        /// How many failures in a row, each within a minute of the start, end the runner.
+        failures_max: u32,
+    },
+}

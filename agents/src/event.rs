@@ -1,0 +1,124 @@
+//! What happens to a runner, for people who watch it.
+
+use std::{fmt, time::Duration};
+
+/// Something that happened. Its `Display` form is one line, without the line break.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunnerEvent {
+    /// An incarnation of the member has begun.
+    Joined {
+        /// The team.
+        team: String,
+        /// The member.
+        member: String,
+        /// The number of the incarnation, from 1.
+        incarnation: u64,
+    },
+    /// The program was started.
+    Started {
+        /// Its process id.
+        pid: i32,
+    },
+    /// A session has opened.
+    Connected {
+        /// How many messages wait in the inbox.
+        backlog: u64,
+    },
+    /// The session was lost, and another is being opened.
+    Disconnected {
+        /// What went wrong.
+        detail: String,
+    },
+    /// A message was handed to the program.
+    Handed {
+        /// The message's id.
+        message_id: String,
+        /// How many sessions have delivered it, this one included.
+        delivery_count: u32,
+    },
+    /// The member was asked to shut down.
+    ShutdownRequested {
+        /// The request's id.
+        request_id: String,
+    },
+    /// A call that the program asked for, or that the runner made for it, failed.
+    NotSent {
+        /// Why.
+        detail: String,
+    },
+    /// A message has failed as often as one session retries it, and goes back to the coordinator.
+    GivenBack {
+        /// The message's id.
+        message_id: String,
+    },
+    /// The runner claimed a task.
+    TaskTaken {
+        /// The task's id.
+        task_id: u64,
+    },
+    /// A claimed task is no longer the member's.
+    TaskGone {
+        /// The task's id.
+        task_id: u64,
+    },
+    /// A task goes back to the board because the program failed.
+    TaskReleased {
+        /// The task's id.
+        task_id: u64,
+        /// Why.
+        detail: String,
+    },
+    /// No task can be claimed just now. Reported once for each reason.
+    NoTask {
+        /// Why.
+        detail: String,
+    },
+    /// The program is being ended.
+    Ending {
+        /// Why.
+        why: String,
+    },
+    /// The program has exited.
+    Exited {
+        /// Its exit code. None: a signal killed it.
+        code: Option<i32>,
+        /// The signal's number. Zero: none.
+        signal: i32,
+    },
+    /// The program will be restarted.
+    Restarting {
+        /// The delay before that.
+        after: Duration,
+    },
+}
+
+impl fmt::Display for RunnerEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Joined { team, member, incarnation: 1 } => write!(f, "joined {team} as {member}"),
+            Self::Joined { team, member, incarnation } => {
+                write!(f, "joined {team} as {member}, incarnation {incarnation}")
+            }
+            Self::Started { pid } => write!(f, "started process {pid}"),
+            Self::Connected { backlog: 0 } => f.write_str("connected"),
+            Self::Connected { backlog } => write!(f, "connected, {backlog} messages waiting"),
+            Self::Disconnected { detail } => write!(f, "connection lost, reconnecting: {detail}"),
+            Self::Handed { message_id, delivery_count: 0 | 1 } => write!(f, "handed over message {message_id}"),
+            Self::Handed { message_id, delivery_count } => {
+                write!(f, "handed over message {message_id}, delivery {delivery_count}")
+            }
+            Self::ShutdownRequested { request_id } => write!(f, "asked to end: {request_id}"),
+            Self::NotSent { detail } => write!(f, "not sent: {detail}"),
+            Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after repeated failures"),
+            Self::TaskTaken { task_id } => write!(f, "took task {task_id}"),
+            Self::TaskGone { task_id } => write!(f, "task {task_id} is no longer ours"),
+            Self::TaskReleased { task_id, detail } => write!(f, "gave task {task_id} back: {detail}"),
+            Self::NoTask { detail } => write!(f, "no task: {detail}"),
+            Self::Ending { why } => write!(f, "ending the process: {why}"),
+            Self::Exited { code: Some(code), .. } => write!(f, "process ended with code {code}"),
+            Self::Exited { code: None, signal } => write!(f, "process ended by signal {signal}"),
+            Self::Restarting { after } => write!(f, "restarting in {} s", after.as_secs_f32().ceil()),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The messages and tasks in flight: handed to the program, and not dealt with yet.
+
+use std::collections::HashMap;
+
+use teamwire_client::Acks;
+use teamwire_proto::v1::{self, message::Body, send_request};
+use tokio::{sync::watch, time::Instant};
+
+use super::{heartbeat::Work, recent_ids::RecentIds};
+
+/// How many handed messages are remembered, so that acknowledging one twice is no error.
+const REMEMBERED_MAX: usize = 4_096;
+
+/// How many shutdown requests of one incarnation are remembered. Only one can be pending at a time.
+const SHUTDOWN_REQUESTS_MAX: usize = 16;
+
+/// What the program has in hand. At most 64 messages: a session delivers no more without acknowledgement.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    acks: Acks,
+    /// Tells the heartbeat.
+    work: watch::Sender<Work>,
+    /// From a message's id to the id of the request that the message makes. Empty: it makes none.
+    messages: HashMap<String, String>,
+    handed: RecentIds,
+    shutdown_requests: Vec<String>,
+    /// From the id of a task that the runner claimed to the token of the claim.
+    tasks: HashMap<u64, String>,
+    /// True: the member claims no task for now.
+    is_resting: bool,
+}
+
+impl InFlight {
+    /// Creates an empty set that acknowledges by `acks` and reports to the heartbeat.
+    pub(crate) fn new(acks: Acks, work: watch::Sender<Work>) -> Self {
+        Self {
+            acks,
+            work,
+            messages: HashMap::new(),
+            handed: RecentIds::new(REMEMBERED_MAX),
+            shutdown_requests: Vec::new(),
+            tasks: HashMap::new(),
+            is_resting: false,
+        }
+    }
+
+    /// Forgets all messages: another session delivers again what is not acknowledged.
+    pub(crate) fn renew(&mut self, acks: Acks) {
+        self.acks = acks;
+        self.messages.clear();
+        self.handed = RecentIds::new(REMEMBERED_MAX);
+        self.shutdown_requests.clear();
+        self.report("");
+    }
+
+    /// Notes that the program was handed a message.
+    pub(crate) fn hand_over(&mut self, message: &v1::Message) {
+        self.handed.insert(&message.id);
+        let request_id = match message.body {
+            Some(Body::ShutdownRequest(_) | Body::PlanApprovalRequest(_)) => message.request_id.clone(),
+            _ => String::new(),
+        };
+        self.messages.insert(message.id.clone(), request_id);
+        self.report(summary_of(message));
+    }
+
+    /// Notes a shutdown request, whether the program or the runner answers it.
+    pub(crate) fn note_shutdown_request(&mut self, request_id: &str) {
+        if self.shutdown_requests.len() < SHUTDOWN_REQUESTS_MAX {
+            self.shutdown_requests.push(request_id.to_owned());
+        }
+    }
+
+    /// Returns the shutdown requests of this session.
+    pub(crate) fn shutdown_requests(&self) -> &[String] {
+        &self.shutdown_requests
+    }
+
+    /// Acknowledges a message. Returns false if the program was never handed it.
+    pub(crate) fn processed(&mut self, message_id: &str) -> bool {
+        if self.messages.remove(message_id).is_none() {
+            return self.handed.contains(message_id);
+        }
+        self.acks.ack(message_id);
+        self.report("");
+        true
+    }
+
+    /// Acknowledges the message that a sent message answers, as a reply or as the answer to a request.
+    pub(crate) fn sent(&mut self, request: &v1::SendRequest) {
+        let (summary, answered) = match request.body.as_ref() {
+            Some(send_request::Body::Message(body)) => (body.summary.as_str(), ""),
+            Some(send_request::Body::Broadcast(body)) => (body.summary.as_str(), ""),
+            Some(send_request::Body::PlanApprovalRequest(body)) => (body.summary.as_str(), ""),
+            Some(send_request::Body::ShutdownResponse(body)) => ("", body.request_id.as_str()),
+            Some(send_request::Body::PlanApprovalResponse(body)) => ("", body.request_id.as_str()),
+            Some(send_request::Body::ShutdownRequest(_)) | None => ("", ""),
+        };
+        if self.messages.remove(&request.in_reply_to).is_some() {
+            self.acks.ack(&request.in_reply_to);
+        }
+        self.close_request(answered);
+        self.report(summary);
+    }
+
+    /// Acknowledges the message that made a request.
+    pub(crate) fn answered(&mut self, request_id: &str) {
+        self.close_request(request_id);
+        self.report("");
+    }
+
+    /// Notes a claimed task and the token of its claim.
+    pub(crate) fn take_task(&mut self, id: u64, token: &str) {
+        self.tasks.insert(id, token.to_owned());
+        self.report("");
+    }
+
+    /// Returns the token of a task that the runner claimed. None: the task is not in hand.
+    pub(crate) fn task_token(&self, id: u64) -> Option<&str> {
+        self.tasks.get(&id).map(String::as_str)
+    }
+
+    /// Notes that a task is closed, or is no longer the member's.
+    pub(crate) fn drop_task(&mut self, id: u64) {
+        if self.tasks.remove(&id).is_some() {
+            self.report("");
+        }
+    }
+
+    /// Sets whether the member claims no task for now.
+    pub(crate) fn set_resting(&mut self, is_resting: bool) {
+        self.is_resting = is_resting;
+        self.report("");
+    }
+
+    /// Returns whether the member may claim a task: it has nothing in hand and does not rest.
+    pub(crate) fn is_free(&self) -> bool {
+        self.messages.is_empty() && self.tasks.is_empty() && !self.is_resting
+    }
+
+    fn close_request(&mut self, request_id: &str) {
+        let asking = self.messages.iter().find(|(_, asked)| !request_id.is_empty() && *asked == request_id);
+        if let Some(id) = asking.map(|(id, _)| id.clone()) {
+            self.messages.remove(&id);
+            self.acks.ack(&id);
+        }
+    }
+
+    fn report(&self, summary: &str) {
+        self.work.send_modify(|work| {
+            work.messages = self.messages.len();
+            work.tasks = self.tasks.len();
+            work.has_begun = true;
+            work.changed_at = Instant::now();
+            if !summary.is_empty() {
+                work.summary = summary.to_owned();
+            }
+        });
+    }
+}
+
+fn summary_of(message: &v1::Message) -> &str {
+    match message.body.as_ref() {
+        Some(Body::Message(body)) => &body.summary,
+        Some(Body::Broadcast(body)) => &body.summary,
+        Some(Body::PlanApprovalRequest(body)) => &body.summary,
+        _ => "",
+    }
+}

@@ -1,0 +1,101 @@
+//! Takes in what the coordinator sends.
+
+use teamwire_client::{Closed, Delivery, Error, Event};
+use teamwire_proto::{
+    Reason,
+    v1::{self, message::Body},
+};
+
+use super::{Incarnation, News, task_claimer::Found};
+use crate::{config::OnShutdown, event::RunnerEvent, exit::Why};
+
+/// A shutdown request that the runner has tried to approve.
+pub(super) struct Approval {
+    delivery: Box<Delivery>,
+    result: Result<v1::SendResponse, Error>,
+}
+
+impl Incarnation<'_> {
+    /// Takes in an event of the subscription.
+    pub(super) fn take_in(&mut self, event: Option<Result<Event, Error>>) -> Option<News> {
+        match event {
+            Some(Ok(Event::Delivery(delivery))) => self.take_in_message(delivery),
+            Some(Ok(Event::Opened(opened))) => {
+                self.tell(RunnerEvent::Connected { backlog: opened.backlog });
+                None
+            }
+            Some(Ok(Event::Lost { detail })) => {
+                self.tell(RunnerEvent::Disconnected { detail });
+                None
+            }
+            Some(Ok(Event::ShutdownApproved { request_id })) => {
+                self.in_flight.answered(&request_id);
+                Some(News::End(Why::Approved))
+            }
+            Some(Ok(Event::Closed(closed))) => Some(News::End(Why::Closed(closed))),
+            Some(Err(error)) => Some(News::End(Why::Refused(error))),
+            None => Some(News::End(Why::Closed(Closed::Dropped))),
+            // A kind of event that a later client adds.
+            Some(Ok(_)) => None,
+        }
+    }
+
+    fn take_in_message(&mut self, delivery: Box<Delivery>) -> Option<News> {
+        if !is_urgent(&delivery) {
+            self.waiting.push_back(delivery);
+            return Some(News::Changed);
+        }
+        let request_id = delivery.message.request_id.clone();
+        self.tell(RunnerEvent::ShutdownRequested { request_id: request_id.clone() });
+        self.in_flight.note_shutdown_request(&request_id);
+        match self.config.on_shutdown {
+            OnShutdown::Ask => {
+                let place = self.waiting.iter().position(|other| !is_urgent(other)).unwrap_or(self.waiting.len());
+                self.waiting.insert(place, delivery);
+                Some(News::Changed)
+            }
+            OnShutdown::Approve => {
+                let client = self.client.clone();
+                self.approvals.spawn(async move {
+                    let result = client.approve_shutdown(&request_id).await;
+                    Approval { delivery, result }
+                });
+                None
+            }
+        }
+    }
+
+    pub(super) fn take_in_task(&mut self, found: Found) -> Option<News> {
+        match found {
+            Found::Task(claim) => {
+                let task_id = claim.task.as_ref().map_or(0, |task| task.id);
+                self.in_flight.take_task(task_id, &claim.token);
+                self.tell(RunnerEvent::TaskTaken { task_id });
+                self.claims.push_back(*claim);
+            }
+            Found::NoTask(error) => self.tell(RunnerEvent::NoTask { detail: error.to_string() }),
+            Found::Closed(task_id) => self.in_flight.drop_task(task_id),
+            Found::Lost(task_id) => {
+                self.tell(RunnerEvent::TaskGone { task_id });
+                self.in_flight.drop_task(task_id);
+            }
+        }
+        Some(News::Changed)
+    }
+
+    /// Acknowledges a shutdown request that the runner has approved, or that can no longer be answered.
+    pub(super) fn conclude_approval(&mut self, approval: &Approval) {
+        let Err(error) = &approval.result else { return approval.delivery.ack() };
+        let too_late =
+            [Reason::RequestExpired, Reason::RequestCancelled, Reason::AlreadyDecided, Reason::RequestNotFound];
+        if error.reason().is_some_and(|reason| too_late.contains(&reason)) {
+            approval.delivery.ack();
+        }
+        self.tell(RunnerEvent::NotSent { detail: error.to_string() });
+    }
+}
+
+/// Returns whether a message goes ahead of the others: a shutdown request does.
+pub(crate) fn is_urgent(delivery: &Delivery) -> bool {
+    matches!(delivery.message.body, Some(Body::ShutdownRequest(_)))
+}

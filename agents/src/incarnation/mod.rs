@@ -1,0 +1,263 @@
+//! One incarnation of the member: from its Join to the end of its program.
+//!
+//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and
+//! tasks in flight, the call in progress for the program, and the question for the next task. An adapter holds it and alternates between [`Incarnation::next`],
+//! which takes in what the coordinator sends, and its own program.
+
+mod background;
+mod hear;
+mod heartbeat;
+mod in_flight;
+mod intake;
+mod passthrough;
+mod program;
+mod recent_ids;
+mod responder;
+mod task_claimer;
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde_json::Value;
+use teamwire_client::{Client, Delivery, Retry, SubscribeOptions, Subscription};
+use teamwire_proto::v1;
+use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use self::{
+    background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval, responder::Responder,
+    task_claimer::TaskClaimer,
+};
+pub(crate) use self::{intake::is_urgent, passthrough::Passthrough, responder::Action, task_claimer::delay_after};
+use crate::{
+    config::RunnerConfig,
+    event::RunnerEvent,
+    exit::Why,
+    line_protocol::{input::InputLine, input_lines},
+};
+
+/// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long it may take to look up whether a shutdown was approved.
+const LOOK_UP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// One incarnation of the member.
+pub(crate) struct Incarnation<'a> {
+    pub(crate) config: &'a RunnerConfig,
+    /// Cancelled: the runner must end.
+    pub(crate) stop: CancellationToken,
+    /// Cancelled: the runner must end without a grace period.
+    pub(crate) hurry: CancellationToken,
+    client: Client,
+    joined: v1::JoinResponse,
+    options: SubscribeOptions,
+    subscription: Subscription,
+    in_flight: InFlight,
+    /// Messages that were not handed over yet, shutdown requests first. As many as may be unacknowledged: 64.
+    waiting: VecDeque<Box<Delivery>>,
+    /// Tasks that were claimed and not handed over yet.
+    claims: VecDeque<v1::Claim>,
+    task_claimer: TaskClaimer,
+    /// The approvals that the runner itself is sending.
+    approvals: JoinSet<Approval>,
+    responder: Responder,
+    passthrough: &'a mut Passthrough,
+    _heartbeat: Background<()>,
+}
+
+/// What [`Incarnation::next`] brings.
+pub(crate) enum News {
+    /// The program must end.
+    End(Why),
+    /// The reply to something that the program wrote.
+    Reply(Value),
+    /// What waits, or what may be done, has changed.
+    Changed,
+}
+
+impl<'a> Incarnation<'a> {
+    /// Opens the session of a member that has joined, and starts its heartbeat.
+    pub(crate) fn begin(
+        config: &'a RunnerConfig,
+        client: Client,
+        joined: v1::JoinResponse,
+        passthrough: &'a mut Passthrough,
+        stop: CancellationToken,
+        hurry: CancellationToken,
+    ) -> Self {
+        let (work, seen) = watch::channel(Work::default());
+        let heartbeat = heartbeat::run(client.clone(), seen, config.heartbeat_interval, config.idle_after);
+        let options = SubscribeOptions { instance_id: Uuid::new_v4().to_string(), ..SubscribeOptions::default() };
+        let subscription = client.subscribe(options.clone());
+        Self {
+            config,
+            stop,
+            hurry,
+            in_flight: InFlight::new(subscription.acks(), work),
+            task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
+            responder: Responder::new(client.clone()),
+            client,
+            joined,
+            options,
+            subscription,
+            waiting: VecDeque::new(),
+            claims: VecDeque::new(),
+            approvals: JoinSet::new(),
+            passthrough,
+            _heartbeat: background::start(heartbeat),
+        }
+    }
+
+    /// Waits for news: from the coordinator, of a call in progress, or that the runner must stop. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> News {
+        loop {
+            let news = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => Some(News::End(Why::Stopped)),
+                event = self.subscription.next() => self.take_in(event),
+                Some(approval) = self.approvals.join_next() => {
+                    if let Ok(approval) = approval {
+                        self.conclude_approval(&approval);
+                    }
+                    None
+                }
+                done = self.responder.done() => Some(News::Reply(self.conclude(done))),
+                () = self.passthrough.write() => Some(News::Changed),
+                found = self.task_claimer.next(&self.in_flight) => self.take_in_task(found),
+            };
+            if let Some(news) = news {
+                return news;
+            }
+        }
+    }
+
+    /// Waits for the call that is under way for the program, or for its output to be passed on. Cancel-safe.
+    ///
+    /// Unlike [`Incarnation::next`] it takes nothing new in. Returns the reply for the program, if there is one. Waits
+    /// forever if nothing is under way.
+    pub(crate) async fn carry_on(&mut self) -> Option<Value> {
+        tokio::select! {
+            done = self.responder.done() => Some(self.conclude(done)),
+            () = self.passthrough.write() => None,
+        }
+    }
+
+    /// Returns whether something that the program said is still being carried out or passed on.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.responder.is_busy() || !self.passthrough.is_empty()
+    }
+
+    /// Returns whether the next line of the program's output may be read.
+    pub(crate) fn can_listen(&self) -> bool {
+        !self.is_busy()
+    }
+
+    /// Returns the first line that a program reads.
+    pub(crate) fn welcome(&self) -> String {
+        input_lines::welcome(&self.joined)
+    }
+
+    /// Returns the next message or task as a line, and notes that the program has it.
+    pub(crate) fn next_line(&mut self) -> Option<InputLine> {
+        if let Some(delivery) = self.waiting.pop_front() {
+            self.hand_over(&delivery);
+            return Some(input_lines::message(&delivery));
+        }
+        self.next_task().map(|claim| input_lines::task(&claim))
+    }
+
+    /// Returns the messages that wait, the next one first.
+    pub(crate) fn waiting(&mut self) -> &mut VecDeque<Box<Delivery>> {
+        &mut self.waiting
+    }
+
+    /// Takes the next claimed task out of those that wait.
+    pub(crate) fn next_task(&mut self) -> Option<v1::Claim> {
+        self.claims.pop_front()
+    }
+
+    /// Returns whether a message or a task waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty() || !self.claims.is_empty()
+    }
+
+    /// Notes that the program was handed a message.
+    pub(crate) fn hand_over(&mut self, delivery: &Delivery) {
+        self.in_flight.hand_over(&delivery.message);
+        let (message_id, delivery_count) = (delivery.message.id.clone(), delivery.delivery_count);
+        self.tell(RunnerEvent::Handed { message_id, delivery_count });
+    }
+
+    /// Acknowledges a message that the program has proven to have processed.
+    pub(crate) fn processed(&mut self, message_id: &str) {
+        self.in_flight.processed(message_id);
+    }
+
+    /// Returns whether a task that was handed over is not closed yet.
+    pub(crate) fn has_task(&self, task_id: u64) -> bool {
+        self.in_flight.task_token(task_id).is_some()
+    }
+
+    /// Notes that a task is closed.
+    pub(crate) fn drop_task(&mut self, task_id: u64) {
+        self.in_flight.drop_task(task_id);
+    }
+
+    /// Sets whether the member claims no task for now.
+    pub(crate) fn set_resting(&mut self, is_resting: bool) {
+        self.in_flight.set_resting(is_resting);
+    }
+
+    /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session.
+    pub(crate) async fn renew_session(&mut self) {
+        // First confirm what was processed, so that it does not come again.
+        let _ = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
+        self.subscription = self.client.subscribe(self.options.clone());
+        self.in_flight.renew(self.subscription.acks());
+        self.waiting.clear();
+    }
+
+    /// Finishes the incarnation: flushes the last acknowledgements, and checks whether the shutdown was approved after
+    /// all. Returns the reason to report.
+    pub(crate) async fn settle(&mut self, why: Why) -> Why {
+        let why = match why {
+            Why::Exited | Why::Stopped if self.is_shutdown_approved().await => Why::Approved,
+            why => why,
+        };
+        if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
+            let flushed = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
+            if !matches!(flushed, Ok(Ok(()))) {
+                tracing::debug!(?flushed, "the last acknowledgements were not confirmed");
+            }
+        }
+        if !self.passthrough.is_empty() {
+            let _ = timeout(FLUSH_DEADLINE, self.passthrough.write()).await;
+        }
+        why
+    }
+
+    /// Reports an event to the `on_event` callback.
+    pub(crate) fn tell(&self, event: RunnerEvent) {
+        (self.config.on_event)(&event);
+    }
+
+    /// Returns whether a shutdown that the program was asked for is approved. The program may have approved it through
+    /// the command line and exited before the coordinator's last frame came.
+    async fn is_shutdown_approved(&mut self) -> bool {
+        let client = self.client.clone().with_retry(Retry::within(LOOK_UP_DEADLINE));
+        for request_id in self.in_flight.shutdown_requests().to_vec() {
+            let request = v1::GetRequestRequest { team: String::new(), request_id: request_id.clone() };
+            let reply = timeout(LOOK_UP_DEADLINE, client.get_request(request)).await;
+            let state = match reply {
+                Ok(Ok(v1::GetRequestResponse { request: Some(request) })) => request.state(),
+                _ => v1::RequestState::Unspecified,
+            };
+            if state == v1::RequestState::Approved {
+                self.in_flight.answered(&request_id);
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,77 @@
+//! Starts and ends the program of an incarnation.
+
+use std::process::Stdio;
+
+use teamwire_client::{
+    ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,
+    MEMBER_VARIABLE, Pem, TEAM_VARIABLE,
+};
+use tokio::process::Command;
+
+use super::Incarnation;
+use crate::{
+    event::RunnerEvent,
+    exit::{Exit, Why},
+    process::Process,
+};
+
+impl Incarnation<'_> {
+    /// Starts the program with pipes at its input and output, and with an environment that lets it call for its member.
+    pub(crate) async fn start_program(&self) -> Result<Process, Exit> {
+        let Some(command) = self.command() else {
+            return Err(Exit::not_started(&std::io::Error::other("the command is empty")));
+        };
+        let process =
+            Process::start(command, self.config.claims_orphans).await.map_err(|error| Exit::not_started(&error))?;
+        self.tell(RunnerEvent::Started { pid: process.pid() });
+        Ok(process)
+    }
+
+    /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member
+    /// was stopped by force, else with SIGTERM and a grace period. Announces it first.
+    pub(crate) fn end_program<'p>(&self, process: &'p mut Process, why: &Why) -> impl Future<Output = Exit> + use<'p> {
+        let announced = match why {
+            // Only what it has left behind is ended.
+            Why::Exited => None,
+            Why::Approved => Some("the shutdown was approved".to_owned()),
+            Why::Stopped => Some("the runner was told to end".to_owned()),
+            Why::Closed(closed) => Some(closed.to_string()),
+            Why::Refused(error) => Some(error.to_string()),
+        };
+        if let Some(why) = announced {
+            self.tell(RunnerEvent::Ending { why });
+        }
+        let is_forced = matches!(why, Why::Closed(Closed::MemberStopped));
+        let (grace, hurry) = (self.config.grace, self.hurry.clone());
+        async move { if is_forced { process.kill().await } else { process.end(grace, &hurry).await } }
+    }
+
+    /// Tells how the program exited.
+    pub(crate) fn program_ended(&self, exit: &Exit) {
+        self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal });
+    }
+
+    fn command(&self) -> Option<Command> {
+        let (program, arguments) = self.config.command.split_first()?;
+        let mut command = Command::new(program);
+        command.args(arguments).envs(self.config.environment.iter().map(|(name, value)| (name, value)));
+        command.env(ADDRESS_VARIABLE, self.client.address()).env(CREDENTIAL_VARIABLE, &self.joined.credential);
+        let tls = self.client.tls();
+        for (variable, pem) in [(CA_VARIABLE, tls.ca), (CERT_VARIABLE, tls.cert), (KEY_VARIABLE, tls.key)] {
+            match pem {
+                // The program may run in another directory.
+                Some(Pem::File(path)) => command.env(variable, std::path::absolute(&path).unwrap_or(path)),
+                Some(Pem::Text(text)) => command.env(variable, text),
+                None => command.env_remove(variable),
+            };
+        }
+        let team = self.joined.team.as_ref().map(|team| team.name.as_str()).unwrap_or_default();
+        let member = self.joined.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default();
+        command.env_remove(JOIN_VARIABLE).env(TEAM_VARIABLE, team).env(MEMBER_VARIABLE, member);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        if let Some(directory) = &self.config.directory {
+            command.current_dir(directory);
+        }
+        Some(command)
+    }
+}

@@ -1,0 +1,92 @@
+//! Makes the calls that a program asks for, one at a time and in the program's order.
+
+use std::future::pending;
+
+use serde_json::Value;
+use teamwire_client::{Client, Error};
+use teamwire_proto::v1;
+
+use super::background::{Background, finished, start};
+
+/// What a program asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// To send a message.
+    Send(Box<v1::SendRequest>),
+    /// To complete a task with a result.
+    Complete(u64, String),
+    /// To give a task back for a reason.
+    Release(u64, String),
+}
+
+/// An action that has been carried out, or has failed.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// The action.
+    pub(crate) action: Action,
+    /// What came of it. The response is empty unless the action was to send.
+    pub(crate) result: Result<v1::SendResponse, Error>,
+    /// What the program wrote.
+    pub(crate) written: Value,
+}
+
+/// Speaks for a program, with the credential of its member.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    client: Client,
+    call: Option<Background<Done>>,
+}
+
+impl Responder {
+    /// Creates a responder that calls with `client`.
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, call: None }
+    }
+
+    /// Returns whether a call is under way. While one is, start no other.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.call.is_some()
+    }
+
+    /// Starts an action. `claim_token`: that of the task, if the runner claimed it. `written`: what the program wrote.
+    pub(crate) fn start(&mut self, action: Action, claim_token: Option<String>, written: Value) {
+        let client = self.client.clone();
+        self.call = Some(start(async move {
+            let result = carry_out(&client, action.clone(), claim_token).await;
+            Done { action, result, written }
+        }));
+    }
+
+    /// Waits for the call that is under way, and forever if there is none. Cancel-safe.
+    pub(crate) async fn done(&mut self) -> Done {
+        let Some(call) = &mut self.call else { return pending().await };
+        let done = finished(call).await;
+        self.call = None;
+        done
+    }
+}
+
+async fn carry_out(client: &Client, action: Action, claim_token: Option<String>) -> Result<v1::SendResponse, Error> {
+    match action {
+        Action::Send(request) => return client.send(*request).await,
+        Action::Complete(task_id, result) => {
+            let claim_token = token(client, task_id, claim_token).await?;
+            let request = v1::CompleteTaskRequest { task_id, claim_token, result, ..Default::default() };
+            client.complete_task(request).await?;
+        }
+        Action::Release(task_id, reason) => {
+            let claim_token = token(client, task_id, claim_token).await?;
+            let request = v1::ReleaseTaskRequest { task_id, claim_token, reason, ..Default::default() };
+            client.release_task(request).await?;
+        }
+    }
+    Ok(v1::SendResponse::default())
+}
+
+/// Returns the token of a claim; that of a task which the program claimed itself is looked up.
+async fn token(client: &Client, task_id: u64, claim_token: Option<String>) -> Result<String, Error> {
+    match claim_token {
+        Some(token) => Ok(token),
+        None => Ok(client.get_task(v1::GetTaskRequest { task_id, ..Default::default() }).await?.claim_token),
+    }
+}

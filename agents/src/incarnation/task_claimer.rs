@@ -1,0 +1,156 @@
+//! Claims tasks for the member, one at a time, while it has nothing else in hand.
+//!
+//! The coordinator puts a claimed task back on the board when the incarnation ends, so nothing here does.
+
+use std::{future::pending, time::Duration};
+
+use teamwire_client::{Client, Error};
+use teamwire_proto::{
+    Reason,
+    v1::{self, TaskStatus},
+};
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    background::{Background, finished, start},
+    in_flight::InFlight,
+};
+
+/// How long one question for a task waits at the coordinator.
+const QUESTION_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How often to check whether the program has closed its task without the runner, as with `teamwire task complete`.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long to wait after a refused question: a plan may have to be approved first.
+const REFUSED_DELAY: Duration = Duration::from_secs(2);
+
+/// Claims tasks as long as it is polled.
+#[derive(Debug)]
+pub(crate) struct TaskClaimer {
+    client: Client,
+    state: State,
+    /// Why the last question failed. Reported once, not with every question.
+    last_failure: Option<Option<Reason>>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It claims none.
+    Off,
+    /// It asks once the member is free.
+    Ready,
+    /// A question is under way. It runs beside its owner, since a question that is abandoned may still claim a task.
+    Asking(Background<Result<Option<v1::Claim>, Error>>),
+    /// The last question failed.
+    WaitingUntil(Instant),
+    /// The member has this task.
+    Holding { task_id: u64, token: String, check_at: Instant },
+    /// Whether it still has this task is being checked.
+    Checking { task_id: u64, token: String, reply: Background<Result<v1::GetTaskResponse, Error>> },
+}
+
+/// What the claimer found out.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A task for the member.
+    Task(Box<v1::Claim>),
+    /// No task can be claimed just now, for this reason.
+    NoTask(Error),
+    /// The member's task was closed by other means than the runner.
+    Closed(u64),
+    /// The member's task is no longer its own.
+    Lost(u64),
+}
+
+impl TaskClaimer {
+    /// Creates a claimer, which claims nothing if `is_on` is false.
+    pub(crate) fn new(client: Client, is_on: bool) -> Self {
+        Self { client, state: if is_on { State::Ready } else { State::Off }, last_failure: None }
+    }
+
+    /// Waits for the next task, or for news of the one that the member has. Cancel-safe.
+    pub(crate) async fn next(&mut self, in_flight: &InFlight) -> Found {
+        loop {
+            match &mut self.state {
+                State::Off => return pending().await,
+                // What is in flight changes only between two calls of this function.
+                State::Ready if !in_flight.is_free() => return pending().await,
+                State::Ready => {
+                    let client = self.client.clone();
+                    let question = async move { client.claim_next_task(QUESTION_DEADLINE).await };
+                    self.state = State::Asking(start(question));
+                }
+                State::Asking(question) => {
+                    let answer = finished(question).await;
+                    if let Some(found) = self.answered(answer) {
+                        return found;
+                    }
+                }
+                State::WaitingUntil(at) => {
+                    sleep_until(*at).await;
+                    self.state = State::Ready;
+                }
+                State::Holding { task_id, .. } if in_flight.task_token(*task_id).is_none() => self.state = State::Ready,
+                State::Holding { task_id, token, check_at } => {
+                    sleep_until(*check_at).await;
+                    let (client, task_id) = (self.client.clone(), *task_id);
+                    let request = v1::GetTaskRequest { task_id, ..Default::default() };
+                    let reply = start(async move { client.get_task(request).await });
+                    self.state = State::Checking { task_id, token: std::mem::take(token), reply };
+                }
+                State::Checking { task_id, token, reply } => {
+                    let reply = finished(reply).await;
+                    let (task_id, token) = (*task_id, std::mem::take(token));
+                    self.state = State::Ready;
+                    match reply {
+                        Ok(reply) if reply.claim_token == token => self.hold(task_id, token),
+                        Ok(reply) => {
+                            let is_done = reply.task.is_some_and(|task| task.status() == TaskStatus::Completed);
+                            return if is_done { Found::Closed(task_id) } else { Found::Lost(task_id) };
+                        }
+                        Err(error) if error.reason() == Some(Reason::TaskNotFound) => return Found::Closed(task_id),
+                        Err(_) => self.hold(task_id, token),
+                    }
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Result<Option<v1::Claim>, Error>) -> Option<Found> {
+        self.state = State::Ready;
+        match answer {
+            Ok(Some(claim)) => {
+                self.last_failure = None;
+                self.hold(claim.task.as_ref().map_or(0, |task| task.id), claim.token.clone());
+                Some(Found::Task(Box::new(claim)))
+            }
+            Ok(None) => None,
+            Err(error) => {
+                self.state = State::WaitingUntil(Instant::now() + REFUSED_DELAY);
+                let reason = error.reason();
+                (self.last_failure.replace(reason) != Some(reason)).then_some(Found::NoTask(error))
+            }
+        }
+    }
+
+    fn hold(&mut self, task_id: u64, token: String) {
+        self.state = State::Holding { task_id, token, check_at: Instant::now() + CHECK_INTERVAL };
+    }
+}
+
+/// Returns how long to wait before the next task after so many failures in a row: 1 s, doubling, to 60 s.
+pub(crate) fn delay_after(failures: u32) -> Duration {
+    Duration::from_secs(1 << failures.saturating_sub(1).min(6)).min(Duration::from_secs(60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_program_claims_tasks_ever_more_slowly() {
+        let seconds: Vec<u64> = [1, 2, 3, 6, 7, 99].map(|n| delay_after(n).as_secs()).to_vec();
+        assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
+    }
+}

@@ -1,0 +1,64 @@
+//! Decides whether a program is restarted, and when.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+
+use crate::{
+    config::Restart,
+    exit::{End, Why},
+};
+
+/// How long a program must have run for its failure to count as the first again.
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
+
+/// The failures of a program so far.
+pub(super) struct Restarts {
+    policy: Restart,
+    failures: u32,
+    delays: ExponentialBackoff,
+}
+
+impl Restarts {
+    pub(super) fn new(policy: Restart) -> Self {
+        let delays = ExponentialBuilder::new().with_max_delay(Duration::from_secs(60)).without_max_times().build();
+        Self { policy, failures: 0, delays }
+    }
+
+    /// Returns how long to wait before the next start, after an incarnation that ran for `ran`. None: do not restart.
+    pub(super) fn next(&mut self, end: &End, ran: Duration) -> Option<Duration> {
+        let Restart::OnFailure { failures_max } = self.policy else { return None };
+        let has_failed = matches!(end.why, Why::Exited) && end.exit.as_ref().is_some_and(|exit| !exit.is_success());
+        if !has_failed {
+            return None;
+        }
+        if ran >= SETTLED_AFTER {
+            *self = Self::new(self.policy);
+        }
+        self.failures += 1;
+        (self.failures < failures_max.max(1)).then(|| self.delays.next()).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    fn end(why: Why, code: i32) -> End {
+        End { why, exit: Some(Exit { code: Some(code), ..Exit::default() }), is_outcome_unknown: false }
+    }
+
+    #[test]
+    fn only_failures_are_restarted_and_only_so_often() {
+        let mut restarts = Restarts::new(Restart::OnFailure { failures_max: 4 });
+        assert_eq!(restarts.next(&end(Why::Exited, 0), Duration::ZERO), None);
+        assert_eq!(restarts.next(&end(Why::Approved, 1), Duration::ZERO), None);
+        for seconds in [1, 2, 4] {
+            assert_eq!(restarts.next(&end(Why::Exited, 1), Duration::ZERO), Some(Duration::from_secs(seconds)));
+        }
+        assert_eq!(restarts.next(&end(Why::Exited, 1), Duration::ZERO), None);
+        assert_eq!(restarts.next(&end(Why::Exited, 1), SETTLED_AFTER), Some(Duration::from_secs(1)));
+        assert_eq!(Restarts::new(Restart::Never).next(&end(Why::Exited, 1), Duration::ZERO), None);
+    }
+}

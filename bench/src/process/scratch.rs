@@ -1,0 +1,46 @@
+//! Scratch directories and the Redis servers in them.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use tempfile::TempDir;
+
+use super::{Process, free_port};
+use crate::{Result, Store};
+
+/// A scratch directory, and a Redis server if the store is in one.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// The URL of the store.
+    pub(crate) url: String,
+    redis: Option<Process>,
+    /// Dropped last.
+    directory: TempDir,
+}
+
+impl Scratch {
+    /// Creates it below a directory. `None`: no store is needed.
+    pub(crate) async fn prepare(below: &Path, store: Option<Store>) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("bench-").tempdir_in(below)?;
+        let Some(fsync) = store.and_then(Store::append_fsync) else {
+            let url = format!("embedded:{}", directory.path().join("store.redb").display());
+            return Ok(Self { url, redis: None, directory });
+        };
+        let port = free_port()?;
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
+        command.args(["--appendfsync", fsync, "--maxmemory-policy", "noeviction"]);
+        let mut redis = Process::start(command, directory.path(), "redis")?;
+        redis.await_port(port).await?;
+        Ok(Self { url: format!("redis://127.0.0.1:{port}"), redis: Some(redis), directory })
+    }
+
+    /// Returns the CPU time of Redis. `None`: it has none.
+    pub(crate) fn cpu(&self) -> Result<Option<Duration>> {
+        self.redis.as_ref().map(|redis| Ok(redis.usage()?.cpu)).transpose()
+    }
+
+    /// Returns the directory.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}

@@ -1,0 +1,335 @@
+package teamwire
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
+)
+
+const (
+	// queued bounds the waiting messages and acknowledgements, and remembered the known message ids.
+	queued, remembered = 4096, 4096
+	// acksInCall is how many messages one call may acknowledge: the protocol's limit.
+	acksInCall = 1000
+	// settled is how long a session must last before its loss resets the delays.
+	settled = 10 * time.Second
+)
+
+// The reasons for which a subscription ends.
+const (
+	ShutdownApproved = v1.CloseReason_CLOSE_REASON_SHUTDOWN_APPROVED
+	Superseded       = v1.CloseReason_CLOSE_REASON_SUPERSEDED // another process holds the inbox
+	TeamDeleted      = v1.CloseReason_CLOSE_REASON_TEAM_DELETED
+	MemberStopped    = v1.CloseReason_CLOSE_REASON_MEMBER_STOPPED
+)
+
+// refusals maps the reason of a refusal to the ending that it means.
+var refusals = map[string]v1.CloseReason{
+	"SESSION_SUPERSEDED": Superseded, "TEAM_NOT_FOUND": TeamDeleted, "MEMBER_STOPPED": MemberStopped,
+}
+
+// Ending says why a subscription has ended.
+type Ending struct {
+	// Reason is one of the four above. Zero if the subscription ended with an error.
+	Reason v1.CloseReason
+	// RequestID is the approved request, with ShutdownApproved.
+	RequestID string
+}
+
+// Message is a message of the inbox.
+type Message struct {
+	*v1.Message
+	// DeliveryCount is how many sessions have, or may have, delivered the message. Above 1, an earlier process may have
+	// seen it.
+	DeliveryCount uint32
+	inbox         *Inbox
+}
+
+// Ack acknowledges the message as processed. It returns at once; see [Inbox.Flush].
+func (m *Message) Ack() { m.inbox.Ack(m.GetId()) }
+
+// Inbox is a subscription to the caller's inbox. It is safe for concurrent use.
+type Inbox struct {
+	client          *Client
+	ctx             context.Context
+	request         *v1.StreamRequest
+	urgent, waiting chan *Message
+	acks            chan ack
+
+	ended  chan struct{} // closed once ending and err are set
+	ending Ending
+	err    error
+
+	stopped chan struct{} // closed when acknowledging has ended, because of ackErr
+	ackErr  error
+
+	session *session // the latest
+
+	mu   sync.Mutex
+	seen window
+}
+
+// ack is the id of an acknowledged message, or a Flush that waits for the acknowledgements before it.
+type ack struct {
+	id        string
+	confirmed chan struct{}
+}
+
+// window remembers the latest messages, and whether each is acknowledged.
+type window struct {
+	acked map[string]bool
+	order []string
+}
+
+func (w *window) put(id string, isAcked bool) {
+	if _, isKnown := w.acked[id]; !isKnown {
+		w.order = append(w.order, id)
+	}
+	if w.acked[id] = isAcked; len(w.order) > remembered {
+		delete(w.acked, w.order[0])
+		w.order = w.order[1:]
+	}
+}
+
+// Subscribe subscribes to the caller's inbox until ctx is done; an older subscription of the same member ends. From now on,
+// the client's calls carry its session: the coordinator refuses them once another process has taken over. options may change
+// the request, for example the unacknowledged window.
+func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamRequest)) *Inbox {
+	i := &Inbox{
+		client: c, request: &v1.StreamRequest{InstanceId: uuid.NewString()},
+		urgent: make(chan *Message, queued), waiting: make(chan *Message, queued), acks: make(chan ack, queued),
+		ended: make(chan struct{}), stopped: make(chan struct{}), session: noSession, seen: window{acked: map[string]bool{}},
+	}
+	for _, set := range options {
+		set(i.request)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	i.ctx = ctx
+	stop := context.AfterFunc(c.ctx, cancel)
+	c.running.Add(2)
+	go func() {
+		defer c.running.Done()
+		defer close(i.ended)
+		i.read()
+	}()
+	go func() {
+		defer c.running.Done()
+		defer stop()
+		defer close(i.stopped)
+		i.ackErr = i.acknowledge()
+	}()
+	return i
+}
+
+// Messages yields messages until the subscription ends: shutdown requests first, the others in order. Leaving the loop does
+// not end the subscription.
+func (i *Inbox) Messages() iter.Seq[*Message] {
+	return func(yield func(*Message) bool) {
+		for {
+			message, err := i.Next(context.Background())
+			if err != nil || !yield(message) {
+				return
+			}
+		}
+	}
+}
+
+// Next waits for the next message. It returns io.EOF if the subscription has ended as Ending says, or the error that ended it.
+func (i *Inbox) Next(ctx context.Context) (*Message, error) {
+	select { // the end takes precedence over waiting messages
+	case <-i.ended:
+		return nil, cmp.Or(i.err, io.EOF)
+	default:
+	}
+	select {
+	case message := <-i.urgent:
+		return message, nil
+	default:
+	}
+	select {
+	case <-i.ended:
+		return nil, cmp.Or(i.err, io.EOF)
+	case message := <-i.urgent:
+		return message, nil
+	case message := <-i.waiting:
+		return message, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Ending waits until the subscription has ended, and returns why. It is zero if an error ended it; see [Inbox.Err].
+func (i *Inbox) Ending() Ending {
+	<-i.ended
+	return i.ending
+}
+
+// Err waits until the subscription has ended, and returns the error that ended it, or nil if it ended as Ending says.
+func (i *Inbox) Err() error {
+	<-i.ended
+	return i.err
+}
+
+// Ack acknowledges a message as processed. It returns at once, and ignores a malformed id.
+func (i *Inbox) Ack(id string) {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return // the coordinator would refuse the whole batch
+	}
+	id = parsed.String()
+	i.mu.Lock()
+	i.seen.put(id, true)
+	i.mu.Unlock()
+	select {
+	case i.acks <- ack{id: id}:
+	default: // far above the unacknowledged window; the message is redelivered
+	}
+}
+
+// Flush waits until the coordinator has confirmed every acknowledgement so far.
+func (i *Inbox) Flush(ctx context.Context) error {
+	flush := ack{confirmed: make(chan struct{})}
+	select {
+	case i.acks <- flush:
+	case <-i.stopped:
+	case <-ctx.Done():
+	}
+	select {
+	case <-flush.confirmed:
+		return nil
+	case <-i.stopped:
+		return i.ackErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// read runs sessions, one after the other, until the subscription ends.
+func (i *Inbox) read() {
+	defer func() { i.session.end() }()
+	for n := 0; ; n++ {
+		began := time.Now()
+		err := i.hold()
+		if i.ending.Reason != 0 {
+			return
+		}
+		if failure, ok := err.(*Error); ok && failure.isFinal() {
+			if i.ending.Reason = refusals[failure.Reason]; i.ending.Reason == 0 {
+				i.err = err
+			}
+			return
+		}
+		if time.Since(began) >= settled {
+			n = 0
+		}
+		if i.err = i.client.pause(i.ctx, delay(n)); i.err != nil {
+			return
+		}
+	}
+}
+
+// hold opens a session and reads it to its end.
+func (i *Inbox) hold() error {
+	ctx, cancel := context.WithCancel(i.ctx)
+	defer cancel()
+	place, patience := i.client.place.Load(), attemptTimeout
+	silence := time.AfterFunc(patience, func() {
+		i.client.leave(place)
+		cancel()
+	})
+	defer silence.Stop()
+	stream, err := i.client.Messages.Stream(ctx, i.request)
+	if err != nil {
+		return err
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		silence.Stop() // a slow consumer is not a silent coordinator
+		switch frame := response.Frame.(type) {
+		case *v1.StreamResponse_Opened:
+			patience = max(3*frame.Opened.HeartbeatInterval.AsDuration(), time.Second)
+			i.session = &session{id: frame.Opened.SessionId}
+			i.session.over, i.session.end = context.WithCancel(context.Background())
+			i.client.session.Swap(i.session).end()
+			i.client.isTrusted.Store(true)
+		case *v1.StreamResponse_Delivery:
+			i.deliver(frame.Delivery)
+		case *v1.StreamResponse_Closing:
+			switch reason := frame.Closing.Reason; reason {
+			case ShutdownApproved, Superseded, TeamDeleted, MemberStopped:
+				i.ending = Ending{reason, frame.Closing.RequestId}
+			default: // draining, or a reason newer than this client
+				i.client.leave(place)
+			}
+			return nil
+		}
+		silence.Reset(patience)
+	}
+}
+
+// deliver queues a new message.
+func (i *Inbox) deliver(delivery *v1.Delivery) {
+	message := &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}
+	id, queue := message.GetId(), i.waiting
+	i.mu.Lock()
+	isAcked, isKnown := i.seen.acked[id]
+	i.seen.put(id, isAcked)
+	i.mu.Unlock()
+	if message.GetShutdownRequest() != nil {
+		queue = i.urgent
+	}
+	switch {
+	case isAcked: // the coordinator has not recorded it
+		i.Ack(id)
+	case !isKnown:
+		select {
+		case queue <- message:
+		case <-i.ctx.Done():
+		}
+	}
+}
+
+// acknowledge sends acknowledgements in batches until the coordinator refuses them permanently.
+func (i *Inbox) acknowledge() error {
+	for {
+		var ids []string
+		var waiting []chan struct{}
+		for next := true; next; next = len(i.acks) > 0 && len(ids) < acksInCall {
+			select {
+			case taken := <-i.acks:
+				if taken.confirmed != nil {
+					waiting = append(waiting, taken.confirmed)
+				} else {
+					ids = append(ids, taken.id)
+				}
+			case <-i.ctx.Done():
+				return i.ctx.Err()
+			}
+		}
+		for n := 0; len(ids) > 0; n++ {
+			_, err := i.client.Messages.Ack(i.ctx, &v1.AckRequest{MessageIds: ids})
+			if err == nil {
+				break
+			}
+			if failure, ok := err.(*Error); ok && failure.isFinal() {
+				return err
+			}
+			if err := i.client.pause(i.ctx, delay(n)); err != nil {
+				return err
+			}
+		}
+		for _, flush := range waiting {
+			close(flush)
+		}
+	}
+}

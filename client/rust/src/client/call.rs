@@ -1,0 +1,173 @@
+//! Makes a call, and retries it until its outcome is known or the client's patience is over.
+
+use std::time::Duration;
+
+use teamwire_proto::{Method, Reason, SESSION_METADATA_KEY, method::Effect, trace_parent};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{Request, Response, Status, transport::Channel};
+use tracing::{Instrument as _, Span};
+
+use super::{Client, Session};
+use crate::{Error, retry::Failure};
+
+/// How long one attempt of a call may take, besides the time that the coordinator is asked to wait.
+const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A call: its name and how it may be repeated.
+pub(crate) struct Call {
+    name: &'static str,
+    effect: Effect,
+    idempotency_key: String,
+    attempt_deadline: Duration,
+}
+
+impl Call {
+    /// Describes a call that is not one of the protocol's own.
+    pub(crate) fn new(name: &'static str, effect: Effect) -> Self {
+        Self { name, effect, idempotency_key: String::new(), attempt_deadline: ATTEMPT_DEADLINE }
+    }
+
+    /// Describes a call by the protocol's options for its RPC.
+    pub(crate) fn of(method: Method) -> Self {
+        Self::new(method.name(), method.effect())
+    }
+
+    /// Sets the idempotency key that the request carries.
+    pub(crate) fn with_key(self, key: &str) -> Self {
+        Self { idempotency_key: key.to_owned(), ..self }
+    }
+
+    /// Sets how long the coordinator may wait before it answers.
+    pub(crate) fn waiting(self, wait: Duration) -> Self {
+        Self { attempt_deadline: wait + ATTEMPT_DEADLINE, ..self }
+    }
+}
+
+impl Client {
+    /// Makes one call, as often as its effect and the client's patience allow.
+    pub(crate) async fn call<Q, A, F>(
+        &self,
+        call: Call,
+        message: Q,
+        attempt: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let span = match Span::current().is_none() {
+            // The caller is not traced, so its calls are not either.
+            true => Span::none(),
+            false => tracing::debug_span!("call", otel.name = call.name, otel.kind = "client", rpc.system = "grpc"),
+        };
+        self.call_with_retries(call, message, attempt).instrument(span).await
+    }
+
+    async fn call_with_retries<Q, A, F>(
+        &self,
+        call: Call,
+        message: Q,
+        attempt: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let began = Instant::now();
+        let mut delays = self.retry.delays();
+        let (mut may_have_changed, mut has_redialed) = (false, false);
+        loop {
+            let session = self.session.borrow().clone();
+            let (failure, status) = match self.attempt(&call, self.request(message.clone(), &session), &attempt).await {
+                Ok(reply) => return Ok(reply),
+                Err(failed) => failed,
+            };
+            if failure == Failure::Stale && !has_redialed {
+                has_redialed = true;
+                continue;
+            }
+            may_have_changed |= failure.may_have_changed(call.effect);
+            if is_superseded(&failure) && self.has_new_session(&session, call.attempt_deadline).await {
+                continue;
+            }
+            let delay = delays.next().max(failure.asks_to_wait());
+            let left = self.retry.total.saturating_sub(began.elapsed());
+            if delay >= left || !failure.is_retried(call.effect, &self.retry) {
+                return Err(self.error(call, failure, may_have_changed, status));
+            }
+            tracing::debug!(call = call.name, code = ?status.code(), message = status.message(), ?delay, "retrying");
+            sleep(delay).await;
+        }
+    }
+
+    /// Makes one attempt. An error is what the attempt met with, and what that means.
+    async fn attempt<Q, A, F>(
+        &self,
+        call: &Call,
+        mut request: Request<Q>,
+        attempt: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, (Failure, Status)>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let link = self.transport.link().await.map_err(|status| (Failure::of(&status), status))?;
+        request.set_timeout(call.attempt_deadline);
+        // The request's own deadline bounds only the headers of the reply.
+        match timeout(call.attempt_deadline, attempt(link.channel(), request)).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err((self.judge(&link, &status), status)),
+            Err(_) => {
+                self.transport.leave(&link);
+                let detail = format!("no answer within {:?}", call.attempt_deadline);
+                Err((Failure::Broken, Status::deadline_exceeded(detail)))
+            }
+        }
+    }
+
+    /// Adds the credential, the session and the trace to a request.
+    pub(crate) fn request<Q>(&self, message: Q, session: &Session) -> Request<Q> {
+        let mut request = Request::new(message);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        if let Ok(id) = session.id.parse()
+            && !session.id.is_empty()
+        {
+            request.metadata_mut().insert(SESSION_METADATA_KEY, id);
+        }
+        if let Some(trace_parent) = trace_parent::of(&Span::current()).and_then(|text| text.parse().ok()) {
+            request.metadata_mut().insert(trace_parent::METADATA_KEY, trace_parent);
+        }
+        request
+    }
+
+    /// Returns whether this client has replaced the session of a refused call with another of its own.
+    ///
+    /// A subscription that reconnects ends its own earlier session. The coordinator then refuses the calls in flight,
+    /// although no other process has taken over.
+    async fn has_new_session(&self, refused: &Session, patience: Duration) -> bool {
+        let mut sessions = self.session.subscribe();
+        let settled = timeout(patience, sessions.wait_for(|now| now.id != refused.id || !now.is_reopening)).await;
+        matches!(settled, Ok(Ok(now)) if now.id != refused.id)
+    }
+
+    /// Returns the error of a call that is not retried. `may_have_changed`: an attempt may have been carried out.
+    pub(crate) fn error(&self, call: Call, failure: Failure, may_have_changed: bool, status: Status) -> Error {
+        let address = self.address.to_string();
+        let detail = status.message().to_owned();
+        match failure {
+            Failure::Refused(refusal) | Failure::NotNow { refusal, is_outcome_known: true } => Error::Refused(refusal),
+            Failure::Unexpected => Error::Unexpected { address, status: Box::new(status) },
+            _ if may_have_changed => {
+                Error::OutcomeUnknown { call: call.name, idempotency_key: call.idempotency_key, detail }
+            }
+            Failure::NotNow { refusal, .. } => Error::Refused(refusal),
+            Failure::Insecure(detail) => Error::Insecure { address, detail },
+            Failure::NotSent | Failure::Stale | Failure::Broken => Error::Unreachable { address, detail },
+        }
+    }
+}
+
+fn is_superseded(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused(refusal) if refusal.reason == Reason::SessionSuperseded)
+}

@@ -1,0 +1,175 @@
+//! One method for each RPC. Those with more to do than a call are in `answer`, `task`, `history` and `subscription`.
+
+use prost::Message as _;
+use teamwire_proto::{
+    Method, Reason, Refusal,
+    v1::{
+        self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
+        request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
+        team_service_client::TeamServiceClient,
+    },
+};
+use tonic::transport::Channel;
+use uuid::Uuid;
+
+use super::{Call, Client};
+use crate::Error;
+
+/// The largest reply that is read, in bytes: 1,000 messages of 64 KiB each, and some room. A larger one is an error.
+const REPLY_BYTES_MAX: usize = 80 << 20;
+
+/// The largest request that a coordinator reads, in bytes: 256 KiB.
+const REQUEST_BYTES_MAX: usize = 256 * 1024;
+
+impl Client {
+    /// Sends one message of any kind, with the request's idempotency key or a new one.
+    ///
+    /// [`message`](crate::message) builds the requests. When this returns, the message is durable in the recipient's
+    /// inbox. Fails with [`Error::Refused`] if the rules forbid it; with [`Error::OutcomeUnknown`], sending the same
+    /// request with the same key is safe.
+    pub async fn send(&self, request: impl Into<v1::SendRequest>) -> Result<v1::SendResponse, Error> {
+        let mut request = request.into();
+        self.fill(&mut request.team);
+        if request.idempotency_key.is_empty() {
+            // Version 7 sorts by time, which costs a coordinator the least to store.
+            request.idempotency_key = Uuid::now_v7().to_string();
+        }
+        // The coordinator's transport would reject it without saying why.
+        if request.encoded_len() > REQUEST_BYTES_MAX {
+            return Err(Error::Refused(
+                Refusal::new(
+                    Reason::ContentTooLarge,
+                    "The message is far too large. Put the content where the recipient can read it, and send its address as \
+                     an attachment.",
+                )
+                .field("content"),
+            ));
+        }
+        let call = Call::of(Method::Send).with_key(&request.idempotency_key);
+        self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await
+    }
+
+    /// Creates a team with the caller as its lead. The reply holds the lead's credential.
+    pub async fn create_team(&self, mut request: v1::CreateTeamRequest) -> Result<v1::CreateTeamResponse, Error> {
+        let key = unguessable(&mut request.idempotency_key);
+        let call = Call::of(Method::CreateTeam).with_key(&key);
+        self.call(call, request, |channel, request| async move { teams(channel).create_team(request).await }).await
+    }
+
+    /// Begins an incarnation of a member, with a join token or with the member's own credential. The reply holds the
+    /// credential of this incarnation.
+    pub async fn join(&self, mut request: v1::JoinRequest) -> Result<v1::JoinResponse, Error> {
+        let key = unguessable(&mut request.idempotency_key);
+        let call = Call::of(Method::Join).with_key(&key);
+        self.call(call, request, |channel, request| async move { teams(channel).join(request).await }).await
+    }
+
+    /// Returns a request as soon as it is decided, or still pending when the request's timeout of at most 60 s expires.
+    ///
+    /// [`Client::wait_decision`] can wait longer.
+    pub async fn wait_for_decision(
+        &self,
+        mut request: v1::WaitForDecisionRequest,
+    ) -> Result<v1::WaitForDecisionResponse, Error> {
+        self.fill(&mut request.team);
+        let method = Method::WaitForDecision;
+        let waits = method.wait().map(|wait| wait.asked(request.timeout.as_ref())).unwrap_or_default();
+        let call = Call::of(method).waiting(waits);
+        self.call(call, request, |channel, request| async move { requests(channel).wait_for_decision(request).await })
+            .await
+    }
+}
+
+/// Fills in a key that cannot be guessed: repeating the call with it returns the credential again.
+fn unguessable(key: &mut String) -> String {
+    if key.is_empty() {
+        *key = Uuid::new_v4().to_string();
+    }
+    key.clone()
+}
+
+pub(crate) fn messages(channel: Channel) -> MessageServiceClient<Channel> {
+    MessageServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+pub(crate) fn history(channel: Channel) -> HistoryServiceClient<Channel> {
+    HistoryServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+fn teams(channel: Channel) -> TeamServiceClient<Channel> {
+    TeamServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+pub(crate) fn tasks(channel: Channel) -> TaskServiceClient<Channel> {
+    TaskServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+fn requests(channel: Channel) -> RequestServiceClient<Channel> {
+    RequestServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+}
+
+/// Generates the methods that only make a call. Each entry names the service, the method, the RPC, the request with the
+/// field that names the team, and the response.
+macro_rules! calls {
+    ($($(#[$doc:meta])* $service:ident.$method:ident = $name:ident($request:ident $(.$team:ident)?) -> $response:ident;)*) => {
+        impl Client {
+            $(
+                $(#[$doc])*
+                #[allow(unused_mut)]
+                pub async fn $method(&self, mut request: v1::$request) -> Result<v1::$response, Error> {
+                    $(self.fill(&mut request.$team);)?
+                    let call = Call::of(Method::$name);
+                    self.call(call, request, |channel, request| async move { $service(channel).$method(request).await })
+                        .await
+                }
+            )*
+        }
+    };
+}
+
+calls! {
+    /// Acknowledges messages as processed. A [`Subscription`](crate::Subscription) does this for what it delivers.
+    messages.ack = Ack(AckRequest) -> AckResponse;
+    /// Returns a message with its receipts.
+    messages.get_message = GetMessage(GetMessageRequest.team) -> GetMessageResponse;
+    /// Lists the unprocessed messages of an inbox without opening a session.
+    messages.list_inbox = ListInbox(ListInboxRequest.team) -> ListInboxResponse;
+    /// Returns a team.
+    teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse;
+    /// Lists the teams that the caller can see.
+    teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;
+    /// Deletes a team and everything in it. Not retried while its outcome is unknown.
+    teams.delete_team = DeleteTeam(DeleteTeamRequest.team) -> DeleteTeamResponse;
+    /// Creates a join token. A retry may leave a second token behind, which expires unused.
+    teams.invite = Invite(InviteRequest.team) -> InviteResponse;
+    /// Creates an observer's credential. A retry may leave a second one behind, which expires unused.
+    teams.create_observer = CreateObserver(CreateObserverRequest.team) -> CreateObserverResponse;
+    /// Ends the caller's own incarnation, and reports how its process exited.
+    teams.leave = Leave(LeaveRequest) -> LeaveResponse;
+    /// Lists the members of a team.
+    teams.list_members = ListMembers(ListMembersRequest.team) -> ListMembersResponse;
+    /// Renews the caller's lease and reports whether it is active.
+    teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse;
+    /// Stops a member at once, without asking it.
+    teams.force_stop = ForceStop(ForceStopRequest.team) -> ForceStopResponse;
+    /// Makes another member the lead. Not retried while its outcome is unknown.
+    teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse;
+    /// Returns a request for a shutdown or a plan approval.
+    requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse;
+    /// Lists requests, newest first.
+    requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse;
+    /// Returns a task and, to its owner, the token of its claim.
+    tasks.get_task = GetTask(GetTaskRequest.team) -> GetTaskResponse;
+    /// Lists tasks in order of their ids.
+    tasks.list_tasks = ListTasks(ListTasksRequest.team) -> ListTasksResponse;
+    /// Changes a task. With an expected version, a retry may be refused although the first attempt succeeded.
+    tasks.update_task = UpdateTask(UpdateTaskRequest.team) -> UpdateTaskResponse;
+    /// Completes a claimed task.
+    tasks.complete_task = CompleteTask(CompleteTaskRequest.team) -> CompleteTaskResponse;
+    /// Gives a claimed task back to the board.
+    tasks.release_task = ReleaseTask(ReleaseTaskRequest.team) -> ReleaseTaskResponse;
+    /// Deletes a task.
+    tasks.delete_task = DeleteTask(DeleteTaskRequest.team) -> DeleteTaskResponse;
+    /// Lists a page of the history.
+    history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse;
+}

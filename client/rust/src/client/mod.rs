@@ -1,0 +1,186 @@
+//! A connection to a coordinator.
+//!
+//! [`Client`] holds who calls and where; `call` makes one call with retries; `calls` has one method for each RPC.
+
+mod call;
+mod calls;
+
+use std::{fmt, sync::Arc};
+
+use teamwire_proto::{address::Address, join_string::JoinString, v1};
+use tokio::sync::watch;
+use tonic::{
+    Status,
+    metadata::{Ascii, MetadataValue},
+};
+
+pub(crate) use self::{
+    call::Call,
+    calls::{history, messages, tasks},
+};
+use crate::{
+    ConnectOptions, Error, Reason, Retry, TlsOptions,
+    retry::Failure,
+    transport::{Link, Transport},
+};
+
+/// A connection to a coordinator, or to one of several that share a store.
+///
+/// Cheap to clone; clones share the connection and the session. It connects when it is first used, and reconnects
+/// whenever it must, to another coordinator if there is one. Calls are retried as [`Retry`] says.
+#[derive(Clone)]
+pub struct Client {
+    address: Arc<str>,
+    transport: Arc<Transport>,
+    authorization: Option<MetadataValue<Ascii>>,
+    team: String,
+    retry: Retry,
+    /// The session that calls belong to. The subscription updates it; clones share it.
+    session: Arc<watch::Sender<Session>>,
+}
+
+/// The session that a client's calls belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// Its id. Empty: there has never been one.
+    pub(crate) id: String,
+    /// True while the subscription opens another session, which ends this one.
+    pub(crate) is_reopening: bool,
+}
+
+impl Client {
+    /// Creates a client for the coordinator at `http://HOST:PORT` or `https://HOST:PORT`, or for up to 16 that share a
+    /// store, separated by commas.
+    ///
+    /// Sends nothing yet, and reads no files but the system's certificate authorities. Fails with [`Error::Address`].
+    pub fn connect(address: &str) -> Result<Self, Error> {
+        Self::connect_with(address, ConnectOptions::default())
+    }
+
+    /// Creates a client like [`Client::connect`], with options such as [`TlsOptions`].
+    ///
+    /// Certificates and keys in files are read again for every connection, so that renewed ones take effect. Fails with
+    /// [`Error::Address`], or with [`Error::TlsOptions`] if a certificate or key cannot be used.
+    pub fn connect_with(address: &str, options: impl Into<ConnectOptions>) -> Result<Self, Error> {
+        let addresses = Address::parse_list(address)
+            .map_err(|error| Error::Address { address: address.to_owned(), detail: error.to_string() })?;
+        let full: Vec<_> = addresses.iter().map(Address::to_string).collect();
+        Ok(Self {
+            address: full.join(",").into(),
+            transport: Arc::new(Transport::new(addresses, options.into())?),
+            authorization: None,
+            team: String::new(),
+            retry: Retry::default(),
+            session: Arc::default(),
+        })
+    }
+
+    /// Creates a client from an [`Identity`](crate::Identity).
+    ///
+    /// Fails like [`Client::connect_with`], or with [`Error::Credential`].
+    pub fn from_identity(identity: &crate::Identity) -> Result<Self, Error> {
+        let mut client = Self::connect_with(&identity.address, identity.tls.clone())?;
+        if let Some(credential) = &identity.credential {
+            client = client.with_credential(credential)?;
+        }
+        Ok(client.with_team(identity.team.clone().unwrap_or_default()))
+    }
+
+    /// Joins a team with what `teamwire invite` printed, and returns a client with the member's new credential.
+    ///
+    /// `text` is a join string, which names the coordinator and the authority to trust, or a bare join token for the
+    /// coordinator that the environment names. `name` is the member's name; leave it empty if the token is bound to one.
+    /// To keep the identity, store the credential from the reply and [`Client::tls`].
+    pub async fn join_by(text: &str, name: &str) -> Result<(Self, v1::JoinResponse), Error> {
+        let joining = JoinString::parse(text)?;
+        let mut identity = crate::Identity::from_env();
+        if !joining.addresses.is_empty() {
+            identity.address = joining.address();
+        }
+        if joining.fingerprint.is_some() {
+            identity.tls = TlsOptions { ca: None, fingerprint: joining.fingerprint, ..identity.tls };
+        }
+        let stranger = Self::connect_with(&identity.address, identity.tls)?;
+        let request = v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() };
+        let joined = stranger.with_credential(&joining.token().reveal())?.join(request).await?;
+        let team = joined.team.clone().unwrap_or_default().name;
+        Ok((stranger.with_credential(&joined.credential)?.with_team(team), joined))
+    }
+
+    /// Returns a client on the same connection that presents this credential and belongs to no session.
+    ///
+    /// Fails with [`Error::Credential`] if the text cannot be sent as a header.
+    pub fn with_credential(&self, credential: &str) -> Result<Self, Error> {
+        let mut authorization: MetadataValue<Ascii> =
+            format!("Bearer {credential}").parse().map_err(|_| Error::Credential)?;
+        authorization.set_sensitive(true);
+        Ok(Self { authorization: Some(authorization), session: Arc::default(), ..self.clone() })
+    }
+
+    /// Returns a client on the same connection with the same credential that belongs to no session.
+    ///
+    /// Its calls are accepted even if another session of the member has superseded this client's.
+    pub fn without_session(&self) -> Self {
+        Self { session: Arc::default(), ..self.clone() }
+    }
+
+    /// Sets the team of every request that names none. An operator must name a team; other credentials imply one.
+    pub fn with_team(mut self, team: impl Into<String>) -> Self {
+        self.team = team.into();
+        self
+    }
+
+    /// Sets how calls are retried.
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Returns the coordinator's address, or all addresses separated by commas.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns the options that another client needs to connect to the same coordinators.
+    ///
+    /// Once a connection was made, they hold the authority's certificate in place of its fingerprint.
+    pub fn tls(&self) -> TlsOptions {
+        self.transport.tls_options()
+    }
+
+    /// Returns what the failure of a call means, and leaves the link if another one is better.
+    pub(crate) fn judge(&self, link: &Link, status: &Status) -> Failure {
+        let failure = Failure::of(status);
+        match &failure {
+            Failure::NotNow { refusal, .. } if refusal.reason == Reason::Draining => self.transport.leave_drained(link),
+            Failure::Stale => self.transport.leave(link),
+            _ => {}
+        }
+        failure
+    }
+
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.transport
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.retry
+    }
+
+    pub(crate) fn session(&self) -> &Arc<watch::Sender<Session>> {
+        &self.session
+    }
+
+    /// Fills in the team of a request that names none.
+    pub(crate) fn fill(&self, team: &mut String) {
+        if team.is_empty() {
+            team.clone_from(&self.team);
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("address", &self.address).field("team", &self.team).finish_non_exhaustive()
+    }
+}

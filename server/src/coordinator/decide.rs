@@ -1,0 +1,292 @@
+//! The loop that carries out a rule.
+//!
+//! A rule may be decided on cached records: if they have changed, its commit fails, and the rule runs again on the current
+//! ones. A refusal commits nothing, so a stale cache would go unnoticed; therefore a rule that refuses, or that only reads,
+//! runs again on records read for this call before its answer is given. For the same reason the store is asked for the
+//! call's idempotency key before that answer: a repeated call must get the reply of the first one, whatever has changed
+//! since.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use teamwire_proto::{Reason, Refusal};
+use tracing::Instrument as _;
+
+use super::{
+    Coordinator,
+    keys::{board_key, task_key, team_key, usual_keys},
+    store_errors::{corrupt, unavailable},
+};
+use crate::{
+    domain::{
+        Context,
+        identity::{CallerCredentials, namespace_of},
+        post,
+        records::TeamRecord,
+        tx::{CachedRecord, RuleError, Snapshot, Tx},
+    },
+    failpoint,
+    notify::PendingCommit,
+    store::{Check, Commit, Durability, Failed, Key, Namespace, Outcome, Txn, Write},
+    telemetry::step,
+};
+
+/// How often a commit may fail before the coordinator gives up. Each time another commit has succeeded.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// What a call's rule touches. Decides which records are loaded with the first read, and whether the call waits for its turn
+/// among those that change the team's task board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touches {
+    /// The team and its roster.
+    Team,
+    /// The life of a member. Its end gives claims back, so the call takes its turn on the board.
+    Life,
+    /// The board and this task, which it only reads.
+    Task(u64),
+    /// The board, and this task if it is known. The call takes its turn.
+    Board(Option<u64>),
+}
+
+/// The result of a rule that was carried out.
+#[derive(Debug)]
+pub struct Done<T> {
+    /// What the rule returned.
+    pub value: T,
+    /// How durable its change is; if it changed nothing, what the store last answered.
+    pub durability: Durability,
+}
+
+impl Coordinator {
+    /// Carries out a rule on the caller's team, or on the team that the operator names. Returns the rule's reply.
+    pub async fn rule<T>(
+        &self,
+        who: &CallerCredentials,
+        named: &str,
+        touches: Touches,
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
+    ) -> Result<T, Refusal> {
+        let namespace = namespace_of(who, named)?;
+        let (_turn, keys) = match touches {
+            Touches::Team => (None, usual_keys(who)),
+            Touches::Life => (Some(self.turns.take(&namespace).await), usual_keys(who)),
+            Touches::Task(task) => (None, vec![team_key(), board_key(), task_key(task)]),
+            Touches::Board(task) => {
+                let keys = [team_key(), board_key()].into_iter().chain(task.map(task_key)).collect();
+                (Some(self.turns.take(&namespace).await), keys)
+            }
+        };
+        Ok(self.decide(&namespace, &keys, rule).await?.value)
+    }
+
+    /// Runs a rule until it is carried out or refused. `preload`: records that the rule will want, to be read at once.
+    pub async fn decide<T>(
+        &self,
+        namespace: &Namespace,
+        preload: &[Key],
+        rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>,
+    ) -> Result<Done<T>, Refusal> {
+        Decision::new(self, namespace, preload).run(rule).instrument(step!("decide")).await
+    }
+
+    fn context(&self) -> Context {
+        Context {
+            now_ms: self.clock.now_ms(),
+            seed: rand::random(),
+            limits: Arc::clone(&self.limits),
+            operator: self.operator,
+            by: self.notifier.by(),
+        }
+    }
+
+    /// Takes over what a transaction has changed.
+    fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
+        self.clock.observe(commit.at_ms);
+        // Other commits promise less: a store need not make them as durable as it could.
+        if txn.writes.iter().any(|write| matches!(write, Write::RememberReply { .. })) {
+            self.durability.store(commit.durability as u8, Ordering::Relaxed);
+        }
+        self.cache.apply(namespace, txn, commit.version);
+        self.notifier.committed(namespace, txn, commit);
+    }
+
+    fn last_durability(&self) -> Durability {
+        match self.durability.load(Ordering::Relaxed) {
+            0 => Durability::Applied,
+            1 => Durability::Fsynced,
+            _ => Durability::Replicated,
+        }
+    }
+}
+
+/// A rule that is being carried out.
+struct Decision<'c> {
+    coordinator: &'c Coordinator,
+    namespace: &'c Namespace,
+    preload: &'c [Key],
+    snapshot: Snapshot,
+    /// Some records of the snapshot are cached, and may be stale.
+    from_cache: bool,
+    /// Records may still be taken from the cache.
+    cache_allowed: bool,
+}
+
+impl<'c> Decision<'c> {
+    fn new(coordinator: &'c Coordinator, namespace: &'c Namespace, preload: &'c [Key]) -> Self {
+        let mut snapshot = Snapshot::default();
+        let from_cache = coordinator.cache.fill(namespace, preload, &mut snapshot);
+        Self { coordinator, namespace, preload, snapshot, from_cache, cache_allowed: true }
+    }
+
+    async fn run<T>(mut self, rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>) -> Result<Done<T>, Refusal> {
+        let ctx = self.coordinator.context();
+        let mut attempts = 0;
+        // Between two attempts a rule runs once for each record that it misses; there are only so many.
+        while attempts < ATTEMPTS_MAX {
+            let mut tx = Tx::new(&ctx, &self.snapshot);
+            let answer = match rule(&mut tx) {
+                Err(RuleError::NeedsRecords(keys)) => {
+                    self.supply(keys).await?;
+                    continue;
+                }
+                Err(RuleError::Corrupt(what)) => return Err(corrupt(self.namespace, &what)),
+                Err(RuleError::Refused(refusal)) => Err(refusal),
+                Ok(value) if tx.is_read_only() => Ok(value),
+                Ok(value) => {
+                    if let Some(durability) = self.commit(&tx.into_txn()).await? {
+                        return Ok(Done { value, durability });
+                    }
+                    if back_off(attempts).await {
+                        // What the conflict has taught is old by now; deciding on it would only find the next one.
+                        self.reload().await?;
+                    }
+                    attempts += 1;
+                    continue;
+                }
+            };
+            // There is nothing to commit, so no failing check would tell that the key was used or the cache is stale.
+            let unchecked = tx.unchecked_idempotency_keys();
+            if !unchecked.is_empty() {
+                self.look_up(unchecked).await?;
+            } else if self.from_cache {
+                (self.from_cache, self.cache_allowed) = (false, false);
+                self.reload().await?;
+            } else {
+                return answer.map(|value| Done { value, durability: self.coordinator.last_durability() });
+            }
+        }
+        Err(Refusal::new(
+            Reason::StoreUnavailable,
+            "Too many callers are changing the same thing at once. Try again with the same idempotency key.",
+        ))
+    }
+
+    /// Adds records that the rule has missed, and with them those of the preload that are not there yet.
+    async fn supply(&mut self, mut keys: Vec<Key>) -> Result<(), Refusal> {
+        if self.cache_allowed && self.coordinator.cache.fill(self.namespace, &keys, &mut self.snapshot) {
+            self.from_cache = true;
+            return Ok(());
+        }
+        self.coordinator.metrics.rerun("missing");
+        let is_missing = |key: &&Key| !self.snapshot.records.contains_key(key) && !keys.contains(key);
+        let rest: Vec<Key> = self.preload.iter().filter(is_missing).cloned().collect();
+        keys.extend(rest);
+        self.load(keys).await
+    }
+
+    /// Reads every record of the snapshot again.
+    async fn reload(&mut self) -> Result<(), Refusal> {
+        self.coordinator.metrics.rerun("stale");
+        let keys = self.snapshot.records.keys().cloned().collect();
+        self.load(keys).await
+    }
+
+    async fn load(&mut self, keys: Vec<Key>) -> Result<(), Refusal> {
+        let records = self.coordinator.store.read(self.namespace, &keys).await.map_err(unavailable)?;
+        for (key, record) in keys.into_iter().zip(records) {
+            self.keep(key, CachedRecord::new(record));
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, key: Key, record: Arc<CachedRecord>) {
+        self.coordinator.cache.put(self.namespace, &key, &record);
+        self.snapshot.records.insert(key, record);
+    }
+
+    /// Asks the store for replies recorded under idempotency keys, by transactions that check and write nothing.
+    async fn look_up(&mut self, keys: Vec<String>) -> Result<(), Refusal> {
+        for key in keys {
+            let txn = Txn { checks: vec![Check::KeyUnused { key: key.clone() }], writes: Vec::new() };
+            let outcome = self.coordinator.store.commit(self.namespace, &txn).await.map_err(unavailable)?;
+            let recorded = match outcome {
+                Outcome::Refused(Failed::KeyUsed { data }) => Some(data),
+                _ => None,
+            };
+            self.snapshot.replies.insert(key, recorded);
+        }
+        Ok(())
+    }
+
+    /// Commits a transaction. Returns how durable it is. `None`: a check failed, and the rule must run again.
+    async fn commit(&mut self, txn: &Txn) -> Result<Option<Durability>, Refusal> {
+        let coordinator = self.coordinator;
+        let mut pending = PendingCommit::new(&coordinator.notifier, self.namespace, txn);
+        failpoint::reach("before-commit");
+        let committed = coordinator.store.commit(self.namespace, txn).instrument(step!("commit")).await;
+        failpoint::reach("after-commit");
+        if committed.is_ok() {
+            pending.is_known();
+        }
+        match committed.map_err(unavailable)? {
+            Outcome::Committed(commit) => {
+                coordinator.committed(self.namespace, txn, &commit);
+                Ok(Some(commit.durability))
+            }
+            Outcome::Refused(failed) => {
+                coordinator.metrics.conflict(&failed);
+                self.learn(txn, failed)?;
+                coordinator.metrics.rerun("conflict");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes over what a failed check has taught, or refuses the call if running the rule again would not help.
+    fn learn(&mut self, txn: &Txn, failed: Failed) -> Result<(), Refusal> {
+        match failed {
+            Failed::Version { key, current } => {
+                self.keep(key, CachedRecord::new(current));
+                Ok(())
+            }
+            Failed::KeyUsed { data } => {
+                let key = txn.checks.iter().find_map(|check| match check {
+                    Check::KeyUnused { key } => Some(key.clone()),
+                    _ => None,
+                });
+                self.snapshot.replies.extend(key.map(|key| (key, Some(data))));
+                Ok(())
+            }
+            Failed::Lease { name } => {
+                Err(Refusal::new(Reason::StoreUnavailable, format!("{name} has just called. Try again.")))
+            }
+            Failed::Full { stream } => {
+                let team =
+                    self.snapshot.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten());
+                Err(post::inbox_full(team.as_deref(), &stream, &self.coordinator.limits))
+            }
+        }
+    }
+}
+
+/// Waits a little before a rule runs for the fifth time or later, longer each time. Returns whether it has waited.
+async fn back_off(attempt: u32) -> bool {
+    if attempt < 3 {
+        return false;
+    }
+    let up_to = Duration::from_millis(u64::from(attempt.min(25)));
+    tokio::time::sleep(up_to.mul_f64(rand::random())).await;
+    true
+}

@@ -1,0 +1,41 @@
+//! The keys of records.
+
+use teamwire_proto::{credential::Credential, name::Name};
+
+use crate::{
+    domain::{
+        identity::CallerCredentials,
+        records::{RecordType, SessionRecord, TeamRecord},
+        task::board::{BoardRecord, TaskRecord, record_id},
+    },
+    store::Key,
+};
+
+/// Returns the key of a team's record, which holds its roster.
+pub fn team_key() -> Key {
+    Key::new(TeamRecord::KIND, "")
+}
+
+/// Returns the key of a member's record of one kind.
+pub fn member_key<T: RecordType>(name: &Name) -> Key {
+    Key::new(T::KIND, name.folded())
+}
+
+/// Returns the key of a team's task board.
+pub(super) fn board_key() -> Key {
+    Key::new(BoardRecord::KIND, "")
+}
+
+/// Returns the key of a task.
+pub(super) fn task_key(id: u64) -> Key {
+    Key::new(TaskRecord::KIND, record_id(id))
+}
+
+/// Returns the keys of the records that nearly every call of this caller reads.
+pub(super) fn usual_keys(who: &CallerCredentials) -> Vec<Key> {
+    let mut keys = vec![team_key()];
+    if let (Some(_), Credential::Member { member, .. }) = (&who.session_id, &who.credential) {
+        keys.push(member_key::<SessionRecord>(member));
+    }
+    keys
+}

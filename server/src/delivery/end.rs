@@ -1,0 +1,60 @@
+//! Why a session ends, or pauses.
+
+use teamwire_proto::{Reason, Refusal, v1::CloseReason};
+
+/// Why a session ends.
+pub(super) enum End {
+    /// The coordinator ends it, with a last frame.
+    Closing { reason: CloseReason, detail: &'static str, request_id: String },
+    /// The client is gone.
+    Gone,
+    /// The client takes no frames.
+    Slow,
+}
+
+impl End {
+    pub(super) fn closing(reason: CloseReason, detail: &'static str) -> Self {
+        Self::Closing { reason, detail, request_id: String::new() }
+    }
+
+    /// The member has approved its shutdown.
+    pub(super) fn shutdown_approved(request_id: String) -> Self {
+        let detail = "The shutdown was approved. End the process.";
+        Self::Closing { reason: CloseReason::ShutdownApproved, detail, request_id }
+    }
+
+    /// A newer session holds the inbox.
+    pub(super) fn superseded() -> Self {
+        Self::closing(CloseReason::Superseded, "A newer process or session holds this inbox.")
+    }
+
+    /// The inbox, or the session itself, has gone back to an earlier state.
+    pub(super) fn begin_again() -> Self {
+        let detail = "The store has lost commits that it had acknowledged. Reconnect, to continue with what is left.";
+        Self::closing(CloseReason::Draining, detail)
+    }
+}
+
+/// Why delivering stops.
+pub(super) enum DeliverError {
+    /// The session ends.
+    End(End),
+    /// The store fails; the session waits for it.
+    Store,
+}
+
+impl From<End> for DeliverError {
+    fn from(end: End) -> Self {
+        Self::End(end)
+    }
+}
+
+impl From<Refusal> for DeliverError {
+    fn from(refusal: Refusal) -> Self {
+        if refusal.reason == Reason::SessionSuperseded {
+            return End::superseded().into();
+        }
+        tracing::debug!(%refusal, "a session waits for the store");
+        Self::Store
+    }
+}

@@ -1,0 +1,111 @@
+//! Messages that cannot be delivered.
+
+use teamwire_proto::{
+    name::Name,
+    v1::{self, DeadLetterCause, NoticeKind, history_entry::Event, message::Body},
+};
+
+use super::{
+    actor::Actor,
+    history,
+    identity::superseded,
+    inbox::{Leaving, remove_from_inbox},
+    post,
+    records::{ReceiptRecord, SessionRecord, TeamRecord, receipt_id},
+    session::hold,
+    tx::{RuleError, Tx},
+};
+
+/// Why a message is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undeliverable {
+    /// Too many sessions saw it without an acknowledgement.
+    DeliveryLimit,
+    /// It asks an earlier life of the member to end.
+    TargetReplaced,
+}
+
+impl Undeliverable {
+    /// Returns the cause as the receipt has it.
+    pub fn cause(self) -> DeadLetterCause {
+        match self {
+            Self::DeliveryLimit => DeadLetterCause::DeliveryLimit,
+            Self::TargetReplaced => DeadLetterCause::TargetReplaced,
+        }
+    }
+
+    /// Returns the cause as metrics label it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DeliveryLimit => "delivery_limit",
+            Self::TargetReplaced => "target_replaced",
+        }
+    }
+}
+
+/// Returns whether a message asks another life than this one to end. No other life may see it as its own.
+pub fn is_for_another_life(message: &v1::Message, incarnation: u64) -> bool {
+    matches!(message.body, Some(Body::ShutdownRequest(_))) && message.target_incarnation != incarnation
+}
+
+/// Says whether a message must not be delivered to this life of its recipient any more.
+pub fn undeliverable(
+    session: &SessionRecord,
+    sequence: u64,
+    message: &v1::Message,
+    deliveries_max: usize,
+) -> Option<Undeliverable> {
+    if is_for_another_life(message, session.incarnation) {
+        return Some(Undeliverable::TargetReplaced);
+    }
+    let seen = session.surely_seen(sequence) as usize;
+    (seen >= deliveries_max).then_some(Undeliverable::DeliveryLimit)
+}
+
+/// Puts a message among the team's dead letters, and tells its sender and the lead.
+pub fn dead_letter(
+    tx: &mut Tx<'_>,
+    member: &Name,
+    session_id: &str,
+    leaving: &Leaving,
+    message: &v1::Message,
+    why: Undeliverable,
+) -> Result<(), RuleError> {
+    hold(tx, member, session_id)?;
+    // It may have been acknowledged outside of the session while this was decided.
+    if tx.read::<ReceiptRecord>(&receipt_id(&leaving.message_id, member))?.is_some() {
+        return Ok(());
+    }
+    let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;
+    remove_from_inbox(tx, member, std::slice::from_ref(leaving), Some(why.cause()));
+    history::append(
+        tx,
+        Event::DeadLetter(v1::DeadLetterEvent {
+            message_id: message.id.clone(),
+            recipient: member.to_string(),
+            cause: why.cause().into(),
+        }),
+    );
+    // Whoever asked the earlier life to end was told when that request was cancelled. And a notice about a lost notice
+    // would go round in circles.
+    if why == Undeliverable::TargetReplaced || matches!(message.body, Some(Body::Notice(_))) {
+        return Ok(());
+    }
+    let sender = message.sender.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member);
+    let sender = sender.and_then(|sender| Name::parse(&sender.name, "sender").ok()).map(Actor::Member);
+    let lead = Actor::Member(team.lead.clone());
+    let mut to: Vec<&Actor> = sender.iter().collect();
+    to.push(&lead);
+    let notice = v1::Notice {
+        kind: NoticeKind::DeadLetter.into(),
+        member: member.to_string(),
+        message_id: message.id.clone(),
+        text: format!(
+            "{member} was given a message {} times and never acknowledged it; it was given up. See `teamwire history`.",
+            leaving.delivery_count
+        ),
+        ..v1::Notice::default()
+    };
+    post::notify(tx, &team, &to, notice);
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! The history of a team: what happened, in order.
+
+use bytes::Bytes;
+use prost::Message as _;
+use teamwire_proto::{
+    name::Name,
+    v1::{self, MemberState, TeamEventKind, history_entry::Event},
+};
+
+use super::{actor::Actor, streams::HISTORY, time::timestamp, tx::Tx};
+
+/// Adds an entry to the history.
+pub fn append(tx: &mut Tx<'_>, event: Event) {
+    let entry =
+        v1::HistoryEntry { at: Some(timestamp(tx.ctx.now_ms)), event: Some(event), ..v1::HistoryEntry::default() };
+    let data: Bytes = entry.encode_to_vec().into();
+    tx.append(HISTORY, data, 0, None);
+}
+
+/// Makes the history's entry for something that happened to the team.
+pub fn team_event(kind: TeamEventKind, actor: &Actor, member: &str) -> Event {
+    Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
+}
+
+/// Makes the history's entry for a change of a member's state.
+pub fn member_event(name: &Name, state: MemberState, incarnation: u64, detail: &str) -> Event {
+    Event::Member(v1::MemberEvent {
+        member: name.to_string(),
+        state: state.into(),
+        incarnation,
+        detail: detail.to_owned(),
+        ..v1::MemberEvent::default()
+    })
+}

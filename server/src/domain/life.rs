@@ -1,0 +1,118 @@
+//! The lives of members: how one begins, and what keeps it going.
+
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, MemberState},
+};
+
+use super::{
+    history::{self, member_event},
+    identity::CallerCredentials,
+    records::{Attributes, Life, MemberRecord, TeamRecord},
+    secret::{SecretHash, derive},
+    tx::{RuleError, Tx},
+};
+
+/// How many secrets of former lives are kept.
+const FORMER_CREDENTIALS_MAX: usize = 4;
+
+/// Returns the secret of a new credential: derived, so that the same call comes to the same, when there is a key.
+pub(super) fn new_credential(tx: &mut Tx<'_>, who: &CallerCredentials, key: Option<&str>) -> String {
+    match key {
+        Some(key) => derive(who.credential.secret(), key),
+        None => tx.new_secret(),
+    }
+}
+
+/// A life that is about to begin.
+pub(super) struct NewLife<'a> {
+    pub(super) name: Name,
+    pub(super) secret: &'a str,
+    pub(super) attributes: Attributes,
+    pub(super) plan_mode_required: bool,
+}
+
+impl NewLife<'_> {
+    /// Makes the roster's entry for it, after the life before.
+    pub(super) fn begin(self, before: Option<&MemberRecord>, now_ms: u64) -> MemberRecord {
+        let former = before.map_or_else(Vec::new, |before| {
+            let mut former = vec![before.credential];
+            former.extend(before.former_credentials.iter().take(FORMER_CREDENTIALS_MAX - 1));
+            former
+        });
+        MemberRecord {
+            name: before.map_or(self.name, |before| before.name.clone()),
+            incarnation: before.map_or(1, |before| before.incarnation + 1),
+            life: Life::Live,
+            joined_ms: now_ms,
+            since_ms: now_ms,
+            credential: SecretHash::of(self.secret),
+            former_credentials: former,
+            attributes: self.attributes,
+            plan_mode_required: self.plan_mode_required,
+            plan_approved: false,
+            pending_shutdown: None,
+            pending_plan: None,
+        }
+    }
+}
+
+/// Renews the leases of members that gave a sign of life. Whoever was lost is found.
+pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
+    let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
+    let mut found = TeamRecord::clone(&team);
+    let mut changed = false;
+    for name in names {
+        let Some(member) = found.member_mut(name) else { continue };
+        match member.life {
+            Life::Exited { .. } | Life::Stopping { request_id: None, .. } => continue,
+            Life::Lost => {
+                member.enter(Life::Live, tx.ctx.now_ms);
+                changed = true;
+                let event =
+                    member_event(&member.name, MemberState::Active, member.incarnation, "It was heard of again.");
+                history::append(tx, event);
+            }
+            Life::Live | Life::Stopping { .. } => {}
+        }
+        tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
+    }
+    if changed {
+        tx.put("", &found);
+    }
+    Ok(())
+}
+
+/// Checks what a member tells of itself.
+pub(super) fn attributes(told: &v1::MemberAttributes) -> Result<Attributes, Refusal> {
+    let bounds = [
+        ("agent_type", &told.agent_type, 100),
+        ("model", &told.model, 100),
+        ("host", &told.host, 255),
+        ("color", &told.color, 32),
+    ];
+    let refuse = |what: &str| Refusal::new(Reason::InvalidField, what.to_owned()).field("attributes");
+    for (field, text, max) in bounds {
+        if text.chars().count() > max || text.chars().any(char::is_control) {
+            return Err(refuse(&format!(
+                "attributes.{field} takes up to {max} characters, without control characters."
+            )));
+        }
+    }
+    let sound = |text: &str, max: usize| text.chars().count() <= max && !text.chars().any(char::is_control);
+    if told.labels.len() > 32
+        || told.labels.iter().any(|(key, value)| key.is_empty() || !sound(key, 63) || !sound(value, 255))
+    {
+        return Err(refuse(
+            "attributes.labels takes up to 32 pairs, with keys of 1 to 63 and values of up to 255 characters.",
+        ));
+    }
+    Ok(Attributes {
+        agent_type: told.agent_type.clone(),
+        model: told.model.clone(),
+        host: told.host.clone(),
+        color: told.color.clone(),
+        labels: told.labels.clone().into_iter().collect(),
+    })
+}

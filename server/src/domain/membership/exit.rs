@@ -1,0 +1,168 @@
+//! How lives end: members leave, or are stopped by force.
+
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind, history_entry::Event},
+};
+
+use crate::domain::{
+    actor::Actor,
+    history,
+    identity::{self, Admit, CallerCredentials, Principal, invalid},
+    post,
+    query::show_new_member,
+    records::{Exit, Life, SessionEnd, TeamRecord},
+    request, session,
+    task::give_back,
+    text::check_line,
+    time::duration_ms,
+    topics::Topic,
+    tx::{RuleError, Tx},
+};
+
+/// Ends the caller's own life.
+pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveRequest) -> Result<(), RuleError> {
+    let report = request.exit.clone().unwrap_or_default();
+    if report.code.is_some_and(|code| !(0..=255).contains(&code)) || !(0..=64).contains(&report.signal) {
+        return Err(Refusal::new(Reason::InvalidField, "exit.code must be 0 to 255, and exit.signal 0 to 64.")
+            .field("exit")
+            .into());
+    }
+    check_line(&report.detail, "exit.detail", Reason::InvalidField, &tx.ctx.limits)?;
+    // A session that the approval has ended may still report; one that another process has superseded may not, for its
+    // end is not that of the member.
+    let (team, name) = identity::member(tx, who, Admit::Ended)?;
+    let mut team = TeamRecord::clone(&team);
+    let exit = Exit {
+        code: report.code,
+        signal: report.signal,
+        duration_ms: duration_ms(report.duration.as_ref()),
+        detail: report.detail,
+    };
+    let present = team.member(&name).ok_or_else(invalid)?;
+    // Reported before, or declared exited for want of a report: only what is better known now is news.
+    if let Life::Exited { exit: known, .. } = &present.life
+        && (*known == exit || exit == Exit::default())
+    {
+        return Ok(());
+    }
+    conclude_life(tx, &mut team, &name, exit)?;
+    tx.put("", &team);
+    Ok(())
+}
+
+/// Makes a member exited: its requests are cancelled, its session ends, the lead is told. The caller puts the team.
+pub(in crate::domain) fn conclude_life(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    name: &Name,
+    exit: Exit,
+) -> Result<(), RuleError> {
+    let now_ms = tx.ctx.now_ms;
+    for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
+        request::cancel(tx, team, name, kind, CancelCause::TargetExited)?;
+    }
+    let is_lead = team.is_lead(name);
+    let member = team.member_mut(name).ok_or_else(invalid)?;
+    let (dismissed, approved) = match &member.life {
+        Life::Stopping { request_id, .. } => (true, request_id.is_some()),
+        Life::Exited { dismissed, .. } => (*dismissed, false),
+        Life::Live | Life::Lost => (false, false),
+    };
+    member.enter(Life::Exited { exit: exit.clone(), dismissed }, now_ms);
+    let (shown, incarnation) = (member.name.clone(), member.incarnation);
+    let report = v1::ExitReport::from(exit);
+    let how = exit_text(&report);
+    history::append(
+        tx,
+        Event::Member(v1::MemberEvent {
+            member: shown.to_string(),
+            state: MemberState::Exited.into(),
+            incarnation,
+            exit: Some(report.clone()),
+            detail: how.clone(),
+            ..v1::MemberEvent::default()
+        }),
+    );
+    tx.end_lease(name.folded());
+    let tasks = give_back::give_back(tx, name, "Its owner has exited.")?;
+    if !approved {
+        session::end(tx, name, SessionEnd::Stopped)?;
+    }
+    if !is_lead {
+        let assigned = give_back::still_assigned(tx, name)?;
+        let (back, left) = (give_back::given_back_text(&tasks), give_back::still_assigned_text(&assigned));
+        let notice = v1::Notice {
+            kind: NoticeKind::MemberExited.into(),
+            member: shown.to_string(),
+            text: format!("{shown} has exited: {how}.{back}{left}"),
+            exit: Some(report),
+            ..v1::Notice::default()
+        };
+        post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
+    }
+    tx.notify(Topic::Team);
+    Ok(())
+}
+
+/// Says how a process ended, in a few words.
+fn exit_text(exit: &v1::ExitReport) -> String {
+    match (exit.code, exit.signal) {
+        (_, signal) if signal > 0 => format!("ended by signal {signal}"),
+        (Some(code), _) => format!("exit code {code}"),
+        (None, _) if !exit.detail.is_empty() => exit.detail.clone(),
+        (None, _) => "how is not known".to_owned(),
+    }
+}
+
+/// Stops a member by force.
+pub fn force_stop(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::ForceStopRequest,
+) -> Result<v1::Member, RuleError> {
+    let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
+    let actor = caller.lead_only("stop a member by force")?;
+    check_line(&request.reason, "reason", Reason::InvalidField, &tx.ctx.limits)?;
+    let target = team.resolve(&request.member, "member")?;
+    if let Principal::Member { name, .. } = &caller
+        && *name == target.name
+    {
+        return Err(Refusal::new(Reason::SelfRecipient, "You cannot stop yourself by force. Leave instead.")
+            .field("member")
+            .into());
+    }
+    if let Life::Exited { .. } = target.life {
+        return Err(Refusal::new(
+            Reason::AgentExited,
+            format!("{} has exited already. Nothing is left to stop.", target.name),
+        )
+        .field("member")
+        .into());
+    }
+    let name = target.name.clone();
+    let mut team = TeamRecord::clone(&team);
+    if !matches!(target.life, Life::Stopping { request_id: None, .. }) {
+        for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
+            request::cancel(tx, &mut team, &name, kind, CancelCause::Forced)?;
+        }
+        let now_ms = tx.ctx.now_ms;
+        let member = team.member_mut(&name).ok_or_else(invalid)?;
+        member.enter(Life::Stopping { request_id: None, alarmed: false }, now_ms);
+        let event = v1::MemberEvent {
+            member: name.to_string(),
+            state: MemberState::Stopping.into(),
+            incarnation: member.incarnation,
+            detail: request.reason.clone(),
+            forced_by: Some((&actor).into()),
+            ..v1::MemberEvent::default()
+        };
+        history::append(tx, Event::Member(event));
+        give_back::give_back(tx, &name, "Its owner was stopped by force.")?;
+        session::end(tx, &name, SessionEnd::Stopped)?;
+        tx.put("", &team);
+    }
+    let member = team.member(&name).ok_or_else(invalid)?;
+    Ok(show_new_member(&team, member, tx.ctx))
+}

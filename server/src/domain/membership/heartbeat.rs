@@ -1,0 +1,57 @@
+//! Heartbeats: members say that they are alive, and what they do.
+
+use teamwire_proto::{
+    Reason,
+    v1::{self, MemberState, NoticeKind},
+};
+
+use crate::domain::{
+    actor::Actor,
+    identity::{self, Admit, CallerCredentials},
+    life::renew,
+    post,
+    records::{Life, PresenceRecord},
+    text::check_line,
+    tx::{RuleError, Tx},
+};
+
+/// Renews the caller's lease, and records what it does.
+pub fn heartbeat(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::HeartbeatRequest,
+) -> Result<v1::HeartbeatResponse, RuleError> {
+    let (team, name) = identity::member(tx, who, Admit::Stopping)?;
+    check_line(&request.summary, "summary", Reason::InvalidSummary, &tx.ctx.limits)?;
+    let lease = tx.ctx.limits.lease_ttl;
+    renew(tx, std::slice::from_ref(&name))?;
+    let incarnation = team.member(&name).map_or(0, |member| member.incarnation);
+    let before = tx.read::<PresenceRecord>(name.folded())?.filter(|before| before.incarnation == incarnation);
+    let was_idle = before.as_ref().is_some_and(|before| before.idle);
+    let idle = match request.activity() {
+        v1::Activity::Unspecified => was_idle,
+        activity => activity == v1::Activity::Idle,
+    };
+    let last = before.as_ref().map_or("", |before| before.summary.as_str());
+    let summary = if request.summary.is_empty() { last } else { &request.summary };
+    if before.is_none() || was_idle != idle || last != summary {
+        let since_ms = match &before {
+            Some(before) if was_idle == idle => before.since_ms,
+            _ => tx.ctx.now_ms,
+        };
+        tx.put(name.folded(), &PresenceRecord { incarnation, idle, since_ms, summary: summary.to_owned() });
+    }
+    if idle && !was_idle && !team.is_lead(&name) {
+        let text = if summary.is_empty() { format!("{name} is idle.") } else { format!("{name} is idle: {summary}") };
+        let notice =
+            v1::Notice { kind: NoticeKind::Idle.into(), member: name.to_string(), text, ..v1::Notice::default() };
+        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
+    }
+    let stopping = team.member(&name).is_some_and(|member| matches!(member.life, Life::Stopping { .. }));
+    let state = match (stopping, idle) {
+        (true, _) => MemberState::Stopping,
+        (false, true) => MemberState::Idle,
+        (false, false) => MemberState::Active,
+    };
+    Ok(v1::HeartbeatResponse { lease: prost_types::Duration::try_from(lease).ok(), state: state.into() })
+}

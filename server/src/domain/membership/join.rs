@@ -1,0 +1,237 @@
+//! Joining: a life of a member's name begins.
+
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    id,
+    name::Name,
+    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind},
+};
+
+use crate::domain::{
+    actor::Actor,
+    history::{self, member_event},
+    idempotency::{KeyedCall, fingerprint, without_labels},
+    identity::{self, Admit, CallerCredentials, invalid, is_or_was, superseded},
+    life::{NewLife, attributes, new_credential},
+    post,
+    query::{show_new_member, show_team},
+    records::{JoinTokenRecord, Life, PresenceRecord, SessionEnd, TeamRecord},
+    request, session,
+    task::give_back,
+    tx::{RuleError, Tx},
+};
+
+/// Begins a life of a member's name.
+pub fn join(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::JoinRequest,
+) -> Result<v1::JoinResponse, RuleError> {
+    let team = match &who.credential {
+        Credential::Join { .. } | Credential::Member { .. } => tx.read::<TeamRecord>("")?.ok_or_else(invalid)?,
+        Credential::Operator { .. } => {
+            identity::operator(tx, who)?;
+            return Err(not_for("the operator").into());
+        }
+        Credential::Observer { .. } => {
+            identity::call(tx, who, "", Admit::Live)?;
+            return Err(not_for("an observer").into());
+        }
+    };
+    let mut token = check_credential(tx, &team, who)?;
+
+    let attributes_given = request.attributes.as_ref();
+    let bare = v1::JoinRequest {
+        idempotency_key: String::new(),
+        attributes: without_labels(attributes_given),
+        ..request.clone()
+    };
+    let call = KeyedCall::new(&scope(who), &request.idempotency_key, fingerprint(&bare, attributes_given))?;
+    let secret = new_credential(tx, who, id::idempotency_key(&request.idempotency_key)?);
+    let credential = |member: &Name| {
+        Credential::Member { team: team.name.clone(), member: member.clone(), secret: secret.clone() }.reveal()
+    };
+    if let Some(reply) = call.recorded_reply::<v1::JoinResponse>(tx)? {
+        let name = reply.member.as_ref().map_or("", |member| member.name.as_str());
+        let name = Name::parse(name, "name")?;
+        return Ok(v1::JoinResponse { credential: credential(&name), ..reply });
+    }
+
+    let name = match &token {
+        Some(token) => use_token(tx, &team, token, &request.name)?,
+        None => own_name(&team, who, &request.name)?,
+    };
+    let told = request.attributes.clone().unwrap_or_default();
+    let mut team = TeamRecord::clone(&team);
+    let before = team.member(&name).cloned();
+    if before.is_none() && team.members.len() >= tx.ctx.limits.members_max {
+        return Err(Refusal::new(
+            Reason::QuotaExceeded,
+            format!(
+                "The team has {} members, which is the most. Use a name whose bearer has exited.",
+                team.members.len()
+            ),
+        )
+        .into());
+    }
+    for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
+        if before.is_some() {
+            request::cancel(tx, &mut team, &name, kind, CancelCause::TargetReplaced)?;
+        }
+    }
+    let plan_mode_required = told.plan_mode_required
+        || token.as_ref().is_some_and(|token| token.plan_mode_required)
+        || (token.is_none() && before.as_ref().is_some_and(|before| before.plan_mode_required));
+    let life = NewLife { name: name.clone(), secret: &secret, attributes: attributes(&told)?, plan_mode_required };
+    let member = life.begin(before.as_ref(), tx.ctx.now_ms);
+    match team.member_mut(&name) {
+        Some(present) => *present = member.clone(),
+        None => team.members.push(member.clone()),
+    }
+    if let (Some(token), Credential::Join { id, .. }) = (&mut token, &who.credential) {
+        token.uses_left -= 1;
+        tx.put(id, token);
+    }
+    tx.put("", &team);
+    tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
+    tx.delete::<PresenceRecord>(name.folded());
+    if before.is_some() {
+        give_back::give_back(tx, &name, "Its owner has begun a new life.")?;
+    }
+    session::end(tx, &name, SessionEnd::Replaced)?;
+    history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, ""));
+    if before.is_some_and(|before| before.life == Life::Live) && !team.is_lead(&name) {
+        tell_lead_of_takeover(tx, &team, &member.name);
+    }
+    let reply = v1::JoinResponse {
+        team: Some(show_team(&team)),
+        member: Some(show_new_member(&team, &member, tx.ctx)),
+        credential: String::new(),
+    };
+    call.record_reply(tx, &reply);
+    Ok(v1::JoinResponse { credential: credential(&member.name), ..reply })
+}
+
+/// Returns within what the idempotency keys of a join are unique.
+fn scope(who: &CallerCredentials) -> String {
+    match &who.credential {
+        Credential::Join { id, .. } => format!("join/token/{id}"),
+        Credential::Member { member, .. } => format!("join/{}", member.folded()),
+        Credential::Operator { .. } | Credential::Observer { .. } => unreachable!("these are refused before"),
+    }
+}
+
+fn not_for(whom: &str) -> Refusal {
+    Refusal::new(
+        Reason::NotPermitted,
+        format!(
+            "Nobody joins with the credential of {whom}. Mint a join token with `teamwire invite`, and join with that."
+        ),
+    )
+}
+
+/// Checks that the credential is one that may join at all. Returns the token, where it is one.
+fn check_credential(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    who: &CallerCredentials,
+) -> Result<Option<JoinTokenRecord>, RuleError> {
+    match &who.credential {
+        Credential::Join { id, .. } => {
+            let token = identity::join_token(tx, id, who)?;
+            Ok(Some(JoinTokenRecord::clone(&token)))
+        }
+        Credential::Member { member, .. } => {
+            let record = team.member(member).ok_or_else(invalid)?;
+            if !is_or_was(record, who) {
+                return Err(invalid().into());
+            }
+            Ok(None)
+        }
+        _ => Err(invalid().into()),
+    }
+}
+
+fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &str) -> Result<Name, Refusal> {
+    if token.expires_ms <= tx.ctx.now_ms {
+        return Err(Refusal::new(
+            Reason::JoinTokenExpired,
+            "The join token has expired. Ask the lead for a new one (`teamwire invite`).",
+        ));
+    }
+    if token.uses_left == 0 {
+        return Err(Refusal::new(
+            Reason::JoinTokenUsed,
+            "The join token has been used. Ask the lead for a new one (`teamwire invite`).",
+        ));
+    }
+    let name = match (asked, &token.member) {
+        ("", Some(bound)) => bound.clone(),
+        (asked, bound) => {
+            let name = Name::parse_member(asked, "name")?;
+            if bound.as_ref().is_some_and(|bound| *bound != name) {
+                return Err(Refusal::new(
+                    Reason::NotPermitted,
+                    format!(
+                        "This join token is for another name than {name}. Leave the name out, or ask for another token."
+                    ),
+                )
+                .field("name"));
+            }
+            name
+        }
+    };
+    let taken = team.member(&name).filter(|member| {
+        // A dead lead's name carries the lead's powers: only a token that was made for it may take it.
+        member.life.is_live() || (team.is_lead(&name) && token.member.is_none())
+    });
+    let alias = name.folded() == teamwire_proto::name::LEAD_ALIAS && !team.is_lead(&name);
+    if taken.is_some() || alias {
+        return Err(Refusal::new(
+            Reason::MemberExists,
+            format!(
+                "The name {name} is taken. Choose another; or, if it is yours, begin a new life with your own credential; or \
+                 wait until its bearer has exited."
+            ),
+        )
+        .field("name"));
+    }
+    Ok(name)
+}
+
+fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<Name, Refusal> {
+    let Credential::Member { member, .. } = &who.credential else { return Err(invalid()) };
+    let record = team.member(member).ok_or_else(invalid)?;
+    if record.credential != who.hash {
+        return Err(superseded(&record.name));
+    }
+    if !asked.is_empty() && Name::parse(asked, "name")? != record.name {
+        return Err(Refusal::new(
+            Reason::NotPermitted,
+            format!("This credential is {}'s. To bear another name, join with a token.", record.name),
+        )
+        .field("name"));
+    }
+    let dismissed = match &record.life {
+        Life::Live | Life::Lost | Life::Exited { dismissed: false, .. } => false,
+        Life::Stopping { .. } | Life::Exited { dismissed: true, .. } => true,
+    };
+    if dismissed {
+        return Err(Refusal::new(
+            Reason::MemberStopped,
+            format!("{} was asked to end, and has. To come back it needs a new join token from the lead.", record.name),
+        ));
+    }
+    Ok(record.name.clone())
+}
+
+fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) {
+    let notice = v1::Notice {
+        kind: NoticeKind::SessionSuperseded.into(),
+        member: name.to_string(),
+        text: format!("A new process has taken over the name {name}; the one before was told to end."),
+        ..v1::Notice::default()
+    };
+    post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
+}

@@ -1,0 +1,54 @@
+//! Who leads.
+
+use teamwire_proto::{
+    Reason, Refusal,
+    v1::{self, NoticeKind, TeamEventKind},
+};
+
+use crate::domain::{
+    actor::Actor,
+    history::{self, team_event},
+    identity::{self, Admit, CallerCredentials, Principal},
+    post,
+    query::show_team,
+    records::TeamRecord,
+    request,
+    tx::{RuleError, Tx},
+};
+
+/// Makes another member the lead.
+pub fn set_lead(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::SetLeadRequest) -> Result<v1::Team, RuleError> {
+    let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
+    let actor = caller.lead_only("hand over the lead's role")?;
+    let to = team.resolve_receiver(&request.member, "member")?.name.clone();
+    if team.is_lead(&to) {
+        return Ok(show_team(&team));
+    }
+    let lead_is_live = team.member(&team.lead).is_some_and(|lead| lead.life.is_live());
+    if caller == Principal::Operator && lead_is_live {
+        return Err(Refusal::new(
+            Reason::LeadActive,
+            format!(
+                "{} leads and is live. Let it hand over its role, or appoint another lead once it is lost or has exited.",
+                team.lead
+            ),
+        )
+        .into());
+    }
+    let mut team = TeamRecord::clone(&team);
+    let old = std::mem::replace(&mut team.lead, to.clone());
+    history::append(tx, team_event(TeamEventKind::LeadChanged, &actor, to.as_str()));
+    let open = match request::hand_on_plans(tx, &team, &to)? {
+        0 => String::new(),
+        n => format!(" {n} plans await the lead's answer: see `teamwire requests --state pending`."),
+    };
+    let notice = v1::Notice {
+        kind: NoticeKind::LeadChanged.into(),
+        member: to.to_string(),
+        text: format!("{to} leads the team now; before it was {old}.{open}"),
+        ..v1::Notice::default()
+    };
+    post::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice);
+    tx.put("", &team);
+    Ok(show_team(&team))
+}

@@ -1,0 +1,35 @@
+//! Join tokens and observers' credentials.
+
+use serde::{Deserialize, Serialize};
+use teamwire_proto::name::Name;
+
+use super::record_type::stored_as_json;
+use crate::domain::secret::SecretHash;
+
+/// A join token; id: its public part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JoinTokenRecord {
+    /// Of its secret.
+    pub secret: SecretHash,
+    /// The one name that it may be used for.
+    pub member: Option<Name>,
+    /// How many joins are left.
+    pub uses_left: u32,
+    /// When it expires.
+    pub expires_ms: u64,
+    /// Who joins with it must have a plan approved.
+    pub plan_mode_required: bool,
+}
+
+stored_as_json!(JoinTokenRecord, "token");
+
+/// An observer's credential; id: its public part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ObserverRecord {
+    /// Of its secret.
+    pub secret: SecretHash,
+    /// When it expires.
+    pub expires_ms: u64,
+}
+
+stored_as_json!(ObserverRecord, "observer");

@@ -1,0 +1,18 @@
+//! What is stored of a team, one struct for each kind of record.
+//!
+//! Messages and requests are stored in their protocol form; everything else as JSON, so that it can be read with the
+//! store's own tools and gain fields without a migration. The records of the task board are in `task/board.rs`.
+
+mod credentials;
+mod presence;
+mod receipt;
+pub(in crate::domain) mod record_type;
+mod session;
+mod team;
+
+pub use credentials::{JoinTokenRecord, ObserverRecord};
+pub use presence::PresenceRecord;
+pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
+pub use record_type::RecordType;
+pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
+pub use team::{Attributes, Exit, Life, ListedTeam, MemberRecord, Pending, TeamRecord};

@@ -1,0 +1,116 @@
+//! A board that is about to be changed, and the tasks on it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, TaskEventKind, history_entry::Event},
+};
+
+use super::board::{BoardRecord, Place, TaskRecord, Waiting, WaitingRecord, record_id};
+use crate::domain::{
+    actor::Actor,
+    history,
+    topics::Topic,
+    tx::{RuleError, Tx},
+};
+
+pub(super) fn read_board(tx: &mut Tx<'_>) -> Result<Arc<BoardRecord>, RuleError> {
+    Ok(tx.read::<BoardRecord>("")?.unwrap_or_default())
+}
+
+/// A board that is about to be changed.
+pub(super) struct Change {
+    pub(super) board: BoardRecord,
+    pub(super) waiting: WaitingRecord,
+    pub(super) waiting_has_changed: bool,
+}
+
+impl Change {
+    pub(super) fn begin(tx: &mut Tx<'_>) -> Result<Self, RuleError> {
+        let board = BoardRecord::clone(&*read_board(tx)?);
+        Ok(Self { board, waiting: WaitingRecord::default(), waiting_has_changed: false })
+    }
+
+    /// Reads what waits for what, too.
+    pub(super) fn with_waiting(mut self, tx: &mut Tx<'_>) -> Result<Self, RuleError> {
+        if let Some(waiting) = tx.read::<WaitingRecord>("")? {
+            self.waiting = WaitingRecord::clone(&waiting);
+        }
+        Ok(self)
+    }
+
+    /// Puts a task where it belongs while it is pending.
+    pub(super) fn place_pending(&mut self, task: &TaskRecord) {
+        let on: BTreeSet<u64> = task.blocked_by.iter().copied().filter(|id| self.board.is_open(*id)).collect();
+        let place = match (&task.owner, on.is_empty()) {
+            (_, false) => Place::Blocked,
+            (Some(owner), true) => Place::Assigned(owner.clone()),
+            (None, true) => Place::Ready,
+        };
+        self.board.place(task.id, place);
+        let before = self.waiting.waiting.remove(&task.id);
+        self.waiting_has_changed |= before.is_some() || !on.is_empty();
+        if !on.is_empty() {
+            self.waiting.waiting.insert(task.id, Waiting { on, owner: task.owner.clone() });
+        }
+    }
+
+    /// Takes a task that is completed or deleted off what is to be done. Returns those that wait no more.
+    pub(super) fn close(&mut self, id: u64, place: Place) -> Vec<u64> {
+        self.board.place(id, place);
+        let before = self.waiting.dependencies();
+        let free = self.waiting.finish(id);
+        self.waiting_has_changed |= self.waiting.dependencies() != before;
+        let mut ids = Vec::with_capacity(free.len());
+        for (id, owner) in free {
+            self.board.place(id, owner.map_or(Place::Ready, Place::Assigned));
+            ids.push(id);
+        }
+        ids
+    }
+
+    /// Writes the board, and wakes whoever waits for a task.
+    pub(super) fn finish(self, tx: &mut Tx<'_>) -> BoardRecord {
+        tx.put("", &self.board);
+        if self.waiting_has_changed {
+            tx.put("", &self.waiting);
+        }
+        tx.notify(Topic::Tasks);
+        self.board
+    }
+}
+
+/// Returns a task of this team, to be changed.
+pub(super) fn find(tx: &mut Tx<'_>, board: &BoardRecord, id: u64) -> Result<TaskRecord, RuleError> {
+    if id == 0 || id > board.last_id {
+        return Err(not_found(id).into());
+    }
+    let task = tx.read::<TaskRecord>(&record_id(id))?.ok_or_else(|| not_found(id))?;
+    Ok(TaskRecord::clone(&task))
+}
+
+pub(super) fn write(tx: &mut Tx<'_>, task: &mut TaskRecord) {
+    task.version += 1;
+    task.updated_ms = tx.ctx.now_ms;
+    tx.put(&record_id(task.id), task);
+}
+
+pub(super) fn record(tx: &mut Tx<'_>, kind: TaskEventKind, task: &TaskRecord, actor: &Actor, detail: &str) {
+    let event = v1::TaskEvent {
+        kind: kind.into(),
+        task_id: task.id,
+        subject: task.subject.clone(),
+        actor: Some(actor.into()),
+        owner: task.owner.as_ref().map_or_else(String::new, Name::to_string),
+        attempts: task.attempts,
+        detail: detail.to_owned(),
+    };
+    history::append(tx, Event::Task(event));
+}
+
+pub(super) fn not_found(id: u64) -> Refusal {
+    Refusal::new(Reason::TaskNotFound, format!("There is no task {id} in your team. See `teamwire task list`."))
+        .field("task_id")
+}

@@ -1,0 +1,265 @@
+//! Adding, changing and deleting tasks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, TaskEventKind},
+};
+
+use super::{
+    authority::{lead_or_operator, owner_or_lead, refuse_closed},
+    board::{Place, Status, TaskRecord, show},
+    change::{Change, find, read_board, record, write},
+    dependencies::{block, unblock},
+    notices::{tell_assigned, tell_revoked},
+};
+use crate::domain::{
+    actor::Actor,
+    idempotency::{KeyedCall, fingerprint},
+    identity::{self, Admit, CallerCredentials, Principal},
+    limits::Limits,
+    records::TeamRecord,
+    text::{check_line, check_size},
+    tx::{RuleError, Tx},
+};
+
+/// How many pairs of metadata a task may have, and how many characters their keys and values.
+const METADATA_PAIRS_MAX: usize = 32;
+const METADATA_KEY_CHARS_MAX: usize = 63;
+const METADATA_VALUE_CHARS_MAX: usize = 1_024;
+
+/// Adds a task.
+pub fn create(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::CreateTaskRequest,
+) -> Result<v1::CreateTaskResponse, RuleError> {
+    let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
+    let actor = caller.actor()?;
+    let bare = v1::CreateTaskRequest { idempotency_key: String::new(), team: String::new(), ..request.clone() };
+    let scope = format!("task/create/{}", actor.key());
+    let call = KeyedCall::new(&scope, &request.idempotency_key, fingerprint(&bare, None))?;
+    if let Some(reply) = call.recorded_reply::<v1::CreateTaskResponse>(tx)? {
+        return Ok(v1::CreateTaskResponse { replayed: true, ..reply });
+    }
+    let limits = tx.ctx.limits.clone();
+    let subject = subject(&request.subject, &limits)?;
+    check_size(&request.description, "description", &limits)?;
+    check_line(&request.active_form, "active_form", Reason::InvalidField, &limits)?;
+    let metadata: BTreeMap<_, _> = request.metadata.clone().into_iter().collect();
+    check_metadata(&metadata, "metadata")?;
+    let owner = resolve_owner(&team, &request.owner)?;
+
+    let mut change = Change::begin(tx)?.with_waiting(tx)?;
+    if change.board.open() >= limits.open_tasks_max {
+        return Err(Refusal::new(
+            Reason::QuotaExceeded,
+            format!("The board has {} open tasks, which is the most. Complete or delete some.", limits.open_tasks_max),
+        )
+        .into());
+    }
+    change.board.last_id += 1;
+    let now_ms = tx.ctx.now_ms;
+    let mut task = TaskRecord {
+        id: change.board.last_id,
+        subject,
+        description: request.description.clone(),
+        active_form: request.active_form.clone(),
+        status: Status::Pending,
+        owner,
+        blocked_by: BTreeSet::new(),
+        blocks: BTreeSet::new(),
+        metadata,
+        version: 0,
+        attempts: 0,
+        result: String::new(),
+        created_by: match &actor {
+            Actor::Member(name) => Some(name.clone()),
+            _ => None,
+        },
+        created_ms: now_ms,
+        updated_ms: now_ms,
+        claimed_ms: 0,
+        closed_ms: 0,
+        claim: None,
+        released_because: String::new(),
+    };
+    block(tx, &mut change, &mut task, &request.blocked_by, "blocked_by")?;
+    change.place_pending(&task);
+    write(tx, &mut task);
+    record(tx, TaskEventKind::Created, &task, &actor, "");
+    if task.owner.is_some() {
+        tell_assigned(tx, &team, &actor, &task);
+    }
+    let board = change.finish(tx);
+    let reply = v1::CreateTaskResponse { task: Some(show(&task, &board)), replayed: false };
+    call.record_reply(tx, &reply);
+    Ok(reply)
+}
+
+/// Returns a task, and the token of its claim for its owner.
+pub fn get(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) -> Result<v1::GetTaskResponse, RuleError> {
+    let (_, caller) = identity::call(tx, who, named, Admit::Stopping)?;
+    let board = read_board(tx)?;
+    let task = find(tx, &board, id)?;
+    let is_own = matches!(&caller, Principal::Member { name, .. } if task.is_owned_by(name));
+    let token = task.claim.clone().filter(|_| is_own && task.status == Status::InProgress);
+    Ok(v1::GetTaskResponse { task: Some(show(&task, &board)), claim_token: token.unwrap_or_default() })
+}
+
+/// Changes a task.
+pub fn update(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::UpdateTaskRequest,
+) -> Result<v1::Task, RuleError> {
+    let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
+    let actor = caller.actor()?;
+    let limits = tx.ctx.limits.clone();
+    let mut change = Change::begin(tx)?.with_waiting(tx)?;
+    let mut task = find(tx, &change.board, request.task_id)?;
+    refuse_closed(&task)?;
+    if request.expected_version != 0 && request.expected_version != task.version {
+        return Err(Refusal::new(
+            Reason::TaskChanged,
+            format!(
+                "Task {} has version {}, not {}: somebody has changed it. Look at it again, then decide anew.",
+                task.id, task.version, request.expected_version
+            ),
+        )
+        .field("expected_version")
+        .with("version", task.version.to_string())
+        .into());
+    }
+    if task.status == Status::InProgress {
+        owner_or_lead(&caller, &task)?;
+    }
+    if let Some(text) = &request.subject {
+        task.subject = subject(text, &limits)?;
+    }
+    if let Some(text) = &request.description {
+        check_size(text, "description", &limits)?;
+        task.description.clone_from(text);
+    }
+    if let Some(text) = &request.active_form {
+        check_line(text, "active_form", Reason::InvalidField, &limits)?;
+        task.active_form.clone_from(text);
+    }
+    for key in &request.remove_metadata {
+        task.metadata.remove(key);
+    }
+    task.metadata.extend(request.set_metadata.clone());
+    check_metadata(&task.metadata, "set_metadata")?;
+
+    let dependencies_change = !request.add_blocked_by.is_empty() || !request.remove_blocked_by.is_empty();
+    if dependencies_change && task.status == Status::InProgress {
+        return Err(Refusal::new(
+            Reason::TaskClaimed,
+            format!("Task {} is in progress: what blocks it cannot change now. Release it first.", task.id),
+        )
+        .field("task_id")
+        .into());
+    }
+    unblock(tx, &mut task, &request.remove_blocked_by)?;
+    block(tx, &mut change, &mut task, &request.add_blocked_by, "add_blocked_by")?;
+    let assigned = match &request.owner {
+        Some(text) => assign(tx, &team, &caller, &actor, &mut task, text)?,
+        None => false,
+    };
+    if task.status == Status::Pending {
+        change.place_pending(&task);
+    }
+    write(tx, &mut task);
+    let kind = if assigned { TaskEventKind::Assigned } else { TaskEventKind::Updated };
+    record(tx, kind, &task, &actor, "");
+    if assigned {
+        tell_assigned(tx, &team, &actor, &task);
+    }
+    let board = change.finish(tx);
+    Ok(show(&task, &board))
+}
+
+/// Gives a task to another owner, or to nobody. Returns whether it has a new one.
+fn assign(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    caller: &Principal,
+    actor: &Actor,
+    task: &mut TaskRecord,
+    to: &str,
+) -> Result<bool, RuleError> {
+    let owner = resolve_owner(team, to)?;
+    if owner == task.owner {
+        return Ok(false);
+    }
+    if task.status == Status::InProgress {
+        lead_or_operator(caller, task)?;
+        tell_revoked(tx, team, actor, task);
+        task.status = Status::Pending;
+        task.claim = None;
+    } else if task.owner.is_some() {
+        owner_or_lead(caller, task)?;
+    }
+    task.owner = owner;
+    Ok(task.owner.is_some())
+}
+
+/// Deletes a task. Returns those that wait no more.
+pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) -> Result<Vec<u64>, RuleError> {
+    let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
+    let actor = caller.actor()?;
+    let mut change = Change::begin(tx)?.with_waiting(tx)?;
+    let mut task = find(tx, &change.board, id)?;
+    if task.status == Status::Deleted {
+        return Ok(Vec::new());
+    }
+    if task.status == Status::InProgress {
+        owner_or_lead(&caller, &task)?;
+        tell_revoked(tx, &team, &actor, &task);
+    }
+    task.status = Status::Deleted;
+    task.closed_ms = tx.ctx.now_ms;
+    task.claim = None;
+    let unblocked = change.close(id, Place::Deleted(tx.ctx.now_ms));
+    write(tx, &mut task);
+    record(tx, TaskEventKind::Deleted, &task, &actor, "");
+    change.finish(tx);
+    Ok(unblocked)
+}
+
+fn subject(text: &str, limits: &Limits) -> Result<String, Refusal> {
+    let trimmed = text.trim_matches(' ');
+    if trimmed.is_empty() {
+        return Err(Refusal::new(Reason::InvalidField, "subject is required: say on one line what is to be done.")
+            .field("subject"));
+    }
+    check_line(trimmed, "subject", Reason::InvalidField, limits)?;
+    Ok(trimmed.to_owned())
+}
+
+fn check_metadata(metadata: &BTreeMap<String, String>, field: &str) -> Result<(), Refusal> {
+    let sound = |(key, value): (&String, &String)| {
+        !key.is_empty()
+            && key.chars().count() <= METADATA_KEY_CHARS_MAX
+            && !key.chars().any(char::is_control)
+            && value.chars().count() <= METADATA_VALUE_CHARS_MAX
+    };
+    if metadata.len() > METADATA_PAIRS_MAX || !metadata.iter().all(sound) {
+        return Err(Refusal::new(
+            Reason::InvalidField,
+            "A task's metadata takes up to 32 pairs, with keys of 1 to 63 and values of up to 1,024 characters.",
+        )
+        .field(field));
+    }
+    Ok(())
+}
+
+/// Returns the member that a task is to be assigned to. Empty: nobody.
+fn resolve_owner(team: &TeamRecord, text: &str) -> Result<Option<Name>, Refusal> {
+    match text {
+        "" => Ok(None),
+        text => Ok(Some(team.resolve_receiver(text, "owner")?.name.clone())),
+    }
+}

@@ -1,0 +1,47 @@
+//! What owners of tasks learn from the coordinator.
+
+use teamwire_proto::v1::{self, NoticeKind};
+
+use super::board::TaskRecord;
+use crate::domain::{actor::Actor, post, records::TeamRecord, tx::Tx};
+
+/// How many bytes a description may have to go with a notice.
+const NOTICE_DESCRIPTION_BYTES_MAX: usize = 4 * 1024;
+
+fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
+    let fits = task.description.len() <= NOTICE_DESCRIPTION_BYTES_MAX;
+    v1::TaskSummary {
+        id: task.id,
+        subject: task.subject.clone(),
+        description: if fits { task.description.clone() } else { String::new() },
+        assigned_by: Some(actor.into()),
+    }
+}
+
+/// Tells a task's owner that it is assigned to it, unless it did that itself.
+pub(super) fn tell_assigned(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) {
+    let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else { return };
+    let notice = v1::Notice {
+        kind: NoticeKind::TaskAssignment.into(),
+        task: Some(summary(task, actor)),
+        text: format!(
+            "Task {id} is assigned to you: {}. Take it with `teamwire task claim {id}`; all of it: `teamwire task show {id}`.",
+            task.subject,
+            id = task.id
+        ),
+        ..v1::Notice::default()
+    };
+    post::notify(tx, team, &[&owner], notice);
+}
+
+/// Tells a task's owner that its claim was ended by somebody else.
+pub(super) fn tell_revoked(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) {
+    let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else { return };
+    let notice = v1::Notice {
+        kind: NoticeKind::TaskRevoked.into(),
+        task: Some(summary(task, actor)),
+        text: format!("Task {} is not yours any more: {}. Stop working on it.", task.id, task.subject),
+        ..v1::Notice::default()
+    };
+    post::notify(tx, team, &[&owner], notice);
+}

@@ -1,0 +1,70 @@
+//! Checks of texts that callers write: contents, summaries, single lines.
+
+use teamwire_proto::{Reason, Refusal};
+
+use super::limits::Limits;
+
+/// Whether a text may be left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Required {
+    Yes,
+    No,
+}
+
+/// Checks the content of a message.
+pub(super) fn check_content(text: &str, required: Required, limits: &Limits) -> Result<(), Refusal> {
+    if text.is_empty() && required == Required::Yes {
+        return Err(Refusal::new(
+            Reason::MissingContent,
+            "The content is empty. Say what the recipient needs to know.",
+        )
+        .field("content"));
+    }
+    check_size(text, "content", limits)
+}
+
+/// Checks that a text is within the bound of contents.
+pub(super) fn check_size(text: &str, field: &str, limits: &Limits) -> Result<(), Refusal> {
+    let max = limits.content_bytes_max;
+    if text.len() > max {
+        return Err(Refusal::new(
+            Reason::ContentTooLarge,
+            format!(
+                "The content has {} bytes; the limit is {max}. Put it somewhere both of you can reach, and attach its \
+                 address.",
+                text.len()
+            ),
+        )
+        .field(field)
+        .with("bytes_max", max.to_string()));
+    }
+    Ok(())
+}
+
+/// Checks a summary. Returns it without leading and trailing spaces.
+pub(super) fn summary(text: &str, required: Required, limits: &Limits) -> Result<String, Refusal> {
+    let trimmed = text.trim_matches(' ');
+    if trimmed.is_empty() && required == Required::Yes {
+        return Err(Refusal::new(
+            Reason::MissingSummary,
+            "A summary is required: one line, ideally 5 to 10 words, shown as a preview.",
+        )
+        .field("summary"));
+    }
+    check_line(trimmed, "summary", Reason::InvalidSummary, limits)?;
+    Ok(trimmed.to_owned())
+}
+
+/// Checks that a text is a single line within the bound of summaries.
+pub(super) fn check_line(text: &str, field: &str, reason: Reason, limits: &Limits) -> Result<(), Refusal> {
+    let max = limits.summary_chars_max;
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if text.chars().any(breaks) || text.chars().count() > max {
+        return Err(Refusal::new(
+            reason,
+            format!("{field} must be a single line of up to {max} characters, without control characters."),
+        )
+        .field(field));
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Instants and durations, as records, rules and the protocol have them.
+
+use std::time::Duration;
+
+/// Returns a bound on time in milliseconds, as records and transactions have it.
+pub fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Converts an instant to its protocol form.
+pub fn timestamp(ms: u64) -> prost_types::Timestamp {
+    let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
+    let nanos = i32::try_from(ms % 1000).unwrap_or(0) * 1_000_000;
+    prost_types::Timestamp { seconds, nanos }
+}
+
+/// Converts an instant from its protocol form.
+pub fn milliseconds(timestamp: &prost_types::Timestamp) -> u64 {
+    u64::try_from(timestamp.seconds).unwrap_or(0) * 1000 + u64::try_from(timestamp.nanos).unwrap_or(0) / 1_000_000
+}
+
+/// Converts a number of milliseconds to its protocol form.
+pub fn duration(ms: u64) -> prost_types::Duration {
+    let prost_types::Timestamp { seconds, nanos } = timestamp(ms);
+    prost_types::Duration { seconds, nanos }
+}
+
+/// Converts a duration from its protocol form, in milliseconds. Zero: absent, or negative.
+pub fn duration_ms(given: Option<&prost_types::Duration>) -> u64 {
+    given.and_then(|&given| Duration::try_from(given).ok()).map_or(0, ms)
+}

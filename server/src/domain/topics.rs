@@ -1,0 +1,71 @@
+//! The topics of notifications: what may have changed in a team.
+
+use std::fmt;
+
+use super::streams;
+
+const INBOXES: &str = "inboxes";
+const REQUESTS: &str = "requests";
+const SESSION_PREFIX: &str = "session/";
+const TASKS: &str = "tasks";
+const TEAM: &str = "team";
+
+/// What may have changed. Members are given by their folded names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic<'t> {
+    /// This member's inbox has grown.
+    Inbox(&'t str),
+    /// Any inbox of the team has grown.
+    Inboxes,
+    /// The session of this member was replaced or ended.
+    Session(&'t str),
+    /// A request was decided.
+    Requests,
+    /// A task has changed.
+    Tasks,
+    /// The team itself was changed or deleted.
+    Team,
+}
+
+impl<'t> Topic<'t> {
+    /// Reads a topic as notifications name it. `None`: this coordinator does not know it.
+    pub fn parse(text: &'t str) -> Option<Self> {
+        match text {
+            INBOXES => Some(Self::Inboxes),
+            REQUESTS => Some(Self::Requests),
+            TASKS => Some(Self::Tasks),
+            TEAM => Some(Self::Team),
+            _ => streams::inbox_owner(text)
+                .map(Self::Inbox)
+                .or_else(|| text.strip_prefix(SESSION_PREFIX).map(Self::Session)),
+        }
+    }
+}
+
+impl fmt::Display for Topic<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inbox(member) => f.write_str(&streams::inbox_of(member)),
+            Self::Inboxes => f.write_str(INBOXES),
+            Self::Session(member) => write!(f, "{SESSION_PREFIX}{member}"),
+            Self::Requests => f.write_str(REQUESTS),
+            Self::Tasks => f.write_str(TASKS),
+            Self::Team => f.write_str(TEAM),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_topic_is_read_back_as_it_was_written() {
+        let topics =
+            [Topic::Inbox("ann"), Topic::Inboxes, Topic::Session("ann"), Topic::Requests, Topic::Tasks, Topic::Team];
+        for topic in topics {
+            assert_eq!(Topic::parse(&topic.to_string()), Some(topic));
+        }
+        assert_eq!(Topic::parse("another"), None);
+    }
+}

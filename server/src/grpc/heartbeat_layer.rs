@@ -1,0 +1,90 @@
+//! Counts every successful call of a member as a heartbeat.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use http::{Request, Response};
+use tower::{Layer, Service};
+
+use super::credentials::Presented;
+use crate::{delivery::Heartbeats, domain::identity::CallerCredentials};
+
+/// The methods that renew the caller's lease in their own transaction, or end it.
+const NOT_COUNTED: [&str; 4] = [
+    "/teamwire.v1.TeamService/DeleteTeam",
+    "/teamwire.v1.TeamService/Heartbeat",
+    "/teamwire.v1.TeamService/Join",
+    "/teamwire.v1.TeamService/Leave",
+];
+
+/// Wraps services; see the [module](self). Needs the layer of [`credentials`](super::credentials) around it.
+#[derive(Clone, Debug)]
+pub struct HeartbeatLayer {
+    heartbeats: Arc<Heartbeats>,
+}
+
+impl HeartbeatLayer {
+    /// Makes a layer that records into `heartbeats`.
+    pub fn new(heartbeats: Arc<Heartbeats>) -> Self {
+        Self { heartbeats }
+    }
+}
+
+impl<S> Layer<S> for HeartbeatLayer {
+    type Service = HeartbeatService<S>;
+
+    fn layer(&self, inner: S) -> HeartbeatService<S> {
+        HeartbeatService { inner, heartbeats: Arc::clone(&self.heartbeats) }
+    }
+}
+
+/// A service whose successful calls are heartbeats.
+#[derive(Clone, Debug)]
+pub struct HeartbeatService<S> {
+    inner: S,
+    heartbeats: Arc<Heartbeats>,
+}
+
+impl<S, Q, A> Service<Request<Q>> for HeartbeatService<S>
+where
+    S: Service<Request<Q>, Response = Response<A>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let caller = counted_caller(&request);
+        let answer = self.inner.call(request);
+        let Some(caller) = caller else { return answer.boxed() };
+        let heartbeats = Arc::clone(&self.heartbeats);
+        async move {
+            let answer = answer.await?;
+            if has_succeeded(&answer) {
+                heartbeats.record_caller(&caller);
+            }
+            Ok(answer)
+        }
+        .boxed()
+    }
+}
+
+fn counted_caller<Q>(request: &Request<Q>) -> Option<Arc<CallerCredentials>> {
+    if NOT_COUNTED.contains(&request.uri().path()) {
+        return None;
+    }
+    request.extensions().get::<Presented>()?.as_ref().ok().cloned()
+}
+
+/// Returns whether a call has succeeded, or at least begun to. A refusal has its status in the headers, since it has no body.
+fn has_succeeded<A>(answer: &Response<A>) -> bool {
+    answer.headers().get("grpc-status").is_none_or(|status| status == "0")
+}

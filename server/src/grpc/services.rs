@@ -1,0 +1,114 @@
+//! What all services have at hand, and how they take a call apart.
+
+use std::sync::Arc;
+
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    v1::{
+        history_service_server::HistoryServiceServer, message_service_server::MessageServiceServer,
+        request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
+        team_service_server::TeamServiceServer,
+    },
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Status, server::NamedService};
+
+use super::{
+    advertised::{Advertised, NotesCalledAt},
+    credentials::{self, Presented},
+};
+use crate::{
+    coordinator::Coordinator,
+    delivery::{Heartbeats, Pace},
+    domain::identity::CallerCredentials,
+    edge::auth_gate::GatedCall,
+    rate::{Meter, Rates},
+};
+
+/// How the services behave.
+#[derive(Clone, Debug)]
+pub struct ServiceConfig {
+    /// Where clients elsewhere reach this coordinator.
+    pub advertised: Advertised,
+    /// The rhythm of sessions.
+    pub pace: Pace,
+    /// How fast members may send.
+    pub rates: Rates,
+    /// How many bytes a request may have.
+    pub request_bytes_max: usize,
+}
+
+/// What every service has at hand.
+#[derive(Clone, Debug)]
+pub struct Services {
+    pub(super) coordinator: Arc<Coordinator>,
+    pub(super) heartbeats: Arc<Heartbeats>,
+    pub(super) advertised: Arc<Advertised>,
+    pub(super) draining: CancellationToken,
+    pub(super) pace: Pace,
+    pub(super) meter: Arc<Meter>,
+    request_bytes_max: usize,
+}
+
+impl Services {
+    /// The services whose health is reported, "" for all of them together.
+    pub const HEALTH_NAMES: &[&str] = &[
+        "",
+        MessageServiceServer::<Self>::NAME,
+        TeamServiceServer::<Self>::NAME,
+        RequestServiceServer::<Self>::NAME,
+        TaskServiceServer::<Self>::NAME,
+        HistoryServiceServer::<Self>::NAME,
+    ];
+
+    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled.
+    pub fn new(
+        coordinator: Arc<Coordinator>,
+        heartbeats: Arc<Heartbeats>,
+        draining: CancellationToken,
+        config: ServiceConfig,
+    ) -> Self {
+        let ServiceConfig { advertised, pace, rates, request_bytes_max } = config;
+        let (advertised, meter) = (Arc::new(advertised), Arc::new(Meter::new(rates)));
+        Self { coordinator, heartbeats, advertised, draining, pace, meter, request_bytes_max }
+    }
+
+    /// Adds them to a router.
+    pub fn register(&self, routes: &mut tonic::service::RoutesBuilder) {
+        let of = || self.clone();
+        routes
+            .add_service(MessageServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(NotesCalledAt(TeamServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max)))
+            .add_service(RequestServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(TaskServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
+    }
+
+    /// Takes a call apart: who calls, and what it asks for.
+    ///
+    /// The credentials of a connection's first calls are looked up before anything else is done for them, so that strangers
+    /// are neither answered nor waited for. Once a connection is known, the rules of a member's calls look its credential up.
+    pub(super) async fn open<T>(&self, mut request: Request<T>) -> Result<(Arc<CallerCredentials>, T), Status> {
+        if self.draining.is_cancelled() {
+            return Err(draining().into());
+        }
+        let who = request.extensions_mut().remove::<Presented>().unwrap_or_else(|| Err(credentials::missing()))?;
+        let call = request.extensions().get::<Arc<GatedCall>>().cloned();
+        let request = request.into_inner();
+        if let Some(call) = &call {
+            call.has_credential();
+        }
+        let is_looked_up_by_its_rule =
+            matches!(who.credential, Credential::Member { .. }) && call.as_ref().is_some_and(|call| call.is_open());
+        if !is_looked_up_by_its_rule && self.coordinator.holds(&who).await? {
+            call.inspect(|call| call.opens());
+        }
+        Ok((who, request))
+    }
+}
+
+/// The refusal of calls while the coordinator drains.
+pub(super) fn draining() -> Refusal {
+    Refusal::new(Reason::Draining, "This coordinator is shutting down. Try again; another one will answer.")
+}

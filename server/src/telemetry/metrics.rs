@@ -1,0 +1,265 @@
+//! Every number of a coordinator, with its name and help text.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
+};
+
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Metric, Registry},
+};
+use teamwire_proto::{Reason, Refusal, v1, v1::send_request::Body};
+
+use crate::{domain::dead_letters::Undeliverable, store::Failed};
+
+/// The bounds of all histograms of time, in seconds.
+const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// The types of sends, as users write them.
+const TYPES: [&str; 6] = [
+    "message",
+    "broadcast",
+    "shutdown_request",
+    "shutdown_response",
+    "plan_approval_request",
+    "plan_approval_response",
+];
+
+/// The states of members that are counted apart, as the roster has them.
+pub const MEMBER_STATES: [&str; 4] = ["live", "lost", "stopping", "exited"];
+
+/// The operations of a store that are timed apart.
+pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
+
+/// One label.
+pub type Label = [(&'static str, &'static str); 1];
+
+/// Two labels.
+pub type Labels = [(&'static str, &'static str); 2];
+
+/// A family of histograms of time.
+type Times<L> = Family<L, Histogram, fn() -> Histogram>;
+
+fn time() -> Histogram {
+    Histogram::new(BUCKETS_S)
+}
+
+/// Every number of a coordinator. They count from its start.
+pub struct Metrics {
+    registry: Registry,
+    pub(super) is_watched: AtomicBool,
+    /// Sends, by type and outcome.
+    sends: Family<Labels, Counter>,
+    /// How long sends took.
+    send_seconds: Histogram,
+    /// Messages handed to sessions.
+    pub(crate) deliveries: Counter,
+    /// Those of them that an earlier session may have delivered.
+    pub(crate) redeliveries: Counter,
+    /// Messages acknowledged.
+    pub(crate) acks: Counter,
+    /// Messages given up, by cause.
+    dead_letters: Family<Label, Counter>,
+    /// Transactions that the store refused, by the check that failed.
+    commit_conflicts: Family<Label, Counter>,
+    /// Rules run once more, by why.
+    decide_reruns: Family<Label, Counter>,
+    /// Calls by method and code.
+    pub(crate) rpc_seconds: Times<Labels>,
+    /// Calls refused, by reason.
+    pub(crate) refusals: Family<Label, Counter>,
+    /// Connections that are open.
+    pub(crate) connections: Gauge,
+    /// Sessions that are open.
+    sessions: Gauge,
+    /// What the store was asked for, by operation.
+    pub(super) store_seconds: Times<Label>,
+    /// What the store failed at, by operation and kind.
+    pub(super) store_errors: Family<Labels, Counter>,
+    /// Writes that the store had answered and then lost.
+    pub lost_writes: Counter,
+    /// 1 while the store answers.
+    pub(crate) store_up: Gauge,
+    pub(crate) teams: Gauge,
+    pub(crate) members: Family<Label, Gauge>,
+    pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
+    pub(crate) inbox_messages_max: Gauge<u64, AtomicU64>,
+    pub(crate) inbox_bytes: Gauge<u64, AtomicU64>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("teamwire");
+        let mut add = Adding(&mut registry);
+        let metrics = Self {
+            is_watched: AtomicBool::new(false),
+            sends: add.plain("sends", "Sends by type and outcome: ok, replayed or the reason of the refusal."),
+            send_seconds: add.add("send_seconds", "How long sends took, from the call to the reply.", time()),
+            deliveries: add.plain("deliveries", "Messages handed to sessions."),
+            redeliveries: add
+                .plain("redeliveries", "Messages handed to sessions that an earlier session may have seen."),
+            acks: add.plain("acks", "Messages acknowledged."),
+            dead_letters: add.plain("dead_letters", "Messages given up, by cause."),
+            commit_conflicts: add
+                .plain("commit_conflicts", "Transactions the store refused, by the check that failed."),
+            decide_reruns: add
+                .plain("decide_reruns", "Rules run once more: missing a record, stale cache, or conflict."),
+            rpc_seconds: add.add(
+                "rpc_seconds",
+                "How long calls took by method and code; for streams, how long they were open.",
+                Family::new_with_constructor(time as fn() -> Histogram),
+            ),
+            refusals: add.plain("refusals", "Calls refused, by reason."),
+            connections: add.plain("connections", "Connections that are open."),
+            sessions: add.plain("sessions", "Sessions that are open at this coordinator."),
+            store_seconds: add.add(
+                "store_seconds",
+                "How long the store took, by operation.",
+                Family::new_with_constructor(time as fn() -> Histogram),
+            ),
+            store_errors: add.plain("store_errors", "What the store failed at, by operation and kind."),
+            lost_writes: add.plain("lost_writes", "Writes that the store had acknowledged and then lost."),
+            store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
+            teams: add.plain("teams", "Teams in the store."),
+            members: add.plain("members", "Members in the store by state: live, lost, stopping or exited."),
+            inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
+            inbox_messages_max: add
+                .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
+            inbox_bytes: add.plain("inbox_bytes", "Bytes of unprocessed messages in all inboxes of the store."),
+            registry,
+        };
+        metrics.begin_at_zero();
+        metrics
+    }
+}
+
+struct Adding<'r>(&'r mut Registry);
+
+impl Adding<'_> {
+    fn plain<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        self.add(name, help, M::default())
+    }
+
+    /// The registry ends the help text with a full stop of its own.
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.0.register(name, help.trim_end_matches('.'), metric.clone());
+        metric
+    }
+}
+
+impl Metrics {
+    /// Shows what has not happened yet as zero, so that its first time is seen as an increase.
+    fn begin_at_zero(&self) {
+        for kind in TYPES {
+            drop(self.sends.get_or_create(&[("type", kind), ("outcome", "ok")]));
+        }
+        for cause in [Undeliverable::DeliveryLimit, Undeliverable::TargetReplaced] {
+            drop(self.dead_letters.get_or_create(&[("cause", cause.as_str())]));
+        }
+        for check in ["version", "seen", "lease", "full"] {
+            drop(self.commit_conflicts.get_or_create(&[("check", check)]));
+        }
+        for why in ["missing", "stale", "conflict"] {
+            drop(self.decide_reruns.get_or_create(&[("why", why)]));
+        }
+        for reason in Reason::ALL {
+            drop(self.refusals.get_or_create(&[("reason", reason.as_str())]));
+        }
+        for operation in STORE_OPERATIONS {
+            for kind in ["unavailable", "refusing", "corrupt"] {
+                drop(self.store_errors.get_or_create(&[("operation", operation), ("kind", kind)]));
+            }
+        }
+        for state in MEMBER_STATES {
+            drop(self.members.get_or_create(&[("state", state)]));
+        }
+    }
+
+    /// Returns whether anybody may look: what costs a call to the store is done only then.
+    pub fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// Returns all numbers as OpenMetrics text.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    /// Counts a send.
+    pub(crate) fn sent(&self, request: &v1::SendRequest, sent: &Result<v1::SendResponse, Refusal>, took: Duration) {
+        let outcome = match sent {
+            Ok(reply) if reply.replayed => "replayed",
+            Ok(_) => "ok",
+            Err(refusal) => refusal.reason.as_str(),
+        };
+        self.sends.get_or_create(&[("type", type_of(request)), ("outcome", outcome)]).inc();
+        self.send_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a session as open until the guard is dropped.
+    pub(crate) fn session(&self) -> OpenSession {
+        self.sessions.inc();
+        OpenSession(self.sessions.clone())
+    }
+
+    /// Counts a message handed to a session.
+    pub(crate) fn delivered(&self, delivery_count: u32) {
+        self.deliveries.inc();
+        if delivery_count > 1 {
+            self.redeliveries.inc();
+        }
+    }
+
+    /// Counts a message given up.
+    pub(crate) fn gave_up(&self, cause: &'static str) {
+        self.dead_letters.get_or_create(&[("cause", cause)]).inc();
+    }
+
+    /// Counts a transaction that the store refused.
+    pub(crate) fn conflict(&self, failed: &Failed) {
+        let check = match failed {
+            Failed::Version { .. } => "version",
+            Failed::KeyUsed { .. } => "seen",
+            Failed::Lease { .. } => "lease",
+            Failed::Full { .. } => "full",
+        };
+        self.commit_conflicts.get_or_create(&[("check", check)]).inc();
+    }
+
+    /// Counts a rule that is run once more.
+    pub(crate) fn rerun(&self, why: &'static str) {
+        self.decide_reruns.get_or_create(&[("why", why)]).inc();
+    }
+}
+
+fn type_of(request: &v1::SendRequest) -> &'static str {
+    match &request.body {
+        None => "none",
+        Some(Body::Message(_)) => "message",
+        Some(Body::Broadcast(_)) => "broadcast",
+        Some(Body::ShutdownRequest(_)) => "shutdown_request",
+        Some(Body::ShutdownResponse(_)) => "shutdown_response",
+        Some(Body::PlanApprovalRequest(_)) => "plan_approval_request",
+        Some(Body::PlanApprovalResponse(_)) => "plan_approval_response",
+    }
+}
+
+/// A session that counts as open until it is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenSession(Gauge);
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

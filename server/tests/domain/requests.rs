@@ -1,0 +1,179 @@
+//! Shutdowns and plans: who may ask, who may answer, and what a decision changes.
+
+use teamwire_proto::{
+    Reason, id,
+    v1::{self, CancelCause, RequestKind, RequestState, SenderKind, send_request::Body},
+};
+use teamwire_server::{
+    domain::{
+        records::{Life, Pending, SessionEnd, SessionRecord, TeamRecord},
+        time::timestamp,
+    },
+    store::{Txn, Write},
+};
+
+use crate::world::*;
+
+fn request_id() -> String {
+    format!(
+        "{}{}",
+        id::REQUEST_ID_PREFIX,
+        char::from(id::REQUEST_ID_ALPHABET[0]).to_string().repeat(id::REQUEST_ID_CHARS)
+    )
+}
+
+fn send(body: Body) -> v1::SendRequest {
+    v1::SendRequest { body: Some(body), ..Default::default() }
+}
+
+fn ask_to_shut_down(member: &str) -> v1::SendRequest {
+    send(Body::ShutdownRequest(v1::ShutdownRequest { recipient: member.to_owned(), ..Default::default() }))
+}
+
+fn answer_shutdown(approve: bool) -> v1::SendRequest {
+    let (request_id, approve) = (request_id(), Some(approve));
+    send(Body::ShutdownResponse(v1::ShutdownResponse { request_id, approve, ..Default::default() }))
+}
+
+fn submit_plan() -> v1::SendRequest {
+    send(Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: "a plan".to_owned(), ..Default::default() }))
+}
+
+fn answer_plan(author: &str, approve: bool) -> v1::SendRequest {
+    let (recipient, request_id, approve) = (author.to_owned(), request_id(), Some(approve));
+    send(Body::PlanApprovalResponse(v1::PlanApprovalResponse { recipient, request_id, approve, ..Default::default() }))
+}
+
+/// A team in which the lead has asked `ann` to shut down.
+fn asked(expires_ms: u64) -> World {
+    let pending = Pending { id: request_id(), expires_ms };
+    World::with(&["lead", "ann", "bob"])
+        .member("ann", |ann| ann.pending_shutdown = Some(pending))
+        .record(&request_id(), &request(RequestKind::Shutdown, "lead", expires_ms))
+}
+
+/// A team in which `ann` has submitted a plan that it needs approved.
+fn submitted() -> World {
+    let expires_ms = NOW_MS + 60_000;
+    World::with(&["lead", "ann", "bob"])
+        .member("ann", |ann| {
+            ann.plan_mode_required = true;
+            ann.pending_plan = Some(Pending { id: request_id(), expires_ms });
+        })
+        .record(&request_id(), &request(RequestKind::PlanApproval, "ann", expires_ms))
+}
+
+fn request(kind: RequestKind, requester: &str, expires_ms: u64) -> v1::Request {
+    v1::Request {
+        id: request_id(),
+        kind: kind.into(),
+        state: RequestState::Pending.into(),
+        requester: Some(v1::Sender { kind: SenderKind::Member.into(), name: requester.to_owned() }),
+        member: "ann".to_owned(),
+        incarnation: 1,
+        expires_at: Some(timestamp(expires_ms)),
+        ..Default::default()
+    }
+}
+
+fn decided(txn: &Txn) -> v1::Request {
+    put(txn, &request_id()).unwrap()
+}
+
+#[test]
+fn second_shutdown_request_is_refused_while_the_first_is_pending() {
+    let refusal = asked(NOW_MS + 1).send(&caller("lead"), &ask_to_shut_down("ann")).unwrap_err();
+    assert_eq!(refusal.reason, Reason::ShutdownPending);
+    assert_eq!(refusal.metadata.get("request_id"), Some(&request_id()));
+}
+
+#[test]
+fn shutdown_request_replaces_an_expired_one() {
+    let (reply, txn) = asked(NOW_MS).send(&caller("lead"), &ask_to_shut_down("ann")).unwrap();
+    assert_eq!(decided(&txn).state(), RequestState::Expired);
+    let team: TeamRecord = put(&txn, "").unwrap();
+    assert_eq!(team.member(&name("ann")).unwrap().pending_shutdown.as_ref().unwrap().id, reply.request_id);
+}
+
+#[test]
+fn only_the_lead_may_ask_for_a_shutdown() {
+    let refusal = World::with(&["lead", "ann", "bob"]).send(&caller("bob"), &ask_to_shut_down("ann")).unwrap_err();
+    assert_eq!(refusal.reason, Reason::LeadOnly);
+}
+
+#[test]
+fn only_the_asked_member_may_answer_a_shutdown() {
+    for other in ["lead", "bob"] {
+        let refusal = asked(NOW_MS + 1).send(&caller(other), &answer_shutdown(true)).unwrap_err();
+        assert_eq!(refusal.reason, Reason::NotRequestTarget, "{other}");
+    }
+}
+
+#[test]
+fn expired_request_cannot_be_answered() {
+    let refusal = asked(NOW_MS).send(&caller("ann"), &answer_shutdown(true)).unwrap_err();
+    assert_eq!(refusal.reason, Reason::RequestExpired);
+}
+
+#[test]
+fn approval_stops_the_member_ends_its_session_and_answers_in_one_transaction() {
+    let session = SessionRecord { epoch: 1, session_id: "1-x".to_owned(), incarnation: 1, ..Default::default() };
+    let world = asked(NOW_MS + 1).record("ann", &session);
+    let (_, txn) = world.send(&caller("ann"), &answer_shutdown(true)).unwrap();
+    let team: TeamRecord = put(&txn, "").unwrap();
+    let ann = team.member(&name("ann")).unwrap();
+    assert_eq!(ann.life, Life::Stopping { request_id: Some(request_id()), alarmed: false });
+    assert_eq!(ann.pending_shutdown, None);
+    assert_eq!(decided(&txn).state(), RequestState::Approved);
+    let session: SessionRecord = put(&txn, "ann").unwrap();
+    assert_eq!(session.ended, Some(SessionEnd::ShutdownApproved(request_id())));
+    assert!(appended(&txn).contains(&"inbox/lead"));
+}
+
+#[test]
+fn rejection_leaves_the_member_live() {
+    let (reply, txn) = asked(NOW_MS + 1).send(&caller("ann"), &answer_shutdown(false)).unwrap();
+    let team: TeamRecord = put(&txn, "").unwrap();
+    assert_eq!(team.member(&name("ann")).unwrap().life, Life::Live);
+    assert_eq!(decided(&txn).state(), RequestState::Rejected);
+    assert_eq!(reply.warnings.len(), 1, "a rejection should have a reason");
+}
+
+#[test]
+fn same_answer_again_is_accepted_and_the_opposite_is_refused() {
+    let mut world = asked(NOW_MS + 1);
+    let (first, txn) = world.send(&caller("ann"), &answer_shutdown(true)).unwrap();
+    world.apply(&txn);
+    let (again, txn) = world.send(&caller("ann"), &answer_shutdown(true)).unwrap();
+    assert_eq!((again.message_id, again.replayed, txn.writes), (first.message_id, true, vec![]));
+    let refusal = world.send(&caller("ann"), &answer_shutdown(false)).unwrap_err();
+    assert_eq!(refusal.reason, Reason::AlreadyDecided);
+}
+
+#[test]
+fn approved_plan_lets_its_author_work() {
+    let (_, txn) = submitted().send(&caller("lead"), &answer_plan("ann", true)).unwrap();
+    let team: TeamRecord = put(&txn, "").unwrap();
+    assert!(!team.member(&name("ann")).unwrap().plan_required());
+    assert_eq!(decided(&txn).state(), RequestState::Approved);
+}
+
+#[test]
+fn plan_answer_must_name_the_author() {
+    let refusal = submitted().send(&caller("lead"), &answer_plan("bob", true)).unwrap_err();
+    assert_eq!(refusal.reason, Reason::RecipientMismatch);
+}
+
+#[test]
+fn newer_plan_cancels_the_older_one() {
+    let (reply, txn) = submitted().send(&caller("ann"), &submit_plan()).unwrap();
+    let older = decided(&txn);
+    assert_eq!((older.state(), older.cancel_cause()), (RequestState::Cancelled, CancelCause::NewerPlan));
+    assert_ne!(reply.request_id, request_id());
+}
+
+#[test]
+fn approval_renews_the_lease_so_that_the_member_does_not_count_as_exited_at_once() {
+    let (_, txn) = asked(NOW_MS + 1).life("ann", Life::Lost).send(&caller("ann"), &answer_shutdown(true)).unwrap();
+    assert!(txn.writes.iter().any(|write| matches!(write, Write::Lease { name, .. } if name == "ann")));
+}

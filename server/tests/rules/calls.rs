@@ -1,0 +1,128 @@
+//! The calls that are one rule each, as the services make them.
+
+use async_trait::async_trait;
+use teamwire_proto::{Refusal, v1};
+use teamwire_server::{
+    coordinator::{Coordinator, decide::Touches},
+    domain::{
+        identity::CallerCredentials,
+        membership,
+        task::{claim, edit},
+        team,
+    },
+};
+
+/// The calls that are one rule each.
+#[async_trait]
+pub(crate) trait RuleCalls {
+    async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal>;
+    async fn invite(&self, who: &CallerCredentials, ask: &v1::InviteRequest) -> Result<v1::InviteResponse, Refusal>;
+    async fn create_observer(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::CreateObserverRequest,
+    ) -> Result<v1::CreateObserverResponse, Refusal>;
+    async fn join(&self, who: &CallerCredentials, ask: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal>;
+    async fn leave(&self, who: &CallerCredentials, ask: &v1::LeaveRequest) -> Result<(), Refusal>;
+    async fn heartbeat(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::HeartbeatRequest,
+    ) -> Result<v1::HeartbeatResponse, Refusal>;
+    async fn force_stop(&self, who: &CallerCredentials, ask: &v1::ForceStopRequest) -> Result<v1::Member, Refusal>;
+    async fn set_lead(&self, who: &CallerCredentials, ask: &v1::SetLeadRequest) -> Result<v1::Team, Refusal>;
+    async fn create_task(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::CreateTaskRequest,
+    ) -> Result<v1::CreateTaskResponse, Refusal>;
+    async fn get_task(&self, who: &CallerCredentials, named: &str, id: u64) -> Result<v1::GetTaskResponse, Refusal>;
+    async fn update_task(&self, who: &CallerCredentials, ask: &v1::UpdateTaskRequest) -> Result<v1::Task, Refusal>;
+    async fn delete_task(&self, who: &CallerCredentials, named: &str, id: u64) -> Result<Vec<u64>, Refusal>;
+    async fn claim_task(&self, who: &CallerCredentials, ask: &v1::ClaimTaskRequest) -> Result<v1::Claim, Refusal>;
+    async fn complete_task(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::CompleteTaskRequest,
+    ) -> Result<v1::CompleteTaskResponse, Refusal>;
+    async fn release_task(&self, who: &CallerCredentials, ask: &v1::ReleaseTaskRequest) -> Result<v1::Task, Refusal>;
+}
+
+#[async_trait]
+impl RuleCalls for Coordinator {
+    async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal> {
+        self.rule(who, named, Touches::Team, |tx| team::get(tx, who, named)).await
+    }
+
+    async fn invite(&self, who: &CallerCredentials, ask: &v1::InviteRequest) -> Result<v1::InviteResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| membership::invite(tx, who, ask)).await
+    }
+
+    async fn create_observer(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::CreateObserverRequest,
+    ) -> Result<v1::CreateObserverResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| membership::create_observer(tx, who, ask)).await
+    }
+
+    async fn join(&self, who: &CallerCredentials, ask: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
+        self.rule(who, "", Touches::Life, |tx| membership::join(tx, who, ask)).await
+    }
+
+    async fn leave(&self, who: &CallerCredentials, ask: &v1::LeaveRequest) -> Result<(), Refusal> {
+        self.rule(who, "", Touches::Life, |tx| membership::leave(tx, who, ask)).await
+    }
+
+    async fn heartbeat(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::HeartbeatRequest,
+    ) -> Result<v1::HeartbeatResponse, Refusal> {
+        self.rule(who, "", Touches::Team, |tx| membership::heartbeat(tx, who, ask)).await
+    }
+
+    async fn force_stop(&self, who: &CallerCredentials, ask: &v1::ForceStopRequest) -> Result<v1::Member, Refusal> {
+        self.rule(who, &ask.team, Touches::Life, |tx| membership::force_stop(tx, who, ask)).await
+    }
+
+    async fn set_lead(&self, who: &CallerCredentials, ask: &v1::SetLeadRequest) -> Result<v1::Team, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| membership::set_lead(tx, who, ask)).await
+    }
+
+    async fn create_task(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::CreateTaskRequest,
+    ) -> Result<v1::CreateTaskResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Board(None), |tx| edit::create(tx, who, ask)).await
+    }
+
+    async fn get_task(&self, who: &CallerCredentials, named: &str, id: u64) -> Result<v1::GetTaskResponse, Refusal> {
+        self.rule(who, named, Touches::Task(id), |tx| edit::get(tx, who, named, id)).await
+    }
+
+    async fn update_task(&self, who: &CallerCredentials, ask: &v1::UpdateTaskRequest) -> Result<v1::Task, Refusal> {
+        self.rule(who, &ask.team, Touches::Board(Some(ask.task_id)), |tx| edit::update(tx, who, ask)).await
+    }
+
+    async fn delete_task(&self, who: &CallerCredentials, named: &str, id: u64) -> Result<Vec<u64>, Refusal> {
+        self.rule(who, named, Touches::Board(Some(id)), |tx| edit::delete(tx, who, named, id)).await
+    }
+
+    async fn claim_task(&self, who: &CallerCredentials, ask: &v1::ClaimTaskRequest) -> Result<v1::Claim, Refusal> {
+        self.rule(who, "", Touches::Board(Some(ask.task_id)), |tx| claim::claim(tx, who, ask)).await
+    }
+
+    async fn complete_task(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::CompleteTaskRequest,
+    ) -> Result<v1::CompleteTaskResponse, Refusal> {
+        self.rule(who, &ask.team, Touches::Board(Some(ask.task_id)), |tx| claim::complete(tx, who, ask)).await
+    }
+
+    async fn release_task(&self, who: &CallerCredentials, ask: &v1::ReleaseTaskRequest) -> Result<v1::Task, Refusal> {
+        self.rule(who, &ask.team, Touches::Board(Some(ask.task_id)), |tx| claim::release(tx, who, ask)).await
+    }
+}

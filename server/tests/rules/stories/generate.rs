@@ -1,0 +1,213 @@
+//! Random steps of a story.
+
+use std::collections::BTreeSet;
+
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::{Index, select},
+};
+
+use super::model::Asks;
+
+/// The members of a story.
+pub(super) const NAMES: [&str; 4] = ["lead", "Ann", "bob", "cid"];
+
+/// The member that must have a plan approved before it works on tasks.
+pub(super) const PLANNER: &str = "cid";
+
+/// Which of its sessions a member shows with a call.
+#[derive(Clone, Debug)]
+pub(super) enum Shows {
+    None,
+    Latest,
+    Any(Index),
+}
+
+/// Who makes a call.
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    Operator,
+    Stranger,
+    /// `former`: with the credential of any of its lives, otherwise with the latest.
+    Member {
+        name: &'static str,
+        former: Option<Index>,
+        shows: Shows,
+    },
+}
+
+/// How a claim is finished.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Proof {
+    /// With the token of any claim that was ever given.
+    Any,
+    /// With the token of one of the caller's own claims.
+    Own,
+    /// Without a token.
+    None,
+    /// By the owner of the latest claim that is still held, so that stories get somewhere.
+    Held,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    Message {
+        to: &'static str,
+        keyed: bool,
+    },
+    Broadcast {
+        keyed: bool,
+    },
+    /// Repeats a call that was accepted under a key.
+    Repeat {
+        which: Index,
+    },
+    Shutdown {
+        to: &'static str,
+    },
+    Plan,
+    Answer {
+        request: Index,
+        asks: Option<Asks>,
+        to: Option<&'static str>,
+        approve: Option<bool>,
+        /// By the member that must answer, so that stories get somewhere.
+        rightly: bool,
+    },
+    Stream,
+    Ack {
+        messages: Vec<Index>,
+    },
+    Heartbeat {
+        idle: Option<bool>,
+    },
+    /// By a token for this name. `twice`: the call is repeated under its key.
+    Join {
+        name: &'static str,
+        twice: bool,
+    },
+    Rejoin,
+    Leave {
+        code: i32,
+    },
+    Force {
+        name: &'static str,
+    },
+    SetLead {
+        name: &'static str,
+    },
+    Delete,
+    /// Lets time pass and carries out what is due.
+    Pass {
+        steps: u64,
+        may_lose: bool,
+    },
+    AddTask {
+        owner: &'static str,
+        after: Vec<Index>,
+        keyed: bool,
+    },
+    ChangeTask {
+        task: Index,
+        owner: Option<&'static str>,
+        add: Vec<Index>,
+        remove: Vec<Index>,
+    },
+    DeleteTask {
+        task: Index,
+    },
+    Claim {
+        task: Option<Index>,
+        keyed: bool,
+    },
+    Finish {
+        claim: Index,
+        done: bool,
+        proof: Proof,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) who: Who,
+    /// Which of the two coordinators.
+    pub(super) coordinator: usize,
+    pub(super) act: Act,
+}
+
+/// Picks from the tasks, and sometimes one that does not exist.
+pub(super) fn pick_task(index: &Index, tasks: usize) -> usize {
+    index.index(tasks * 16 + 1) / 16
+}
+
+pub(super) fn pick_tasks(indices: &[Index], tasks: usize) -> BTreeSet<usize> {
+    indices.iter().map(|index| pick_task(index, tasks)).collect()
+}
+
+fn names() -> impl Strategy<Value = &'static str> {
+    select(&NAMES[..])
+}
+
+fn callers() -> impl Strategy<Value = Who> {
+    let shows = prop_oneof![6 => Just(Shows::None), 4 => Just(Shows::Latest), 2 => any::<Index>().prop_map(Shows::Any)];
+    let former = prop_oneof![6 => Just(None), 1 => any::<Index>().prop_map(Some)];
+    let name = prop_oneof![3 => Just("lead"), 8 => names()];
+    prop_oneof![
+        2 => Just(Who::Operator),
+        1 => Just(Who::Stranger),
+        20 => (name, former, shows).prop_map(|(name, former, shows)| Who::Member { name, former, shows }),
+    ]
+}
+
+fn task_acts() -> impl Strategy<Value = Act> {
+    let some = |max: usize| vec(any::<Index>(), 0..=max);
+    let owner = || prop_oneof![3 => Just(""), 2 => names()];
+    let proof =
+        prop_oneof![2 => Just(Proof::Any), 2 => Just(Proof::Own), 1 => Just(Proof::None), 5 => Just(Proof::Held)];
+    prop_oneof![
+        6 => (owner(), some(2), any::<bool>()).prop_map(|(owner, after, keyed)| Act::AddTask { owner, after, keyed }),
+        8 => (proptest::option::of(any::<Index>()), any::<bool>()).prop_map(|(task, keyed)| Act::Claim { task, keyed }),
+        9 => (any::<Index>(), prop::bool::weighted(0.7), proof)
+            .prop_map(|(claim, done, proof)| Act::Finish { claim, done, proof }),
+        4 => (any::<Index>(), proptest::option::of(owner()), some(2), some(1))
+            .prop_map(|(task, owner, add, remove)| Act::ChangeTask { task, owner, add, remove }),
+        1 => any::<Index>().prop_map(|task| Act::DeleteTask { task }),
+    ]
+}
+
+/// `on_tasks`: most acts are about tasks.
+fn acts(on_tasks: bool) -> impl Strategy<Value = Act> {
+    let asks = prop_oneof![4 => Just(None), 1 => Just(Some(Asks::Shutdown)), 1 => Just(Some(Asks::Plan))];
+    let approve = prop_oneof![9 => any::<bool>().prop_map(Some), 1 => Just(None)];
+    let to = proptest::option::weighted(0.2, names());
+    prop_oneof![
+        10 => (names(), any::<bool>()).prop_map(|(to, keyed)| Act::Message { to, keyed }),
+        3 => any::<bool>().prop_map(|keyed| Act::Broadcast { keyed }),
+        5 => any::<Index>().prop_map(|which| Act::Repeat { which }),
+        5 => names().prop_map(|to| Act::Shutdown { to }),
+        5 => Just(Act::Plan),
+        10 => (any::<Index>(), asks, to, approve, prop::bool::weighted(0.6))
+            .prop_map(|(request, asks, to, approve, rightly)| Act::Answer { request, asks, to, approve, rightly }),
+        8 => Just(Act::Stream),
+        8 => vec(any::<Index>(), 1..4).prop_map(|messages| Act::Ack { messages }),
+        3 => proptest::option::of(any::<bool>()).prop_map(|idle| Act::Heartbeat { idle }),
+        4 => (names(), any::<bool>()).prop_map(|(name, twice)| Act::Join { name, twice }),
+        3 => Just(Act::Rejoin),
+        2 => (0..3).prop_map(|code| Act::Leave { code }),
+        2 => names().prop_map(|name| Act::Force { name }),
+        2 => names().prop_map(|name| Act::SetLead { name }),
+        1 => Just(Act::Delete),
+        5 => (1..4_u64, prop::bool::weighted(0.8)).prop_map(|(steps, may_lose)| Act::Pass { steps, may_lose }),
+        if on_tasks { 150 } else { 18 } => task_acts(),
+    ]
+}
+
+fn steps(on_tasks: bool) -> impl Strategy<Value = Step> {
+    (callers(), 0..2_usize, acts(on_tasks)).prop_map(|(who, coordinator, act)| Step { who, coordinator, act })
+}
+
+/// The steps of one story, mostly about tasks in one of four.
+pub(super) fn stories() -> impl Strategy<Value = Vec<Step>> {
+    prop::bool::weighted(0.25).prop_flat_map(|on_tasks| vec(steps(on_tasks), 20..90))
+}
