@@ -116,12 +116,12 @@ async fn a_member_that_left_long_ago_leaves_the_roster_and_its_name_is_free() {
     t.tidy_after(6 * DAY).await;
     assert_eq!(t.member("bob").await.state(), v1::MemberState::Exited);
     t.tidy_after(2 * DAY).await;
-    let members = t.coordinator.list_members(&t.operator, "alpha").await.unwrap();
+    let members = t.coordinator.list_members(&t.operator, &all_members("alpha")).await.unwrap().members;
     assert_eq!(members.len(), 1, "{members:?}");
     let receipt = t.receipts(&unread).await.remove(0);
     assert_eq!(
-        (receipt.state(), receipt.dead_letter_cause.as_str()),
-        (v1::ReceiptState::DeadLettered, "member_removed")
+        (receipt.state(), receipt.dead_letter_cause()),
+        (v1::ReceiptState::DeadLettered, v1::DeadLetterCause::MemberRemoved)
     );
     let call = t.try_send(&t.lead, message("bob", "x"));
     t.refused(call, Code::NotFound, Reason::AgentNotFound, "recipient").await;
