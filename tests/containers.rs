@@ -30,7 +30,7 @@ const FILES: [&str; 3] = ["LICENSE", "etc/ssl/certs/ca-certificates.crt", "teamw
 /// More than the binary has, and less than anything else would add.
 const BYTES_MAX: u64 = 50_000_000;
 
-/// Acknowledges every message, once its content stands in a file; approves its shutdown.
+/// Acknowledges every message after writing its content to a file; approves its shutdown.
 const RECORDER: &str = r#"
 import json, sys
 took = open("/var/lib/teamwire/took", "a", buffering=1)
@@ -105,7 +105,7 @@ fn a_teammate_joins_over_tls_answers_and_ends_with_0_once_its_shutdown_is_approv
     let Some(stage) = Stage::serving() else { return };
     let echo = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/echo.py")).unwrap();
     stage.join("backend", &["python3", "-c", &echo]);
-    // Somebody who has nothing but the image and the volume of the lead.
+    // A user who has only the image and the lead's volume.
     let lead = format!("{}:/var/lib/teamwire:ro", stage.name("lead"));
     let network = stage.name("team");
     let run = [&["run", "--rm", "--network", &network, "-v", &lead], &CONFINED[..]].concat();
@@ -245,7 +245,7 @@ impl Stage {
         })
     }
 
-    /// Begins with Redis on a network of its own, a coordinator that serves with TLS, and the team `acme`, whose lead is in
+    /// Starts Redis on a separate network, a coordinator with TLS, and the team `acme`, whose lead is in
     /// a container, too.
     fn serving() -> Option<Self> {
         let stage = Self::new()?;

@@ -1,10 +1,10 @@
 //! gRPC health: whether this coordinator can do its work, for each service and, as "", overall.
 //!
-//! It is SERVING while the store answers. A store that answers but takes no writes does not change that: reading and
-//! acknowledging, which makes room, go on, and no other coordinator on that store could do more. It is NOT_SERVING when
-//! the store was silent for [`SILENCE_MAX`], until it answers again, and as soon as the coordinator drains.
+//! It is SERVING while the store answers. That includes a store that refuses writes: members can still read and
+//! acknowledge, which makes room, and no other coordinator on that store could do more. It is NOT_SERVING once the
+//! store has been silent for [`SILENCE_MAX`], until the store answers again; and as soon as the coordinator drains.
 //!
-//! [`probes`] say the same on a listener of their own, for those who speak no TLS.
+//! [`probes`] answers the same on a separate listener, for probes that do not speak TLS.
 
 use std::{
     sync::Arc,
@@ -28,35 +28,36 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// How often the store is asked.
+/// How often the store is queried.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long an answer is waited for before the silence is looked at. The question stays under way.
+/// How long to wait for an answer before judging the silence. The query continues.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the store may be silent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// What is asked whether the process runs at all: SERVING for as long as it does. Whoever restarts what does not answer
-/// asks for this one; a coordinator whose store is away needs no restart.
+/// The service that tells whether the process runs: SERVING as long as it does. Liveness probes use it; a coordinator
+/// whose store is unavailable needs no restart.
 pub const LIVE: &str = "live";
 
-/// How many connections for probes may be open, and how long each: without a bound, whoever holds many would leave no file
-/// descriptor to the protocol's own listener.
+/// How many connections for probes may be open, and for how long. Without a bound, a client with many connections could
+/// use up the file descriptors of the protocol's listener.
 const PROBERS_MAX: usize = 64;
 const PROBER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many probes may be open on a connection, and how long one may take. Who probes asks one thing at a time.
+/// How many probes may be open on a connection, and how long one may take. A prober needs only one at a time.
 const PROBES_MAX: u32 = 8;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Answers health checks, and nothing else, on a listener without TLS until cancelled. Returns what sets its answers.
+/// Answers health checks, and nothing else, on a listener without TLS until cancelled. Returns the reporter that sets
+/// the answers.
 pub fn probes(listener: TcpListener, stop: CancellationToken) -> (HealthReporter, impl Future<Output = ()>) {
     let (reporter, service) = health_reporter();
     let live = reporter.clone();
     let bounds = Bounds {
         connections_max: PROBERS_MAX,
-        // Nobody shows a credential here.
+        // Probes present no credential.
         authentication_timeout: PROBER_TIMEOUT,
         streams_max: PROBES_MAX,
         ..Bounds::default()
@@ -66,14 +67,14 @@ pub fn probes(listener: TcpListener, stop: CancellationToken) -> (HealthReporter
         let server = bounds.server().timeout(PROBE_TIMEOUT).add_service(service);
         let server = server.serve_with_incoming(Acceptor::new(listener, None, bounds).incoming());
         if let Some(Err(error)) = stop.run_until_cancelled(server).await {
-            tracing::error!(%error, "health checks are not answered any more");
+            tracing::error!(%error, "health checks are no longer answered");
         }
     };
     (reporter, serve)
 }
 
-/// Keeps the health of some services up to date until the coordinator drains. The first of the reporters is that of the
-/// coordinator's own listener, which ends with the drain.
+/// Keeps the health of services up to date until the coordinator drains. The first reporter is that of the protocol's
+/// listener, which closes with the drain.
 pub async fn run(
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
@@ -85,7 +86,7 @@ pub async fn run(
     report(&reporters, services, ServingStatus::Serving).await;
     draining.run_until_cancelled(follow(&store, &metrics, &reporters, services)).await;
     report(&reporters, services, ServingStatus::NotServing).await;
-    // Whoever watches is told, and then let go: an open stream would keep the coordinator from ending.
+    // Watchers get this status, then their streams end: an open stream would keep the coordinator from exiting.
     if let Some(reporter) = reporters.first_mut() {
         for service in services {
             reporter.clear_service_status(service).await;
@@ -93,13 +94,13 @@ pub async fn run(
     }
 }
 
-/// Asks the store again and again.
+/// Queries the store periodically.
 async fn follow(store: &Arc<dyn Store>, metrics: &Metrics, reporters: &[HealthReporter], services: &[&str]) {
-    // Summed up, so that a pause of this coordinator itself counts for one round at the most.
+    // A sum, so that a pause of this coordinator counts as one round at most.
     let mut silence = Duration::ZERO;
     let mut looked = Instant::now();
     let mut is_up = true;
-    // On a task of its own: a question that is put aside half way may hold what others wait for.
+    // On a separate task: a query that is no longer polled could hold what others wait for.
     let mut asked: Option<JoinHandle<Result<u64, StoreError>>> = None;
     loop {
         let question = asked.get_or_insert_with(|| {

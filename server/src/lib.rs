@@ -1,11 +1,15 @@
 //! The coordinator of teamwire, as a library.
 //!
-//! - [`domain`]: the rules, pure. [`coordinator`]: runs them against the store.
+//! - [`domain`]: the rules, as pure functions. [`coordinator`]: runs them against the store.
 //! - [`store`]: the store's contract and its backends.
-//! - [`delivery`]: open sessions. [`grpc`]: the protocol's face. [`edge`]: connections, TLS, bounds of the transport.
+//! - [`notify`]: wakes those who wait for a commit. [`delivery`]: open sessions and background work.
+//! - [`grpc`]: the protocol's services. [`edge`]: connections, TLS, bounds of the transport.
 //! - [`rate`]: how fast members may send.
-//! - [`telemetry`]: numbers, the log of calls, traces. [`health`]: whether it can do its work.
-//! - [`server`]: [`server::run`] puts all of it together.
+//! - [`telemetry`]: metrics and spans. [`health`]: whether the coordinator can work.
+//! - [`server`]: [`server::run`] builds a coordinator and serves it.
+//!
+//! Architecture invariant: arrows run `grpc` > `delivery` > `coordinator` > `notify` > `domain` > `store`, never back;
+//! `tests/architecture.rs` holds this.
 
 pub mod coordinator;
 pub mod delivery;

@@ -1,8 +1,8 @@
 //! How fast a member may send.
 //!
-//! Counted by the credential that was shown, the operator's like any other, so that nobody can use up what another may
-//! do. Each coordinator counts for itself: who sends through several of them at once may send that much through each.
-//! A repeated send counts again, whether it had been carried out or not.
+//! Sends are counted by the presented credential, including the operator's, so that no caller can use up another's
+//! rate. Each coordinator counts separately: a member that sends through several of them may send at the full rate
+//! through each. A repeated send counts again, whether or not the first was carried out.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -15,14 +15,14 @@ use teamwire_proto::{Reason, Refusal};
 
 use crate::domain::secret::SecretHash;
 
-/// How many credentials are counted for at once, before those are forgotten that could use all of their burst again.
-/// That is a fraction of a second after their last send, so hardly more are ever kept.
+/// How many credentials are counted before those whose burst is fully replenished are dropped. That takes a fraction of
+/// a second after a credential's last send, so few more are ever kept.
 const COUNTED_MAX: usize = 16_384;
 
-/// How fast each credential may send. Bursts are what may come at once after a pause.
+/// How fast each credential may send. A burst may be sent at once after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// Messages of any kind, broadcasts included. 50 a second.
+    /// Messages of any kind, including broadcasts. 50 a second.
     pub sends_per_second: NonZeroU32,
     /// 100.
     pub sends_burst: NonZeroU32,
@@ -44,7 +44,7 @@ impl Default for Rates {
     }
 }
 
-/// Counts what is sent.
+/// Counts sends.
 #[derive(Debug)]
 pub struct Meter {
     sends: Counter,
@@ -52,7 +52,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to count.
+    /// Makes a meter with these rates.
     pub fn new(rates: Rates) -> Self {
         Self {
             sends: Counter::new("messages", rates.sends_per_second, rates.sends_burst),
@@ -87,10 +87,10 @@ impl Counter {
             self.limiter.retain_recent();
         }
         self.limiter.check_key(&sender).map_err(|not_until| {
-            // A retry on the very instant could come too early by the coarseness of a clock.
+            // A retry at exactly that instant could be too early, because clocks are coarse.
             let wait = not_until.wait_time_from(DefaultClock::default().now()) + Duration::from_millis(1);
             let text = format!(
-                "You send more than {} {} a second. Send the same again, with the same idempotency key, in {} ms.",
+                "You are sending more than {} {} a second. Repeat this send, with the same idempotency key, in {} ms.",
                 self.per_second,
                 self.what,
                 wait.as_millis()

@@ -1,6 +1,6 @@
 //! The programs that run as members: small shell scripts that read lines and answer.
 //!
-//! Each keeps what it was told in `heard`, in the directory of its member, and its process id in `pids`.
+//! Each records its input in `heard`, in its member's directory, and its process id in `pids`.
 
 use crate::world::TEAMWIRE;
 
@@ -44,7 +44,7 @@ done
 "#;
 
 /// Sends `echo` one number after the other, five a second, until there is a file `stop` in its directory; then the last
-/// of them stands in `sent`. Acknowledges what it is told.
+/// of them is in `sent`. Acknowledges its input.
 pub const COUNTING: &str = r#"
 {
     number=0
@@ -76,7 +76,7 @@ done
 "#;
 
 /// Rejects its shutdown the first time and approves it the second, but ignores SIGTERM, and has descendants that do so,
-/// too: one of its own, one of a child's, one in a session of its own.
+/// too: a child, a grandchild, and one in a separate session.
 pub const STUBBORN: &str = r#"
 trap '' TERM
 sleep 1000 &
@@ -108,7 +108,7 @@ while hear; do
 done
 "#;
 
-/// Takes what it is told and says nothing.
+/// Reads its input and prints nothing.
 pub const SILENT: &str = "while hear; do :; done";
 
 /// Takes task after task and completes it, but holds on to each while there is a file `hold` in its directory. Keeps the

@@ -1,11 +1,11 @@
-//! Coordinators on a Redis Cluster whose slots change hands under a crowd.
+//! Coordinators on a Redis Cluster whose slots change hands under load.
 
 use std::collections::BTreeSet;
 
 use tokio::runtime::Runtime;
 
 use crate::{
-    crowd::{Crowd, ROOMY},
+    traffic::{ROOMY, Traffic},
     world::{TestCluster, World},
 };
 
@@ -15,8 +15,8 @@ fn slots_move_to_other_nodes_under_many_streams_and_no_application_notices() {
     let Some(cluster) = runtime.block_on(TestCluster::start()) else { return };
     let world = World::on(&cluster.url(), ROOMY);
     let other = world.another_coordinator();
-    let crowd = Crowd::gather(&world, &[world.coordinator.address(), other.address()].join(","));
-    crowd.goes_on("messages flow");
+    let traffic = Traffic::gather(&world, &[world.coordinator.address(), other.address()].join(","));
+    traffic.goes_on("messages flow");
     let before = runtime.block_on(places(&cluster));
     let at: BTreeSet<_> = before.iter().map(|(node, _, _)| node).collect();
     assert_eq!(at.len(), cluster.nodes.len(), "not all nodes have a team: {before:?}");
@@ -24,14 +24,14 @@ fn slots_move_to_other_nodes_under_many_streams_and_no_application_notices() {
         let to = (from + 1) % cluster.nodes.len();
         runtime.block_on(cluster.begin_move(*slot, *from, to));
         // Long enough for those of this team to send and to wait.
-        crowd.await_stored("the other teams go on", 1, tag);
+        traffic.await_stored("the other teams go on", 1, tag);
         runtime.block_on(cluster.end_move(*slot, *from, to));
-        crowd.await_stored("all teams go on", 1, "");
+        traffic.await_stored("all teams go on", 1, "");
     }
-    crowd.goes_on("messages flow after all moves");
+    traffic.goes_on("messages flow after all moves");
     let after = runtime.block_on(places(&cluster));
     assert!(before.iter().all(|place| !after.contains(place)), "{before:?}, {after:?}");
-    let account = crowd.ends();
+    let account = traffic.ends();
     eprintln!("{} slots moved: {account:?}", before.len());
     account.is_flawless();
     for coordinator in [&world.coordinator, &other] {

@@ -10,7 +10,7 @@ use crate::{
 
 scenarios! {
     a_message_that_a_dead_teammate_has_not_acknowledged_comes_again_to_its_successor,
-    a_successor_never_sees_the_shutdown_request_of_the_dead_and_the_requester_is_told,
+    a_successor_never_sees_its_predecessors_shutdown_request_and_the_requester_gets_a_notice,
     a_coordinator_that_comes_back_finds_the_same_programs_at_work,
     a_program_that_dies_is_started_again_in_a_new_life,
 }
@@ -32,7 +32,7 @@ fn a_message_that_a_dead_teammate_has_not_acknowledged_comes_again_to_its_succes
     assert_eq!(world.member("backend")["incarnation"], 2);
 }
 
-fn a_successor_never_sees_the_shutdown_request_of_the_dead_and_the_requester_is_told(world: World) {
+fn a_successor_never_sees_its_predecessors_shutdown_request_and_the_requester_gets_a_notice(world: World) {
     world.create_team("acme");
     let first = world.run("backend", &[], agents::SILENT).ready();
     let asked = world.cli(LEAD, &["shutdown", "backend", "please", "--json"]).succeeds().json();

@@ -9,13 +9,13 @@ use crate::{
 
 scenarios! {
     a_message_that_cannot_be_queued_is_explained_before_it_is_sent,
-    a_message_that_nobody_reads_is_told_from_one_that_nobody_acknowledges,
+    the_doctor_distinguishes_unread_messages_from_unacknowledged_ones,
     a_member_that_does_not_end_is_named_with_what_to_do,
     what_keeps_a_team_from_being_deleted_is_named,
     a_message_tells_its_whole_life,
 }
 
-/// Returns what the doctor finds, with the patience of somebody who wants to know now.
+/// Returns what the doctor finds with the shortest patience.
 fn findings(world: &World, arguments: &[&str]) -> (i32, Vec<Value>) {
     let arguments = [&["doctor", "--patience", "0", "--json"], arguments].concat();
     let output = world.cli(LEAD, &arguments);
@@ -44,7 +44,7 @@ fn a_message_that_cannot_be_queued_is_explained_before_it_is_sent(world: World) 
     assert!(finding["next"].as_str().unwrap().contains("teamwire run ann"), "{finding}");
 }
 
-fn a_message_that_nobody_reads_is_told_from_one_that_nobody_acknowledges(world: World) {
+fn the_doctor_distinguishes_unread_messages_from_unacknowledged_ones(world: World) {
     world.create_team("acme");
     world.join("ann");
     let sent = world.cli(LEAD, &["send", "ann", "hello", "--json"]).succeeds().json();
@@ -62,7 +62,7 @@ fn a_message_that_nobody_reads_is_told_from_one_that_nobody_acknowledges(world: 
         found.into_iter().find(|finding| finding["class"] == "not_consumed")
     });
     assert_eq!((&finding["member"], &finding["message_id"]), (&"bob".into(), &sent["message_id"]));
-    // Whoever is patient finds nothing yet.
+    // With the default patience there is nothing to find yet.
     world.cli(LEAD, &["doctor", "bob", "--patience", "3600"]).succeeds();
     // Others may not look into bob's inbox.
     world.cli("ann", &["inbox", "--of", "bob"]).exits(77).complains_of("LEAD_ONLY");

@@ -27,9 +27,9 @@ const CHECK: &str = "/grpc.health.v1.Health/Check";
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// What is logged of a connection that nobody known has used.
-const UNKNOWN: &str = "closed: it has shown no credential in time";
+const UNKNOWN: &str = "closed: no call presented a valid credential in time";
 
-/// An HTTP/2 connection, and nothing that would make another one in its stead.
+/// An HTTP/2 connection that never reconnects.
 struct Wire {
     requests: SendRequest<Bytes>,
     connection: JoinHandle<Result<(), h2::Error>>,
@@ -106,7 +106,7 @@ async fn hung_up(mut stream: TcpStream) {
 }
 
 #[test]
-fn who_shows_no_credential_in_time_is_cut_off_and_nobody_else() {
+fn only_connections_without_a_credential_are_closed() {
     let world = World::configured("log = \"debug\"\n[network]\nauthentication_timeout = \"2s\"\n");
     let operator = world.operator();
     Runtime::new().unwrap().block_on(async {
@@ -253,15 +253,15 @@ fn a_coordinator_asks_the_system_for_as_many_open_files_as_its_connections_take(
         let address = eventually("it serves", || fs::read_to_string(home.join("state/address")).ok());
         let address = address.trim().trim_start_matches("http://").parse().unwrap();
         Runtime::new().unwrap().block_on(async {
-            let mut crowd = Vec::new();
+            let mut traffic = Vec::new();
             for _ in 0..if is_enough { 100 } else { 10 } {
-                crowd.push(TcpStream::connect(address).await.unwrap());
+                traffic.push(TcpStream::connect(address).await.unwrap());
             }
             // Taken after all of them.
             assert_eq!(Wire::connect_to(address).await.call(CHECK, SECRET).await.unwrap(), None);
         });
         let ended = coordinator.terminate().succeeds();
-        assert!(!ended.stderr.contains("no connection can be taken"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("no connection can be accepted"), "{}", ended.stderr);
         assert_eq!(ended.stderr.contains("raise its hard limit"), !is_enough, "{}", ended.stderr);
     }
 }
@@ -341,7 +341,7 @@ fn headers_over_the_bound_are_refused_and_the_connection_goes_on() {
 
 /// Returns whether the coordinator has closed the connection for too many resets. Who is still writing then may not come to
 /// read that.
-fn is_told_to_calm_down(error: &h2::Error) -> bool {
+fn is_enhance_your_calm(error: &h2::Error) -> bool {
     error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) || error.is_io()
 }
 
@@ -369,7 +369,7 @@ fn calls_that_break_the_protocol_again_and_again_close_their_connection_only() {
             broken += 1;
             assert!(broken < 100, "nothing stops it");
         };
-        assert!(is_told_to_calm_down(&error), "{error}");
+        assert!(is_enhance_your_calm(&error), "{error}");
         assert!(broken >= 10, "{broken}");
         world.coordinator.await_log("locally-reset streams reached limit", 1);
         assert_eq!(other.call(LIST_TEAMS, &operator).await.unwrap(), None);
@@ -432,7 +432,7 @@ fn a_flood_of_calls_that_are_cancelled_at_once_closes_the_floods_connection_only
             assert_eq!(timeout(PATIENCE, other.call(LIST_TEAMS, &operator)).await.unwrap().unwrap(), None);
         }
         let error = flooding.await.unwrap().expect_err("it is stopped");
-        assert!(is_told_to_calm_down(&error), "{error}");
+        assert!(is_enhance_your_calm(&error), "{error}");
         world.coordinator.await_log("remotely-reset pending-accept streams reached limit", 1);
         assert_eq!(other.call(LIST_TEAMS, &operator).await.unwrap(), None);
     });

@@ -1,4 +1,4 @@
-//! Coordinators on a Redis with replicas and Sentinels, and a crowd that goes on whoever of them dies.
+//! Coordinators on a Redis with replicas and Sentinels, and traffic that continues whichever of them dies.
 
 use std::time::Instant;
 
@@ -9,13 +9,13 @@ use tokio::runtime::Runtime;
 use tonic::Code;
 
 use crate::{
-    crowd::{Account, Crowd, ROOMY},
     raw::{Raw, refused},
+    traffic::{Account, ROOMY, Traffic},
     world::{Coordinator, LEAD, TestRedis, TestSentinel, World, eventually},
 };
 
 /// What the log says of a loss.
-const LOSS: &str = "the store has lost commits that it had answered";
+const LOSS: &str = "the store lost commits that it had acknowledged";
 
 /// How many Sentinels there are.
 const SENTINELS: usize = 3;
@@ -68,9 +68,9 @@ impl Place {
         std::iter::once(&self.world.coordinator).chain(&self.others)
     }
 
-    fn gather(&self) -> Crowd {
+    fn gather(&self) -> Traffic {
         let addresses: Vec<_> = self.coordinators().map(Coordinator::address).collect();
-        Crowd::gather(&self.world, &addresses.join(","))
+        Traffic::gather(&self.world, &addresses.join(","))
     }
 
     /// Returns how many losses the coordinators have counted.
@@ -84,16 +84,16 @@ impl Place {
 
     /// Kills the primary, and waits until all streams bring something new. Returns how many numbers each had had stored
     /// just after.
-    fn fail_over(&mut self, crowd: &Crowd) -> Vec<usize> {
+    fn fail_over(&mut self, traffic: &Traffic) -> Vec<usize> {
         self.primary.kill();
-        let stored = crowd.stored();
+        let stored = traffic.stored();
         for replica in &self.replicas {
             replica.signal(Signal::SIGCONT);
         }
         let began = Instant::now();
-        crowd.await_stored("sends go on after the failover", 1, "");
+        traffic.await_stored("sends go on after the failover", 1, "");
         eprintln!("every sender was answered again after {:?}", began.elapsed());
-        crowd.goes_on("all streams go on after the failover");
+        traffic.goes_on("all streams go on after the failover");
         eprintln!("every stream had something new after {:?}", began.elapsed());
         stored
     }
@@ -117,13 +117,13 @@ impl Place {
 #[test]
 fn coordinators_and_redis_are_replaced_under_many_streams_and_nothing_is_lost_or_reported() {
     let Some(mut place) = Place::with_replicas(2, "?replicas=1&wait=2s") else { return };
-    let crowd = place.gather();
-    crowd.goes_on("messages flow");
+    let traffic = place.gather();
+    traffic.goes_on("messages flow");
     let mut restart = |coordinator: &mut Coordinator| {
         coordinator.end();
-        crowd.goes_on("messages flow while one is away");
+        traffic.goes_on("messages flow while one is away");
         coordinator.restart();
-        crowd.goes_on("messages flow when it is back");
+        traffic.goes_on("messages flow when it is back");
     };
     restart(&mut place.world.coordinator);
     place.others.iter_mut().for_each(&mut restart);
@@ -132,39 +132,39 @@ fn coordinators_and_redis_are_replaced_under_many_streams_and_nothing_is_lost_or
     for coordinator in place.coordinators() {
         coordinator.may_complain_of(LOSS);
     }
-    place.fail_over(&crowd);
-    let account = crowd.ends();
+    place.fail_over(&traffic);
+    let account = traffic.ends();
     place.tell(&account, "with a replica that has everything");
     account.is_orderly();
     assert!(account.lost.is_empty(), "{account:?}");
 }
 
 #[test]
-fn what_a_failover_loses_is_told_to_every_team_that_lost_something() {
+fn a_failover_reports_lost_writes_to_every_affected_team() {
     let Some(mut place) = Place::with_replicas(1, "") else { return };
-    let crowd = place.gather();
-    crowd.goes_on("messages flow");
+    let traffic = place.gather();
+    traffic.goes_on("messages flow");
     for coordinator in place.coordinators() {
         coordinator.may_complain_of(LOSS);
     }
-    let kept = crowd.stored();
+    let kept = traffic.stored();
     // The replica cannot connect again, and nothing waits in its socket.
     place.replicas[0].signal(Signal::SIGSTOP);
     place.runtime.block_on(place.primary.tell(&["CLIENT", "KILL", "TYPE", "replica"]));
     // Every fifth goes to a lead, who has not seen it when it is lost. Sessions that open meanwhile are lost as well.
-    crowd.await_stored("sends go on without the replica", 3, "");
+    traffic.await_stored("sends go on without the replica", 3, "");
     place.others[0].end();
     place.others[0].restart();
-    crowd.await_stored("sends go on without the replica", 3, "");
-    let gone = place.fail_over(&crowd);
-    let account = crowd.ends();
+    traffic.await_stored("sends go on without the replica", 3, "");
+    let gone = place.fail_over(&traffic);
+    let account = traffic.ends();
     place.tell(&account, "without the replica");
     account.is_orderly();
     assert!(!account.lost.is_empty(), "the leads have all");
     for (sender, lost) in &account.lost {
         // One may have been under way.
         assert!(lost.iter().all(|number| (kept[*sender]..=gone[*sender]).contains(number)), "{sender}: {lost:?}");
-        let team = Crowd::team_of(*sender);
+        let team = Traffic::team_of(*sender);
         assert!(account.told.contains(&team) && account.recorded.contains(&team), "{account:?}");
     }
     assert!(place.losses_counted() > 0.0 && place.losses_logged() > 0);

@@ -42,7 +42,7 @@ fn a_program_for_each_batch_answers_with_what_it_prints(world: World) {
         let answer = answered.lines().pop().unwrap();
         assert_eq!((&answer["from"], &answer["content"]), (&"counter".into(), &format!("I heard {word}").into()));
     }
-    assert_eq!(counter.pids().len(), 2, "each batch has a program of its own");
+    assert_eq!(counter.pids().len(), 2, "each batch has its own program");
     eventually("all is processed", || world.member("counter")["inbox_depth"].is_null().then_some(()));
 }
 

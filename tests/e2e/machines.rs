@@ -15,7 +15,7 @@ use crate::{
     world::{Machine, Network, Runner, World, eventually},
 };
 
-/// How long the network is cut: most of a lease, so that who counted wrong would count somebody as lost.
+/// How long the network is cut: most of a lease, so that a wrong count would declare a member lost.
 const CUT: Duration = Duration::from_secs(20);
 
 #[test]
@@ -53,7 +53,7 @@ fn a_network_that_is_cut_costs_no_message(network: &Network, cut: &Machine) {
     let pasted = invite(&world, "echo");
     let other = pasted.replace(fingerprint, &format!("sha256:{}", "0a".repeat(32)));
     let deceived = world.cli("deceived", &["run", "--join", &other, "echo", "--", "true"]);
-    deceived.exits(69).complains_of("does not show the certificate");
+    deceived.exits(69).complains_of("does not present the certificate");
 
     let echo = world.run_again("echo", &["--join", &pasted], agents::ECHO).ready();
     let counting = world.run_again("counting", &["--join", &invite(&world, "counting")], agents::COUNTING).ready();
@@ -81,7 +81,7 @@ fn a_network_that_is_cut_costs_no_message(network: &Network, cut: &Machine) {
     });
     await_number(&counting, sent);
     let all: Vec<u64> = (1..=sent).collect();
-    assert_eq!(numbers(&echo), all, "what echo was told: all of it, once, in order");
+    assert_eq!(numbers(&echo), all, "echo read every number once and in order");
     assert_eq!(numbers(&counting), all, "what came back: all of it, once, in order");
 
     world.cli("host", &["shutdown", "echo", "Well done.", "--wait"]).succeeds();
@@ -111,7 +111,7 @@ fn assert_not_lost(world: &World) -> Value {
     member
 }
 
-/// Returns the numbers that a program was told, or told back, in the order in which it was.
+/// Returns the numbers that a program read or echoed, in order.
 fn numbers(runner: &Runner) -> Vec<u64> {
     let number = |line: Value| {
         let content = line["content"].as_str().filter(|_| line["type"] == "message")?;

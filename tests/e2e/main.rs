@@ -1,21 +1,21 @@
-//! The whole of teamwire, as its users meet it: the built binary, real processes, real stores, real faults.
+//! End-to-end tests of teamwire as users meet it: the built binary, real processes, real stores, real faults.
 //!
-//! [`world`] is the language in which the tests are written: a [`World`](world::World) is a coordinator with its store,
-//! the people at its command line, and the programs that run as members. Whatever a world has started ends with it.
-//! Every scenario runs against each store that it makes sense for; see [`scenarios`].
+//! The tests are written in terms of [`world`]: a [`World`](world::World) is a coordinator with its store, the users at its
+//! command line, and the programs that run as members. Dropping a world ends everything it started. Every scenario runs on each
+//! store that it makes sense for; see [`scenarios`].
 //!
-//! Nothing here waits for a time to pass but a network that is cut in [`machines`]: a test awaits what it wants to see,
-//! for as long as [`PATIENCE`](world::PATIENCE), and none asserts how fast something was.
+//! Tests await the events they want to see, for up to [`PATIENCE`](world::PATIENCE), and never assert how fast something was.
+//! Only [`machines`] waits for time to pass, while its network is cut.
 
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 
 mod agents;
 mod clients;
-mod crowd;
 mod raw;
+mod traffic;
 mod world;
 
-/// Declares tests: each function once for every store.
+/// Declares each function as a test on every store.
 macro_rules! scenarios {
     ($($scenario:ident),+ $(,)?) => {$(
         mod $scenario {
@@ -34,7 +34,7 @@ macro_rules! scenarios {
     )+};
 }
 
-/// Declares tests of what only Redis can meet with.
+/// Declares each function as a test on Redis.
 macro_rules! redis_scenarios {
     ($($scenario:ident),+ $(,)?) => {$(
         mod $scenario {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 scenarios! {
-    a_message_that_nobody_acknowledges_is_given_up_and_its_sender_and_the_lead_are_told,
+    an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_notice,
     a_repeated_send_is_carried_out_once,
     a_member_that_has_nothing_to_do_tells_the_lead,
     content_is_never_taken_for_anything_else,
@@ -91,7 +91,7 @@ fn a_repeated_send_is_carried_out_once(world: World) {
     assert_eq!(texts(&world.take_inbox(LEAD)), ["and mine"]);
 }
 
-fn a_message_that_nobody_acknowledges_is_given_up_and_its_sender_and_the_lead_are_told(world: World) {
+fn an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_notice(world: World) {
     world.create_team("acme");
     let credential = world.join("ann");
     world.join("bob");

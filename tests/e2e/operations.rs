@@ -14,7 +14,7 @@ scenarios! {
     every_number_is_documented_and_every_documented_one_is_there,
     the_log_holds_no_secret_and_no_content,
     reflection_lists_every_service,
-    whoever_watches_the_health_is_told_of_the_end_and_does_not_delay_it,
+    a_health_watcher_sees_the_shutdown_and_does_not_delay_it,
     health_needs_no_credential_and_ends_with_the_coordinator,
 }
 
@@ -60,7 +60,7 @@ fn the_numbers_say_exactly_what_was_done(world: World) {
     is("teamwire_connections", 1.0);
     is("teamwire_store_up", 1.0);
     is("teamwire_lost_writes_total", 0.0);
-    // Two wait for bob. The lead is told when ann has nothing to do.
+    // Two messages wait for bob. The lead gets a notice when ann is idle.
     eventually("the inboxes are counted", || {
         world.take_inbox(LEAD);
         let counted = ["teamwire_inbox_messages", "teamwire_inbox_messages_max"].map(|name| coordinator.metric(name));
@@ -186,7 +186,7 @@ fn reflection_lists_every_service(world: World) {
     }
 }
 
-fn whoever_watches_the_health_is_told_of_the_end_and_does_not_delay_it(mut world: World) {
+fn a_health_watcher_sees_the_shutdown_and_does_not_delay_it(mut world: World) {
     use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut watched = runtime.block_on(async {
@@ -202,7 +202,7 @@ fn whoever_watches_the_health_is_told_of_the_end_and_does_not_delay_it(mut world
     assert!(next().unwrap().is_none());
 }
 
-/// Waits until the health of a coordinator is told by this exit code.
+/// Waits until `teamwire health` exits with this code.
 fn await_health(world: &World, code: i32) {
     let asked = || world.cli(LEAD, &["health"]).code == code;
     eventually(&format!("health exits with {code}"), || asked().then_some(()));

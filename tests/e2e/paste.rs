@@ -1,4 +1,4 @@
-//! Joining by one paste over TLS: the other machine knows nothing before, and trusts nobody else afterwards.
+//! Joining by one paste over TLS: the other machine knows nothing before, and trusts only this authority afterwards.
 
 use std::{fs, net::TcpListener};
 
@@ -20,7 +20,7 @@ fn one_paste_says_whom_to_trust_and_is_not_taken_in_by_anybody_else() {
     assert_eq!(pasted, format!("{token}@https://localhost:{port}+{fingerprint}"));
 
     let other = pasted.replace(fingerprint, &format!("sha256:{}", "0a".repeat(32)));
-    world.cli("ann", &["join", &other]).exits(69).complains_of("does not show the certificate");
+    world.cli("ann", &["join", &other]).exits(69).complains_of("does not present the certificate");
     let address = format!("https://localhost:{port}");
     world.cli("ann", &["join", token, "--address", &address]).exits(69).complains_of("--ca");
     let plain = format!("http://localhost:{port}");
@@ -60,7 +60,7 @@ fn a_coordinator_that_wants_client_certificates_is_shown_them_from_then_on() {
     await_message(&world, "ann", "certified");
 }
 
-/// Starts a coordinator of somebody's own, which ends with the world. Returns its port, and what it says.
+/// Starts a user's coordinator, which ends with the world. Returns its port and its output.
 fn serve(world: &World, options: &[&str]) -> (u16, Running) {
     // What is advertised has to be known before it listens.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! How fast members may send, and what they are told when they are faster.
+//! Rate limits, and the errors for faster senders.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn send_until_too_fast(caller: &Raw, body: impl Fn() -> Option<Body>) -> (
 }
 
 #[test]
-fn who_sends_too_fast_is_told_when_to_send_again_and_nobody_else_is_slowed() {
+fn a_fast_sender_learns_when_to_retry_and_others_are_not_slowed() {
     let world = World::configured(SLOW);
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -72,7 +72,7 @@ fn who_sends_too_fast_is_told_when_to_send_again_and_nobody_else_is_slowed() {
 }
 
 #[test]
-fn broadcasts_have_a_rate_of_their_own_for_the_lead_and_the_operator_too() {
+fn broadcasts_have_a_separate_rate_for_the_lead_and_the_operator_too() {
     let world = World::configured(SLOW);
     world.create_team("acme");
     world.join("ann");

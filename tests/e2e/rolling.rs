@@ -1,6 +1,8 @@
 //! Coordinators that are replaced one after the other under members that work, and applications that do not notice.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use teamwire_client::{Client, Event, SubscribeOptions, message, v1::message::Body};
 use tokio::{runtime::Runtime, sync::watch};
@@ -27,7 +29,7 @@ impl Application {
         Self { client, partner, took: Arc::default() }
     }
 
-    /// Sends until it is told to stop. Returns how many it has sent; each was sent once the one before was stored.
+    /// Sends one message after the other until stopped. Returns how many were stored.
     async fn send(client: Client, partner: &'static str, stop: watch::Receiver<bool>) -> usize {
         let mut sent = 0;
         while !*stop.borrow() {
@@ -43,7 +45,7 @@ impl Application {
             match event.expect("no error ever") {
                 Event::Delivery(delivery) => {
                     if let Some(Body::Message(text)) = &delivery.message.body {
-                        took.lock().unwrap().push((text.content.parse().unwrap(), delivery.delivery_count));
+                        took.lock().push((text.content.parse().unwrap(), delivery.delivery_count));
                     }
                     delivery.ack();
                 }
@@ -54,7 +56,7 @@ impl Application {
     }
 
     fn taken(&self) -> usize {
-        self.took.lock().unwrap().len()
+        self.took.lock().len()
     }
 }
 
@@ -95,7 +97,7 @@ fn a_rolling_restart_under_load_loses_nothing_and_no_application_notices(mut wor
     let sent = running.map(|(sending, _)| runtime.block_on(sending).expect("no error ever"));
     for (application, sent_by_partner) in applications.iter().zip([sent[1], sent[0]]) {
         eventually("everything is taken", || (application.taken() >= sent_by_partner).then_some(()));
-        let took = application.took.lock().unwrap();
+        let took = application.took.lock();
         let numbers: Vec<_> = took.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, (0..sent_by_partner).collect::<Vec<_>>(), "all, once, in order");
     }

@@ -13,7 +13,7 @@ scenarios! {
     a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process,
     a_shutdown_outlives_the_coordinator_that_it_was_asked_of,
     a_request_that_merely_arrives_ends_nothing_and_a_second_one_is_the_same,
-    a_runner_that_is_told_to_end_ends_its_program_and_says_so,
+    a_terminated_runner_ends_its_program_and_reports_it,
 }
 
 fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(world: World) {
@@ -85,7 +85,7 @@ fn a_request_that_merely_arrives_ends_nothing_and_a_second_one_is_the_same(world
     assert!(is_alive(backend.program()));
     assert_eq!(world.member("backend")["pending_shutdown"], asked["request_id"]);
 
-    // Whoever waits, waits for the request that is pending.
+    // `--wait` waits for the pending request.
     let waiting = world.spawn(LEAD, &["shutdown", "backend", "--wait"], "");
     waiting.await_said("A request is already pending");
     fs::write(world.home("backend").join("go"), "").unwrap();
@@ -95,7 +95,7 @@ fn a_request_that_merely_arrives_ends_nothing_and_a_second_one_is_the_same(world
     assert_eq!(heard.matches(r#""type":"shutdown_request""#).count(), 1, "the program was asked more than once");
 }
 
-fn a_runner_that_is_told_to_end_ends_its_program_and_says_so(world: World) {
+fn a_terminated_runner_ends_its_program_and_reports_it(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &["--grace", "1"], agents::STUBBORN).ready();
     let pids = eventually("all descendants run", || Some(backend.pids()).filter(|pids| pids.len() == 5));

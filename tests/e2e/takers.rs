@@ -12,7 +12,7 @@ scenarios! {
     a_runner_takes_one_task_after_the_other_for_a_program_that_reads_lines,
     a_task_of_a_program_that_dies_is_taken_again_by_its_successor,
     a_program_that_is_run_for_a_task_completes_it_by_ending_well_and_gives_it_back_by_failing,
-    a_program_that_must_plan_first_is_told_and_gets_no_task_before_its_plan_is_approved,
+    a_program_that_must_plan_first_learns_so_and_gets_no_task_before_its_plan_is_approved,
 }
 
 fn task(world: &World, id: u64) -> Value {
@@ -83,7 +83,7 @@ fn a_program_that_is_run_for_a_task_completes_it_by_ending_well_and_gives_it_bac
     assert_eq!(smith.exit(), 0);
 }
 
-fn a_program_that_must_plan_first_is_told_and_gets_no_task_before_its_plan_is_approved(world: World) {
+fn a_program_that_must_plan_first_learns_so_and_gets_no_task_before_its_plan_is_approved(world: World) {
     world.create_team("acme");
     world.cli(LEAD, &["task", "create", "build"]).succeeds();
     let planner = world.run("planner", &["--claim", "--plan-mode"], agents::WORKER).ready();

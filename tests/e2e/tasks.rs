@@ -12,13 +12,13 @@ use crate::{
 
 scenarios! {
     tasks_are_added_claimed_and_completed_at_the_command_line,
-    what_the_board_refuses_is_told_with_its_reason_and_an_exit_code,
+    a_refusal_of_the_board_has_a_reason_and_an_exit_code,
     a_followed_board_shows_every_change,
     of_a_followed_board_only_what_was_asked_for_is_shown,
     a_follower_outlives_a_coordinator_and_ends_with_its_team,
-    whoever_waits_gets_the_task_that_another_gives_back,
+    a_waiting_claim_gets_a_released_task,
     a_claim_returns_when_the_process_of_its_owner_is_killed,
-    a_claim_of_a_machine_that_died_goes_to_whoever_waits_for_it,
+    a_dead_machines_claim_goes_to_a_waiting_member,
     a_member_that_must_plan_works_once_the_lead_approves,
     programs_that_are_killed_leave_no_task_undone_and_none_done_twice,
 }
@@ -30,7 +30,7 @@ const USAGE: i32 = 64;
 const NOT_PERMITTED: i32 = 77;
 
 impl World {
-    /// Has somebody do something with a task, and returns what the command says in JSON.
+    /// Runs a task command as a member, and returns its JSON output.
     #[track_caller]
     fn on_task(&self, identity: &str, arguments: &[&str]) -> Value {
         self.cli(identity, &[&["task"], arguments, &["--json"]].concat()).succeeds().json()
@@ -95,7 +95,7 @@ fn tasks_are_added_claimed_and_completed_at_the_command_line(world: World) {
     assert!(shown.contains("in progress") && shown.contains("Ship it"), "{shown}");
 }
 
-fn what_the_board_refuses_is_told_with_its_reason_and_an_exit_code(world: World) {
+fn a_refusal_of_the_board_has_a_reason_and_an_exit_code(world: World) {
     world.create_team("acme");
     world.join("ann");
     world.join("bob");
@@ -195,7 +195,7 @@ fn a_follower_outlives_a_coordinator_and_ends_with_its_team(mut world: World) {
     world.on_task(LEAD, &["create", "after"]);
     followed.await_said("after");
     world.cli("ann", &["leave"]).succeeds();
-    // Whose life has ended sees no more; another who still may is told of the end.
+    // An ended life's follower stops; another member's follower sees the end.
     followed.output().exits(NOT_PERMITTED).complains_of("MEMBER_STOPPED");
     let followed = world.spawn(LEAD, &["task", "list", "--follow"], "");
     followed.await_said("after");
@@ -203,7 +203,7 @@ fn a_follower_outlives_a_coordinator_and_ends_with_its_team(mut world: World) {
     followed.output().exits(REFUSED).complains_of("TEAM_NOT_FOUND");
 }
 
-fn whoever_waits_gets_the_task_that_another_gives_back(world: World) {
+fn a_waiting_claim_gets_a_released_task(world: World) {
     world.create_team("acme");
     world.join("ann");
     world.join("bob");
@@ -229,7 +229,7 @@ fn a_claim_returns_when_the_process_of_its_owner_is_killed(world: World) {
     });
     let text = told["content"].as_str().unwrap();
     assert!(text.contains("Its task 1 is back on the board."), "{text}");
-    assert!(text.contains("Task 2 is still assigned to it: assign it anew."), "{text}");
+    assert!(text.contains("Task 2 is still assigned to it: reassign it."), "{text}");
     assert_eq!(backend.exit(), 137);
     let task = &world.on_task("ann", &["next"])["task"];
     assert_eq!((&task["id"], &task["attempts"]), (&1.into(), &2.into()));
@@ -237,7 +237,7 @@ fn a_claim_returns_when_the_process_of_its_owner_is_killed(world: World) {
     assert_eq!(world.happened("TASK_EVENT_KIND_LAPSED"), [1]);
 }
 
-fn a_claim_of_a_machine_that_died_goes_to_whoever_waits_for_it(world: World) {
+fn a_dead_machines_claim_goes_to_a_waiting_member(world: World) {
     world.create_team("acme");
     world.join("ann");
     world.on_task(LEAD, &["create", "one"]);

@@ -72,7 +72,7 @@ impl Files {
     }
 }
 
-/// Calls as the operator over a connection of its own. `identity`: the client's certificate.
+/// Calls as the operator over a new connection. `identity`: the client's certificate.
 fn call(world: &World, ca: &Ca, identity: Option<(String, String)>) -> Result<Raw, String> {
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca.pem())).domain_name("localhost");
     let tls = match identity {
@@ -164,7 +164,7 @@ fn with_a_client_ca_only_those_get_through_who_have_its_certificate() {
     let world = World::configured(&files.configuration(&client_ca));
     call(&world, &ca, Some(clients.issue("ann"))).unwrap();
     call(&world, &ca, None).map(drop).expect_err("no certificate");
-    call(&world, &ca, Some(other.issue("ann"))).map(drop).expect_err("a certificate of somebody else");
+    call(&world, &ca, Some(other.issue("ann"))).map(drop).expect_err("another member's certificate");
     call(&world, &ca, Some(ca.issue("ann"))).map(drop).expect_err("the coordinator's CA is not the clients'");
     call(&world, &ca, Some(clients.issue("bob"))).unwrap();
 }

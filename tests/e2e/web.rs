@@ -13,7 +13,7 @@ const PATH: &str = "/teamwire.v1.TeamService/ListTeams";
 /// An empty message, as gRPC frames it.
 const EMPTY: &[u8] = &[0; 5];
 
-/// Sends a request over a connection of its own, and returns the reply with its head in lower case.
+/// Sends a request over a new connection, and returns the reply with its head in lower case.
 fn ask(world: &World, head: &str, body: &[u8]) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(world.coordinator.socket()).unwrap();
     let length = body.len();

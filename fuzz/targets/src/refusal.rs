@@ -1,4 +1,4 @@
-//! What a client reads of a status that somebody has sent.
+//! How a client reads the status of any server.
 
 use teamwire_proto::Refusal;
 use tonic::{Code, Status};

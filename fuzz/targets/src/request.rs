@@ -1,14 +1,14 @@
-//! Calls as they come off the wire, put to the rules.
+//! Calls decoded from arbitrary bytes.
 //!
-//! An input is a few calls, one after the other, to a team in which there is something of everything. Each is either
-//! refused, with help and without a trace, or accepted; and what is there in the end can be read by everybody who may.
+//! An input is a sequence of calls to a team with some of everything. Each call is either refused, with help and without a
+//! write, or accepted; afterwards all data is still readable. The stories in `server/tests/rules` make well-formed calls and
+//! know what each must do; these calls need not be well-formed in any field.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-use async_trait::async_trait;
 use prost::Message;
 use teamwire_agents::text;
 use teamwire_proto::{
@@ -19,18 +19,9 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     coordinator::{Coordinator, history::HistoryQuery},
-    domain::{
-        Limits,
-        fields::{limit, wait},
-        identity::CallerCredentials,
-        secret::SecretHash,
-    },
-    store::{
-        Entry, Extent, Key, Leases, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
-        embedded::EmbeddedStore,
-    },
+    domain::{Limits, fields::wait, identity::CallerCredentials, page::page_size, secret::SecretHash},
+    store::{Namespace, Outcome, Store, StoreError, StoreLayer, Txn, embedded::EmbeddedStore},
 };
-use tokio::sync::broadcast;
 use tonic::Status;
 
 use calls::RuleCalls as _;
@@ -40,76 +31,44 @@ mod calls;
 
 const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
 
-/// How many calls an input makes at most.
+/// The most calls of an input.
 const CALLS_MAX: usize = 16;
 
 /// Before the bytes of a call: who makes it, which it is, and how long it is, in two bytes.
 const HEAD_BYTES: usize = 4;
 
-/// How many bytes of headers a refusal may take.
+/// The most bytes of headers of a refusal.
 const HEADER_BYTES_MAX: usize = 8 * 1024;
 
-/// A store that counts what was committed to teams.
+/// A store that counts the commits to teams.
 #[derive(Debug)]
 struct Counting {
     store: Arc<dyn Store>,
     commits: AtomicU64,
 }
 
-#[async_trait]
-impl Store for Counting {
-    async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError> {
-        self.store.read(namespace, keys).await
-    }
-
-    async fn scan(
-        &self,
-        namespace: &Namespace,
-        kind: &'static str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.store.scan(namespace, kind, after, limit).await
-    }
-
-    async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.store.range(namespace, stream, range).await
-    }
-
-    async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {
-        self.store.extents(namespace, streams).await
-    }
-
-    async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
-        self.store.leases(namespace).await
-    }
-
-    async fn now_ms(&self) -> Result<u64, StoreError> {
-        self.store.now_ms().await
+impl StoreLayer for Counting {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
     }
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let outcome = self.store.commit(namespace, txn).await;
-        // The ledger is asked with a commit that writes nothing. And a team is listed before it is there; the list is put
-        // right by whoever reads it.
+        // A ledger lookup is a commit without writes. A team enters the directory before it exists; its reader repairs that.
         let changes = !txn.writes.is_empty() && *namespace != Namespace::directory();
         if changes && matches!(outcome, Ok(Outcome::Committed(_))) {
             self.commits.fetch_add(1, Ordering::Relaxed);
         }
         outcome
     }
-
-    fn notifications(&self) -> broadcast::Receiver<Notification> {
-        self.store.notifications()
-    }
 }
 
-/// A coordinator, the team `alpha`, and what a caller could know of it.
+/// A coordinator, the team `alpha`, and what a caller may know of it.
 struct World {
     store: Arc<Counting>,
     coordinator: Arc<Coordinator>,
     callers: Vec<CallerCredentials>,
-    /// What stands for an id in an input, and the id. Both are equally long, so that it can be replaced in what is encoded.
+    /// The placeholder of each id in an input, and the id. Both have the same length, so that replacing keeps the encoding valid.
     ids: Vec<(String, String)>,
 }
 
@@ -125,7 +84,7 @@ pub(crate) fn requests(input: &[u8]) {
             rest = after;
             world.call(head[0], head[1], call).await;
         }
-        world.check_what_is_there().await;
+        world.check_readable().await;
     });
 }
 
@@ -191,11 +150,11 @@ impl World {
         let who = &self.callers[usize::from(by) % self.callers.len()];
         let before = self.store.commits.load(Ordering::Relaxed);
         let Some(Err(refusal)) = self.dispatch(who, kind, &encoded).await else { return };
-        assert_eq!(self.store.commits.load(Ordering::Relaxed), before, "a refusal has changed something: {refusal}");
+        assert_eq!(self.store.commits.load(Ordering::Relaxed), before, "a refusal changed something: {refusal}");
         check_refusal(refusal);
     }
 
-    /// Makes a call. `None`: it cannot be decoded.
+    /// Makes a call. `None`: the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
         Some(match kind % 32 {
@@ -215,7 +174,7 @@ impl World {
             10 => c.create_observer(who, &decode(encoded)?).await.map(drop),
             11 => c.join(who, &decode(encoded)?).await.map(drop),
             12 => c.leave(who, &decode(encoded)?).await,
-            13 => c.list_members(who, &decode::<v1::ListMembersRequest>(encoded)?.team).await.map(drop),
+            13 => c.list_members(who, &decode(encoded)?).await.map(drop),
             14 => c.heartbeat(who, &decode(encoded)?).await.map(drop),
             15 => c.force_stop(who, &decode(encoded)?).await.map(drop),
             16 => c.set_lead(who, &decode(encoded)?).await.map(drop),
@@ -226,7 +185,7 @@ impl World {
             18 => c.list_requests(who, &decode(encoded)?).await.map(drop),
             19 => {
                 let request: v1::WaitForDecisionRequest = decode(encoded)?;
-                // Not waited for here.
+                // Only checked: waiting would take time.
                 match request.timeout.map(|timeout| wait(&timeout, "timeout")) {
                     Some(Err(refusal)) => Err(refusal),
                     _ => c.get_request(who, &request.team, &request.request_id).await.map(drop),
@@ -235,9 +194,9 @@ impl World {
             20 => {
                 let request: v1::ListHistoryRequest = decode(encoded)?;
                 let (filter, after, newest) = (request.filter, request.after_sequence, request.newest);
-                match limit(request.limit, "limit") {
+                match page_size(request.page_size) {
                     Ok(limit) => {
-                        let query = HistoryQuery { filter, after, limit, newest };
+                        let query = HistoryQuery { filter, after, before: None, limit, newest };
                         c.history(who, &request.team, &query).await.map(drop)
                     }
                     Err(refusal) => Err(refusal),
@@ -264,7 +223,7 @@ impl World {
                 let request: v1::DeleteTaskRequest = decode(encoded)?;
                 c.delete_task(who, &request.team, request.task_id).await.map(drop)
             }
-            // What an agent writes, as the command line and the runner take it.
+            // The JSON of an agent, as the command line and the runner read it.
             30 => match dialect::read(std::str::from_utf8(encoded).ok()?) {
                 Ok(request) => c.send(who, &request).await.map(drop),
                 Err(refusal) => Err(refusal),
@@ -277,12 +236,15 @@ impl World {
         Namespace::team(&teamwire_proto::name::Name::parse("alpha", "team").expect("a name"))
     }
 
-    /// Reads everything that there is, in every form in which it is shown.
-    async fn check_what_is_there(&self) {
+    /// Reads everything, in every form that clients show.
+    async fn check_readable(&self) {
         let operator = &self.callers[3];
         let c = &self.coordinator;
-        let members = match c.list_members(operator, "alpha").await {
-            Ok(members) => members,
+        let members = match c
+            .list_members(operator, &v1::ListMembersRequest { team: "alpha".to_owned(), ..Default::default() })
+            .await
+        {
+            Ok(page) => page.members,
             Err(refusal) => return assert_eq!(refusal.reason, Reason::TeamNotFound, "{refusal}"),
         };
         let filter = Some(v1::HistoryFilter { include_receipts: true, ..Default::default() });
@@ -299,7 +261,7 @@ impl World {
             let inbox = c.list_inbox(operator, &list).await.expect("an inbox");
             assert!(inbox.deliveries.len() as u64 <= inbox.total);
         }
-        let list = v1::ListTasksRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
+        let list = v1::ListTasksRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         for task in c.list_tasks(operator, &list).await.expect("tasks").tasks {
             text::task(&task);
         }
@@ -328,17 +290,17 @@ fn replace(text: &mut [u8], written: &[u8], id: &[u8]) {
     }
 }
 
-/// What stands for the id of a message in an input.
+/// The placeholder of a message's id.
 pub(crate) fn message_id(number: usize) -> String {
     format!("00000000-0000-7000-8000-{number:012}")
 }
 
-/// What stands for the id of a request in an input.
+/// The placeholder of a request's id.
 pub(crate) fn request_id(number: usize) -> String {
     format!("req_{number:026}")
 }
 
-/// What stands for the token of a claim in an input.
+/// The placeholder of a claim's token.
 pub(crate) fn claim_token(number: usize) -> String {
     format!("{number:040}")
 }

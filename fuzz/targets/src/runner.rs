@@ -43,7 +43,7 @@ pub(crate) fn speech(input: &[u8]) {
         }
         OutputLine::Send(request, written) => {
             assert_eq!(*request, dialect::read(line));
-            // What the program is told of it must not be taken for a message, were it to repeat that.
+            // If the program echoes this, the runner must not take it for a message.
             for kind in ["sent", "error"] {
                 let told = json!({"type": kind, "request": written}).to_string();
                 assert_eq!(OutputLine::parse(&told), OutputLine::Other, "{told}");

@@ -83,7 +83,7 @@ pub(crate) fn join_string(input: &[u8]) {
         Ok(join) => {
             assert!(text.trim().len() <= JOIN_STRING_CHARS_MAX);
             assert!(matches!(join.token(), Credential::Join { .. }));
-            // Unless somebody has named a host after it.
+            // Unless the host's name contains it.
             let secret = join.token().secret();
             assert!(is_elsewhere(text, secret) || !format!("{join:?}").contains(secret), "the secret is shown");
             assert_eq!(JoinString::parse(&join.reveal()).as_ref(), Ok(&join));

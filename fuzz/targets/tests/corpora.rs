@@ -10,7 +10,7 @@ use teamwire_fuzz_targets::TARGETS;
 const BYTES_MAX: u64 = 1 << 20;
 
 #[test]
-fn every_kept_input_is_dealt_with_as_it_must_be() {
+fn every_input_of_the_corpus_passes() {
     let corpora = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../corpus");
     let (mut failed, mut bytes) = (Vec::new(), 0);
     for (name, target) in TARGETS {

@@ -1,4 +1,4 @@
-//! Records that are likely still current.
+//! Cached records, which are probably current.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -14,11 +14,11 @@ use crate::{
     store::{Key, Namespace, Record, Txn, Write},
 };
 
-/// How many records are kept; the least recently used one goes first.
+/// How many records are kept; the least recently used ones are dropped first.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
 
-/// Keeps the records that nearly every call reads: rosters and sessions; and boards, whose changes are mostly made by
-/// whoever changed them last.
+/// Keeps the records that nearly every call reads, rosters and sessions; and boards, which the coordinator that changed
+/// them last mostly changes next.
 pub(super) struct Cache {
     records: Mutex<LruCache<(Namespace, Key), Arc<CachedRecord>>>,
 }
@@ -32,7 +32,7 @@ impl Cache {
         self.records.lock()
     }
 
-    /// Adds to the snapshot what is here of the keys. Returns whether anything was.
+    /// Adds the cached records among `keys` to the snapshot. Returns whether there were any.
     pub(super) fn fill(&self, namespace: &Namespace, keys: &[Key], snapshot: &mut Snapshot) -> bool {
         let mut records = self.lock();
         let mut any = false;
@@ -45,7 +45,7 @@ impl Cache {
         any
     }
 
-    /// Keeps a record as it was read. That there is none is not kept, or every guess at a name would fill the cache.
+    /// Keeps a record as read. Missing records are not kept, or guessed names would fill the cache.
     pub(super) fn put(&self, namespace: &Namespace, key: &Key, loaded: &Arc<CachedRecord>) {
         if !is_kept(key) {
             return;
@@ -57,7 +57,7 @@ impl Cache {
         }
     }
 
-    /// Keeps what a transaction has put.
+    /// Keeps the records that a transaction has put.
     pub(super) fn apply(&self, namespace: &Namespace, txn: &Txn, version: u64) {
         for write in &txn.writes {
             match write {

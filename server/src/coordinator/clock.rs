@@ -1,20 +1,20 @@
-//! The store's clock, as far as it can be known without asking.
+//! The store's clock, estimated without asking the store.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Instant,
 };
 
-/// Follows the store's clock: takes what the store last said, and goes on by this machine's monotonic clock.
+/// Follows the store's clock: starts at the store's latest answer, and continues by this machine's monotonic clock.
 #[derive(Debug)]
 pub struct Clock {
     started: Instant,
-    /// What the store's clock said when this one started, by the latest answer.
+    /// The store's time when this clock started, according to the latest answer.
     start_ms: AtomicU64,
 }
 
 impl Clock {
-    /// Starts a clock at what the store says now.
+    /// Starts a clock at the store's current time.
     pub fn starting_at(now_ms: u64) -> Self {
         Self { started: Instant::now(), start_ms: AtomicU64::new(now_ms) }
     }
@@ -24,7 +24,7 @@ impl Clock {
         self.start_ms.load(Ordering::Relaxed) + self.elapsed_ms()
     }
 
-    /// Takes over what the store has just said.
+    /// Takes over the time that the store has just answered.
     pub fn observe(&self, now_ms: u64) {
         self.start_ms.store(now_ms.saturating_sub(self.elapsed_ms()), Ordering::Relaxed);
     }

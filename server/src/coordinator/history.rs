@@ -10,12 +10,13 @@ use teamwire_proto::{
 
 use super::{Coordinator, messages::ReceiptLookup, store_errors::corrupt};
 use crate::{
-    domain::{identity::CallerCredentials, query, streams::HISTORY},
+    domain::{identity::CallerCredentials, page::Page, query, streams::HISTORY},
     store::{Entry, Namespace, Range},
 };
 
 impl Coordinator {
-    /// Returns a page of the history: the entries that pass, how far was looked, and whether there is more.
+    /// Returns a page of the history: the entries that pass the filter, how far it has searched, and whether there are
+    /// more.
     pub async fn history(
         &self,
         who: &CallerCredentials,
@@ -28,25 +29,32 @@ impl Coordinator {
             "" => None,
             text => Some(team.resolve(text, "filter.member")?.name.clone()),
         };
-        let mut page = HistoryPage { entries: Vec::new(), looked_to: query.after, more: false };
-        let (mut first, mut last) = (query.after.saturating_add(1), u64::MAX);
+        let mut page = Page::new(query.limit);
+        let (mut looked_from, mut looked_to, mut more) = (u64::MAX, query.after, false);
+        let mut first = query.after.saturating_add(1);
+        let mut last = query.before.map_or(u64::MAX, |before| before.saturating_sub(1));
         let mut lookup = ReceiptLookup::default();
         loop {
             let range = Range { first, last, limit: query.limit.max(64), newest_first: query.newest };
             let raw = self.entries(&namespace, HISTORY, range).await?;
             let is_last = raw.len() < range.limit;
             let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
-            for entry in self.join_history(&namespace, raw).await? {
-                if page.entries.len() == query.limit {
-                    page.more = true;
-                    break;
-                }
-                page.looked_to = page.looked_to.max(entry.sequence);
+            for mut entry in self.join_history(&namespace, raw).await? {
+                let sequence = entry.sequence;
                 if query::may_see_entry(&caller, &entry) && query::passes(&filter, member.as_ref(), &entry) {
-                    page.entries.push(entry);
+                    if filter.include_receipts
+                        && let Some(Event::Message(message)) = &entry.event
+                    {
+                        entry.receipts = self.receipts(&namespace, message, &mut lookup).await?;
+                    }
+                    if !page.add(entry) {
+                        more = true;
+                        break;
+                    }
                 }
+                (looked_from, looked_to) = (looked_from.min(sequence), looked_to.max(sequence));
             }
-            if is_last || page.more || (query.newest && edge <= first) {
+            if is_last || more || (query.newest && edge <= first) {
                 break;
             }
             if query.newest {
@@ -55,20 +63,14 @@ impl Coordinator {
                 first = edge + 1;
             }
         }
+        let mut entries = page.into_items();
         if query.newest {
-            page.entries.reverse();
+            entries.reverse();
         }
-        if filter.include_receipts {
-            for entry in &mut page.entries {
-                if let Some(Event::Message(message)) = &entry.event {
-                    entry.receipts = self.receipts(&namespace, message, &mut lookup).await?;
-                }
-            }
-        }
-        Ok(page)
+        Ok(HistoryPage { entries, looked_from, looked_to, more })
     }
 
-    /// Puts messages and requests into the entries that name them.
+    /// Loads the messages and requests that entries name, into those entries.
     async fn join_history(&self, namespace: &Namespace, raw: Vec<Entry>) -> Result<Vec<v1::HistoryEntry>, Refusal> {
         let mut entries = Vec::with_capacity(raw.len());
         for entry in raw {
@@ -108,32 +110,36 @@ impl Coordinator {
         Ok(entries)
     }
 
-    /// Returns the last entry of the history.
+    /// Returns the sequence of the latest entry.
     pub async fn history_end(&self, namespace: &Namespace) -> Result<u64, Refusal> {
         Ok(self.extent(namespace, HISTORY).await?.next.saturating_sub(1))
     }
 }
 
-/// Which part of the history.
+/// Which part of the history to return.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
-    /// Which entries.
+    /// Which entries pass.
     pub filter: Option<v1::HistoryFilter>,
     /// Only entries above this sequence.
     pub after: u64,
+    /// Only entries below this sequence. `None`: no bound.
+    pub before: Option<u64>,
     /// How many at most.
     pub limit: usize,
-    /// The newest instead of the oldest.
+    /// Whether to return the newest entries instead of the oldest.
     pub newest: bool,
 }
 
-/// A part of the history.
+/// A page of the history.
 #[derive(Clone, Debug)]
 pub struct HistoryPage {
-    /// The oldest first.
+    /// The entries, oldest first.
     pub entries: Vec<v1::HistoryEntry>,
-    /// The highest sequence that was looked at.
+    /// The lowest sequence that the page covers.
+    pub looked_from: u64,
+    /// The highest sequence that the page covers.
     pub looked_to: u64,
-    /// There are more.
+    /// Whether there are more.
     pub more: bool,
 }

@@ -1,4 +1,4 @@
-//! Messages: sending them, acknowledging them, what became of them.
+//! Messages: sending them, acknowledging them, reading them with their receipts.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -8,9 +8,9 @@ use super::{Coordinator, keys::usual_keys, sessions::SessionFacts, store_errors:
 use crate::{
     domain::{
         dead_letters::is_for_another_life,
-        fields::limit,
         identity::{CallerCredentials, namespace_of},
         inbox::{Leaving, message_id_of},
+        page::{self, Page, page_size},
         query::{self, ReceiptFacts},
         records::{ReceiptRecord, receipt_id},
         send,
@@ -64,7 +64,8 @@ impl Coordinator {
         Ok(u32::try_from(leaving.len()).unwrap_or(u32::MAX))
     }
 
-    /// Finds messages that no session of this coordinator has delivered. What is not there was acknowledged before.
+    /// Finds messages that no session of this coordinator has delivered. Those that are not in the inbox were
+    /// acknowledged before.
     async fn find_in_inbox(&self, namespace: &Namespace, member: &Name, ids: &[&str]) -> Result<Vec<Leaving>, Refusal> {
         let entries = self.inbox_entries(namespace, member, WHOLE_INBOX).await?;
         let places: HashMap<&str, u64> = entries.iter().map(|(sequence, id)| (id.as_str(), *sequence)).collect();
@@ -78,7 +79,7 @@ impl Coordinator {
             .collect())
     }
 
-    /// Returns the places and ids of messages in an inbox.
+    /// Returns the sequences and ids of messages in an inbox.
     pub async fn inbox_entries(
         &self,
         namespace: &Namespace,
@@ -95,7 +96,7 @@ impl Coordinator {
             .collect()
     }
 
-    /// Returns messages by their ids. `None`: there is none.
+    /// Returns messages by their ids. `None`: the message does not exist.
     pub async fn messages(
         &self,
         namespace: &Namespace,
@@ -110,25 +111,31 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListInboxRequest,
     ) -> Result<v1::ListInboxResponse, Refusal> {
-        let limit = limit(request.limit, "limit")?;
+        let mut page = Page::new(page_size(request.page_size)?);
+        let mut covered = page::number(&request.page_token)?.unwrap_or(0);
         query::check_inbox_named(who, &request.member)?;
         let (namespace, team, caller) = self.caller(who, &request.team).await?;
         let member = &query::inbox_owner(&team, &caller, &request.member)?;
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
         let total = self.extent(&namespace, &streams::inbox(member)).await?.entries;
-        let entries = self.inbox_entries(&namespace, member, Range::after(request.after_sequence, limit)).await?;
+        let entries = self.inbox_entries(&namespace, member, Range::after(covered, page.size())).await?;
         let messages = self.messages(&namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let facts = self.session_facts(&namespace, member).await?;
-        let deliveries = entries.iter().zip(messages).filter_map(|((sequence, _), message)| {
-            // The next session will give it up.
-            let message = message.filter(|message| !is_for_another_life(message, incarnation))?;
-            Some(v1::Delivery {
-                sequence: *sequence,
-                delivery_count: facts.delivery_count(*sequence),
-                message: Some(v1::Message::clone(&message)),
-            })
-        });
-        Ok(v1::ListInboxResponse { deliveries: deliveries.collect(), total })
+        let mut may_have_more = entries.len() == page.size();
+        for ((sequence, _), message) in entries.into_iter().zip(messages) {
+            // The next session will move a message for another life to the dead letters.
+            if let Some(message) = message.filter(|message| !is_for_another_life(message, incarnation)) {
+                let delivery_count = facts.delivery_count(sequence);
+                let message = Some(v1::Message::clone(&message));
+                if !page.add(v1::Delivery { sequence, delivery_count, message }) {
+                    may_have_more = true;
+                    break;
+                }
+            }
+            covered = sequence;
+        }
+        let next_page_token = if may_have_more { page::token(covered) } else { String::new() };
+        Ok(v1::ListInboxResponse { deliveries: page.into_items(), total, next_page_token })
     }
 
     /// See `MessageService.GetMessage`.
@@ -146,7 +153,7 @@ impl Coordinator {
         Ok(v1::GetMessageResponse { message: Some(v1::Message::clone(&message)), receipts })
     }
 
-    /// Finds out what became of a message at each recipient. `lookup` carries inboxes over from message to message.
+    /// Returns the receipt of a message at each recipient. `lookup` keeps the inboxes read for earlier messages.
     pub(super) async fn receipts(
         &self,
         namespace: &Namespace,
@@ -161,7 +168,7 @@ impl Coordinator {
             let mut facts = ReceiptFacts { finished, ..ReceiptFacts::default() };
             if facts.finished.is_none() {
                 if !lookup.inboxes.contains_key(name) {
-                    // Sessions first: what they deliver meanwhile is not taken for undelivered.
+                    // The inbox first: the session read after it may be ahead, but never behind.
                     let entries = self.inbox_entries(namespace, name, WHOLE_INBOX).await?;
                     let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
                     let session = self.session_facts(namespace, name).await?;
@@ -172,7 +179,7 @@ impl Coordinator {
                 facts.session.clone_from(&session.session);
                 facts.cursor.clone_from(&session.cursor);
                 if facts.queued_at.is_none() {
-                    // It may have left the inbox between the two looks.
+                    // It may have left the inbox between the two reads.
                     let id = receipt_id(&message.id, name);
                     facts.finished = self.fetch::<ReceiptRecord>(namespace, vec![id]).await?.pop().flatten();
                 }
@@ -183,7 +190,7 @@ impl Coordinator {
     }
 }
 
-/// Inboxes that were read for receipts: where each message is, and how far the session has come.
+/// Inboxes that were read for receipts: the sequence of each message, and how far the session has come.
 #[derive(Debug, Default)]
 pub(super) struct ReceiptLookup {
     inboxes: HashMap<Name, (HashMap<String, u64>, SessionFacts)>,

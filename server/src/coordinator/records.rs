@@ -1,4 +1,4 @@
-//! Reading from the store, for what shows records rather than deciding on them.
+//! Reading records from the store, for calls that show them rather than decide on them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Finds what may be forgotten, for the rules in `domain::retention`, and what nobody has processed for too long. Each
-//! pass does a bounded amount of work; what is left is done by the next.
+//! Finds what may be deleted, for the rules in `domain::retention`, and messages that have been unprocessed for too
+//! long. Each pass does a bounded amount of work and leaves the remainder to the next.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,18 +25,18 @@ use crate::{
     store::{Namespace, Range},
 };
 
-/// How many entries are looked at and removed at once.
+/// How many entries are examined and removed at once.
 const CHUNK: usize = 256;
 
-/// How many times that in one pass.
+/// How many chunks one pass examines.
 const CHUNKS_MAX: usize = 40;
 
-/// How many credentials or members one pass looks at.
+/// How many credentials of each kind one pass examines.
 const SCAN_MAX: usize = 1_000;
 
 impl Coordinator {
-    /// Forgets what may be forgotten of a team, and tells its lead of what nobody processes.
-    pub async fn tidy(&self, namespace: &Namespace) -> Result<(), Refusal> {
+    /// Deletes what may be deleted of a team, and notifies its lead of unprocessed messages.
+    pub async fn delete_old(&self, namespace: &Namespace) -> Result<(), Refusal> {
         let Some(team) = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten() else {
             return Ok(());
         };
@@ -70,7 +70,7 @@ impl Coordinator {
             let mut sequences = Vec::new();
             let mut ids = Vec::new();
             for (place, entry) in oldest.iter().enumerate() {
-                // What cannot be read is as old as what is around it.
+                // An entry that cannot be read counts as old, like those around it.
                 let decoded = v1::HistoryEntry::decode(&*entry.data).unwrap_or_default();
                 let is_old = decoded.at.as_ref().is_none_or(|at| milliseconds(at) < before_ms);
                 if !is_old && place >= excess {
@@ -110,10 +110,10 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Finds out which messages somebody has still to process, in the order of the ids. One that is not there any more
-    /// waits for nobody.
+    /// Finds out which messages still lie in an inbox, in the order of the ids. A message that does not exist lies in
+    /// none.
     ///
-    /// Inboxes are read here, after the ids were: in an older reading, a message that has come since would be missing.
+    /// Inboxes are read here, after the ids: inboxes read earlier would lack messages that have arrived since.
     async fn forgotten(&self, namespace: &Namespace, ids: Vec<String>) -> Result<Vec<Forgotten>, Refusal> {
         let mut inboxes: HashMap<Name, HashSet<String>> = HashMap::new();
         let mut forgotten = Vec::with_capacity(ids.len());
@@ -149,7 +149,7 @@ impl Coordinator {
                 .filter(|(_, request)| request.as_ref().is_none_or(|request| is_over_since(request, before_ms)))
                 .map(|(place, _)| place)
                 .collect();
-            // They are in the order in which they were made: what comes after a whole chunk of young ones is younger.
+            // Requests are in the order of their creation: those after a whole chunk of recent ones are more recent.
             if old.is_empty() {
                 return Ok(());
             }
@@ -230,7 +230,7 @@ impl Coordinator {
             else {
                 continue;
             };
-            // The id of a message says when it was sent.
+            // A message's id tells when it was sent.
             let sent_ms = Uuid::try_parse(&id).ok().and_then(id::made_ms).unwrap_or(u64::MAX);
             if sent_ms < before_ms {
                 let member = member.name.clone();

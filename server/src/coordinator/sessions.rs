@@ -46,13 +46,13 @@ impl SessionFacts {
         self.cursor.as_deref().filter(|cursor| cursor.epoch == epoch)
     }
 
-    /// Returns how often the message at a place was delivered, or may have been.
+    /// Returns how often the message with a sequence was or may have been delivered.
     pub(super) fn delivery_count(&self, sequence: u64) -> u32 {
         let before = self.session.as_deref().map_or(0, |session| session.maybe_seen(sequence));
         before + u32::from(self.current().is_some_and(|cursor| cursor.delivered >= sequence))
     }
 
-    /// Returns what is known of a message that is about to leave the inbox.
+    /// Describes a message that is about to leave the inbox.
     pub(super) fn leaving(&self, sequence: u64, id: &str) -> Leaving {
         let delivered =
             self.current().and_then(|cursor| cursor.unacked.iter().find(|(unacked, _)| *unacked == sequence));
@@ -107,7 +107,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Gives a message up.
+    /// Moves a message that cannot be delivered to the dead letters.
     pub async fn dead_letter(
         &self,
         namespace: &Namespace,
@@ -124,7 +124,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Returns the latest session of a member, as the store has it.
+    /// Reads the latest session of a member from the store.
     pub async fn session_record(
         &self,
         namespace: &Namespace,
@@ -134,7 +134,7 @@ impl Coordinator {
         Ok(found.into_iter().next().flatten())
     }
 
-    /// Returns the next sequence of each member's inbox, and its latest session, as the store has them.
+    /// Reads the next sequence of each member's inbox, and its latest session, from the store.
     pub async fn session_places(
         &self,
         namespace: &Namespace,

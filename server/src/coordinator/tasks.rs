@@ -17,8 +17,9 @@ use super::{
 };
 use crate::{
     domain::{
-        fields::{limit, wait},
+        fields::wait,
         identity::{CallerCredentials, namespace_of},
+        page::{self, Page, page_size},
         streams::HISTORY,
         task::{
             board::{BoardRecord, TaskRecord, record_id, show},
@@ -31,14 +32,11 @@ use crate::{
     store::{Namespace, Range},
 };
 
-/// How often a waiting call looks by itself, in case a notification was lost; half as much again or less.
+/// How often a waiting call tries to claim without a notification, in case one was lost; jittered by up to a half.
 const POLL: Duration = Duration::from_secs(2);
 
 /// How many tasks are read at once.
 const CHUNK: usize = 64;
-
-/// How many bytes of tasks a list returns at most, the last one aside.
-const LIST_BYTES_MAX: usize = 4 << 20;
 
 impl Coordinator {
     /// See `TaskService.ClaimNextTask`.
@@ -54,7 +52,7 @@ impl Coordinator {
         };
         let deadline = Instant::now() + timeout;
         let mut watch = self.notifier.watch_tasks(&namespace);
-        // The first look, and each that no notification has caused, is at the store whatever others have seen.
+        // The first attempt, and each that no notification has caused, is made whatever others have found.
         let mut is_woken = false;
         loop {
             let mut turn = self.turns.take(&namespace).await;
@@ -89,7 +87,7 @@ impl Coordinator {
         Ok(claim)
     }
 
-    /// Returns whether a task is assigned to the caller, as far as is known here.
+    /// Returns whether a task is assigned to the caller, according to the cache.
     fn is_any_assigned(&self, namespace: &Namespace, who: &CallerCredentials) -> bool {
         let teamwire_proto::credential::Credential::Member { member, .. } = &who.credential else { return false };
         let mut snapshot = Snapshot::default();
@@ -104,34 +102,32 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListTasksRequest,
     ) -> Result<v1::ListTasksResponse, Refusal> {
-        let limit = limit(request.limit, "limit")?;
+        let mut page = Page::new(page_size(request.page_size)?);
+        let mut covered = page::number(&request.page_token)?.unwrap_or(0);
         let namespace = namespace_of(who, &request.team)?;
         let listing = self.decide(&namespace, &[team_key(), board_key()], |tx| listing::list(tx, who, request)).await?;
         let Listing { board, ids, filter } = listing.value;
-        let mut ids = ids.into_iter().filter(|id| *id > request.after_id).peekable();
-        let mut list = v1::ListTasksResponse { next_after_id: request.after_id, ..Default::default() };
-        let mut bytes = 0;
+        let after = covered;
+        let mut ids = ids.into_iter().filter(|id| *id > after).peekable();
         while ids.peek().is_some() {
             let chunk: Vec<u64> = ids.by_ref().take(CHUNK).collect();
             for (id, found) in chunk.iter().zip(self.tasks(&namespace, &chunk).await?) {
-                if list.tasks.len() == limit || bytes > LIST_BYTES_MAX {
-                    list.more = true;
-                    return Ok(list);
-                }
-                list.next_after_id = *id;
-                let Some(found) = found else { continue };
                 // It may have changed since the board was read.
-                if filter.passes(&found) {
-                    let shown = show(&found, &board);
-                    bytes += shown.encoded_len();
-                    list.tasks.push(shown);
+                if let Some(found) = found.filter(|found| filter.passes(found))
+                    && !page.add(show(&found, &board))
+                {
+                    return Ok(v1::ListTasksResponse {
+                        tasks: page.into_items(),
+                        next_page_token: page::token(covered),
+                    });
                 }
+                covered = *id;
             }
         }
-        Ok(list)
+        Ok(v1::ListTasksResponse { tasks: page.into_items(), next_page_token: String::new() })
     }
 
-    /// Returns tasks as they stand.
+    /// Returns the current state of tasks.
     pub async fn show_tasks(&self, namespace: &Namespace, ids: &[u64]) -> Result<Vec<v1::Task>, Refusal> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -146,14 +142,14 @@ impl Coordinator {
         self.fetch(namespace, ids.iter().map(|id| record_id(*id)).collect()).await
     }
 
-    /// Returns the tasks that entries of the history are about, and how far was looked.
+    /// Returns the tasks that entries of the history concern, and the last sequence searched.
     pub async fn changed_tasks(&self, namespace: &Namespace, after: u64) -> Result<(Vec<u64>, u64), Refusal> {
         let range = Range::after(after, 256);
         let entries = self.entries(namespace, HISTORY, range).await?;
         let looked_to = entries.last().map_or(after, |entry| entry.sequence);
         let mut ids: Vec<u64> = Vec::new();
         for entry in entries {
-            // What cannot be read is reported to whoever reads the history.
+            // Reading the history reports an entry that cannot be read.
             let decoded = v1::HistoryEntry::decode(&*entry.data).unwrap_or_default();
             if let Some(Event::Task(event)) = decoded.event
                 && !ids.contains(&event.task_id)

@@ -5,8 +5,8 @@ use teamwire_proto::{Refusal, name::Name, v1};
 use super::{Coordinator, decide::Touches, keys::team_key, store_errors::unavailable};
 use crate::{
     domain::{
-        fields::{LIMIT_MAX, limit},
         identity::{self, CallerCredentials, namespace_of},
+        page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
         records::{Life, ListedTeam, RecordType, TeamRecord},
         streams, team,
@@ -36,12 +36,12 @@ impl Coordinator {
         request: &v1::CreateTeamRequest,
     ) -> Result<v1::CreateTeamResponse, Refusal> {
         let Ok(name) = Name::parse(&request.name, "name") else {
-            // Who may not create a team learns that, and not that the name is bad.
+            // A caller that may not create a team learns that, rather than that the name is invalid.
             let done = self.decide(&Namespace::directory(), &[], |tx| team::create(tx, who, request)).await?;
             return Ok(done.value);
         };
         let namespace = Namespace::team(&name);
-        // Listed first, so that no team can exist that is not listed.
+        // List the team first, so that no team can exist without being listed.
         let done = self
             .decide(&namespace, &[team_key()], |tx| {
                 identity::operator(tx, who)?;
@@ -52,7 +52,7 @@ impl Coordinator {
             self.list_team(&name).await?;
         }
         let reply = self.decide(&namespace, &[team_key()], |tx| team::create(tx, who, request)).await?.value;
-        // And again, in case that somebody has just taken an earlier team of this name off the list.
+        // List it again, in case another call has just unlisted an earlier team of this name.
         self.list_team(&name).await?;
         Ok(reply)
     }
@@ -67,7 +67,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes a team that is gone off the list, unless it has come again in between.
+    /// Unlists a deleted team, unless it has been created again meanwhile.
     pub(super) async fn unlist_team(&self, name: &Name) -> Result<(), Refusal> {
         let key = Key::new(ListedTeam::KIND, name.folded());
         let read = self.store.read(&Namespace::directory(), std::slice::from_ref(&key)).await;
@@ -87,9 +87,9 @@ impl Coordinator {
     pub async fn delete_team(&self, who: &CallerCredentials, named: &str) -> Result<(), Refusal> {
         let namespace = namespace_of(who, named)?;
         let name = self.decide(&namespace, &[team_key()], |tx| team::delete(tx, who, named)).await?.value;
-        // The team is gone. A list that still names it is put right by whoever reads it next.
+        // The team is deleted. If the list still names it, the next reader corrects the list.
         if let Err(refusal) = self.unlist_team(&name).await {
-            tracing::debug!(%name, %refusal, "the team could not be taken off the list");
+            tracing::debug!(%name, %refusal, "the team could not be unlisted");
         }
         Ok(())
     }
@@ -100,25 +100,32 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListTeamsRequest,
     ) -> Result<v1::ListTeamsResponse, Refusal> {
-        let page = limit(request.page_size, "page_size")?;
+        let mut page = Page::new(page_size(request.page_size)?);
+        let after = page::position(&request.page_token)?.unwrap_or_default();
         if who.credential.team().is_some() {
             let teams = vec![self.rule(who, "", Touches::Team, |tx| team::get(tx, who, "")).await?];
             return Ok(v1::ListTeamsResponse { teams, next_page_token: String::new() });
         }
         let directory = Namespace::directory();
         self.decide(&directory, &[], |tx| identity::operator(tx, who)).await?;
-        let listed = self.store.scan(&directory, ListedTeam::KIND, &request.page_token, page).await;
+        let listed = self.store.scan(&directory, ListedTeam::KIND, &after, page.size()).await;
         let listed = listed.map_err(unavailable)?;
-        let next = if listed.len() == page { listed.last().map(|(id, _)| id.clone()) } else { None };
-        let mut teams = Vec::with_capacity(listed.len());
+        let mut may_have_more = listed.len() == page.size();
+        let mut covered = after;
         for (id, _) in listed {
             let name = Name::parse(&id, "name")?;
             match self.fetch::<TeamRecord>(&Namespace::team(&name), vec![String::new()]).await?.pop().flatten() {
-                Some(team) => teams.push(query::show_team(&team)),
+                Some(team) if !page.add(query::show_team(&team)) => {
+                    may_have_more = true;
+                    break;
+                }
+                Some(_) => {}
                 None => self.unlist_team(&name).await?,
             }
+            covered = id;
         }
-        Ok(v1::ListTeamsResponse { teams, next_page_token: next.unwrap_or_default() })
+        let next_page_token = if may_have_more { page::token(covered) } else { String::new() };
+        Ok(v1::ListTeamsResponse { teams: page.into_items(), next_page_token })
     }
 
     /// Returns every team in the directory.
@@ -126,22 +133,23 @@ impl Coordinator {
         let mut namespaces: Vec<Namespace> = Vec::new();
         loop {
             let after = namespaces.last().map_or("", Namespace::as_str).to_owned();
-            let listed = self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, LIMIT_MAX as usize).await;
+            let listed =
+                self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, PAGE_SIZE_MAX as usize).await;
             let listed = listed.map_err(unavailable)?;
             let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
             namespaces.extend(names.map(|name| Namespace::team(&name)));
-            if listed.len() < LIMIT_MAX as usize {
+            if listed.len() < PAGE_SIZE_MAX as usize {
                 return Ok(namespaces);
             }
         }
     }
 
-    /// Returns whether a namespace has a team, as the store has it.
+    /// Reads from the store whether a namespace has a team.
     pub async fn has_team(&self, namespace: &Namespace) -> Result<bool, Refusal> {
         Ok(self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.iter().any(Option::is_some))
     }
 
-    /// Counts a team for those who watch. `None`: it is gone.
+    /// Counts a team's members and messages. `None`: the team is deleted.
     pub async fn count(&self, namespace: &Namespace) -> Result<Option<TeamCount>, Refusal> {
         let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         let Some(team) = found else { return Ok(None) };
@@ -163,7 +171,8 @@ impl Coordinator {
         Ok(Some(count))
     }
 
-    /// Tells a team that the store has lost a part of what it had answered. Once, however many coordinators find out.
+    /// Notifies a team that the store has lost commits that it had acknowledged: once, however many coordinators
+    /// notice.
     pub async fn report_loss(&self, loss: &Loss) -> Result<(), Refusal> {
         let generation = loss.generation;
         self.decide(&loss.namespace, &[team_key()], |tx| team::writes_lost(tx, generation)).await?;

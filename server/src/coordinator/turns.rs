@@ -1,6 +1,6 @@
-//! Turns: what changes the board of one team is done one after the other on one coordinator, ends of lives included, which
-//! give claims back. Each change would conflict with every other, and a crowd of members that claim at once would mostly
-//! run into each other; so only coordinators do.
+//! Turns: on one coordinator, the calls that change one team's board run one after the other, including those that end
+//! lives, which release claims. Any two such changes conflict, so without turns the calls of many members that claim at
+//! once would mostly fail each other's commits. With turns, only coordinators conflict.
 
 use std::{
     collections::HashMap,
@@ -12,27 +12,27 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::store::Namespace;
 
-/// Beyond this many teams, those that nobody waits for are cleared away.
+/// Beyond this many teams, those without waiting calls are dropped.
 const TEAMS_KEPT: usize = 1_024;
 
-/// Who is to have a turn, by team.
+/// The turns of every team.
 #[derive(Default)]
 pub(super) struct Turns {
     teams: Mutex<HashMap<Namespace, Weak<tokio::sync::Mutex<Seen>>>>,
 }
 
-/// What whoever had the last turn has found out.
+/// What the call with the last turn has found out.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// There was no task for everybody when the count of changes stood here.
+    /// No task was ready for every member when the count of changes was this.
     pub(super) nothing_at: Option<u64>,
 }
 
-/// A turn. It ends when this is dropped.
+/// A turn. It ends when it is dropped.
 pub(super) type Turn = OwnedMutexGuard<Seen>;
 
 impl Turns {
-    /// Waits for a turn; whoever came first is first.
+    /// Waits for a turn, in order of arrival.
     pub(super) async fn take(&self, namespace: &Namespace) -> Turn {
         let team = {
             let mut teams = self.teams.lock();

@@ -1,4 +1,4 @@
-//! What to do when the store has lost what it had answered: say so, and begin again from what is left.
+//! What to do when the store has lost acknowledged commits: notify the team, and restart its sessions at what is left.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::coordinator::Coordinator;
 
-/// Reports losses until cancelled, or for as long as the store can lose anything.
+/// Reports losses until cancelled, or until the store can lose nothing more.
 pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let mut losses = coordinator.store().losses();
     while let Some(loss) = stop.run_until_cancelled(losses.recv()).await {
@@ -20,7 +20,7 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
             Err(RecvError::Closed) => return,
         };
         coordinator.metrics().lost_writes.inc();
-        // Sequences are given out again: a session that is ahead of its inbox would pass over what comes next.
+        // Sequences are reused: a session that is ahead of its inbox would skip the next messages.
         for session in coordinator.notifier().sessions().iter().filter(|session| session.namespace == loss.namespace) {
             session.begin_again();
         }
@@ -29,16 +29,16 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     }
 }
 
-/// Tells the team, as soon as the store takes it.
+/// Notifies the team, as soon as the store accepts it.
 async fn report(coordinator: &Coordinator, loss: &crate::store::Loss) {
     for _ in 0..60 {
         match coordinator.report_loss(loss).await {
             Ok(()) => return,
             Err(refusal) => {
-                tracing::debug!(namespace = ?loss.namespace, %refusal, "the team could not be told of a loss yet")
+                tracing::debug!(namespace = ?loss.namespace, %refusal, "the team could not be notified of a loss yet")
             }
         }
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
-    tracing::error!(namespace = ?loss.namespace, "the team could not be told of a loss");
+    tracing::error!(namespace = ?loss.namespace, "the team could not be notified of a loss");
 }

@@ -1,8 +1,8 @@
 //! The loop of one session: deliver while credit lasts, then sleep until something happens.
 //!
-//! A session keeps a handful of numbers and what is unacknowledged (by default up to 64 messages or 1 MiB), never a copy of
-//! the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a bounded channel
-//! to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
+//! A session keeps a few numbers and the unacknowledged messages (by default up to 64 messages or 1 MiB), never a copy
+//! of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a bounded
+//! channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ use crate::{
     store::Range,
 };
 
-/// How long an arrival waits for those before it at most, until they are read from the store.
+/// How long an arrival waits at most for those before it, until they are read from the store.
 const OVERTAKEN_MAX: Duration = Duration::from_millis(5);
 
 /// How many messages are read from the store at a time.
@@ -135,7 +135,7 @@ impl DeliveryLoop {
                 Ok(()) => None,
                 Err(DeliverError::End(end)) => return end,
                 Err(DeliverError::Store) => {
-                    // With what was taken out of it and not delivered.
+                    // Read again what was taken from the queue and not delivered.
                     self.ahead.clear();
                     self.mailbox.set_look(true);
                     Some(Instant::now() + Duration::from_millis(rand::random_range(200..1_000)))
@@ -145,7 +145,7 @@ impl DeliveryLoop {
             tokio::select! {
                 biased;
                 () = draining.cancelled() => {
-                    return End::closing(CloseReason::Draining, "This coordinator is going away. Reconnect.");
+                    return End::closing(CloseReason::Draining, "This coordinator is shutting down. Reconnect.");
                 }
                 () = self.writer.closed() => return End::Gone,
                 () = self.cursor.progress() => {}
@@ -162,7 +162,7 @@ impl DeliveryLoop {
                     }
                 }
                 () = &mut age => {
-                    return End::closing(CloseReason::Draining, "The stream has grown old. Reconnect.");
+                    return End::closing(CloseReason::Draining, "The stream has reached its maximum age. Reconnect.");
                 }
                 () = tokio::time::sleep_until(retry_at.unwrap_or(now)), if retry_at.is_some() => {
                     self.mailbox.set_check();
@@ -171,7 +171,7 @@ impl DeliveryLoop {
         }
     }
 
-    /// Delivers what there is, as far as credit lasts.
+    /// Delivers the available messages, as far as credit lasts.
     async fn deliver(&mut self) -> Result<(), DeliverError> {
         if self.mailbox.must_begin_again() {
             return Err(End::begin_again().into());
@@ -205,8 +205,8 @@ impl DeliveryLoop {
                     }
                 }
                 Arrival::InStore => self.read_ahead().await?,
-                // What lies between was committed by another coordinator, of which a notification will tell; or here, a moment ago,
-                // by a call that has not come round to say so.
+                // The entries between were committed by another coordinator, whose notification is on its way; or here
+                // a moment ago, by a call that has not yet passed them on.
                 Arrival::Later => {
                     let look_at = *self.look_at.get_or_insert_with(|| Instant::now() + OVERTAKEN_MAX);
                     if Instant::now() < look_at {
@@ -219,18 +219,19 @@ impl DeliveryLoop {
         }
     }
 
-    /// Returns whether one message more may be unacknowledged.
+    /// Returns whether one more message may be unacknowledged.
     fn has_credit(&self) -> bool {
         self.mailbox.outstanding().messages < self.credit.messages_max
     }
 
-    /// Returns whether a message of this size may be unacknowledged besides the others. Alone, any may.
+    /// Returns whether a message of this size may be unacknowledged besides the others. A single message may have any
+    /// size.
     fn has_room(&self, bytes: u64) -> bool {
         let outstanding = self.mailbox.outstanding();
         outstanding == Outstanding::default() || outstanding.bytes + bytes <= self.credit.bytes_max
     }
 
-    /// Reads what comes next in the store: up to as much as may be unacknowledged, or a single message, is kept at hand.
+    /// Reads the next messages from the store: as many as may be unacknowledged, but at least one.
     async fn read_ahead(&mut self) -> Result<(), DeliverError> {
         self.mailbox.set_look(false);
         let Mailbox { namespace, member, .. } = &*self.mailbox;
@@ -241,7 +242,7 @@ impl DeliveryLoop {
         let mut bytes = 0;
         for ((sequence, id), message) in entries.into_iter().zip(messages) {
             let Some(message) = message else {
-                tracing::error!(?namespace, %member, id, "an inbox names a message that is not there");
+                tracing::error!(?namespace, %member, id, "an inbox names a message that does not exist");
                 if self.ahead.is_empty() {
                     self.next = sequence + 1;
                 }
@@ -260,7 +261,8 @@ impl DeliveryLoop {
         Ok(())
     }
 
-    /// Delivers a message, or gives it up. Returns false, to come back to it later, when credit does not last.
+    /// Delivers a message, or moves it to the dead letters. Returns false if credit does not suffice; the message stays
+    /// first in the queue.
     async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<bool, DeliverError> {
         let delivery_count = self.session.maybe_seen(sequence) + 1;
         let deliveries_max = self.coordinator.limits().deliveries_max;
@@ -298,7 +300,7 @@ impl DeliveryLoop {
         Ok(true)
     }
 
-    /// Finds out whether the session still holds.
+    /// Checks whether the session still holds the inbox.
     async fn check(&mut self) -> Result<(), DeliverError> {
         let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
         let now = self.coordinator.session_record(namespace, member).await?;

@@ -1,9 +1,9 @@
-//! Looks after what is due when time passes, in every team. Any number of coordinators may do so side by side: each
-//! change is made once, by whoever commits first.
+//! Carries out what is due when time passes, in every team. Any number of coordinators may do so concurrently: the one
+//! that commits first makes each change, once.
 //!
-//! A coordinator that was away itself (paused, or cut off from the store) must not take others for lost: it first renews
-//! the leases of the sessions that it holds, and waits as long as a lease lasts before it declares anyone lost. So it does when
-//! the store's clock has run ahead of its own: it was set, or the machine of both has slept.
+//! A coordinator that was away itself (paused, or cut off from the store) must not declare others lost: it first renews
+//! the leases of its sessions, and declares no member lost for the length of a lease and its grace. It does the same
+//! when the store's clock has jumped ahead of its own, because it was set or the machine of both has slept.
 
 use std::{
     collections::HashMap,
@@ -19,11 +19,11 @@ use crate::{
     store::{Leases, Namespace},
 };
 
-/// How often the sweep wakes.
+/// How often the worker wakes.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How soon each team is looked at again at the earliest, and at the latest: another coordinator may have made something
-/// due and be gone.
+/// How soon each team is visited again, at the earliest and at the latest: another coordinator may have made something
+/// due and died.
 const EACH_MIN: Duration = Duration::from_millis(500);
 const EACH_MAX: Duration = Duration::from_secs(30);
 
@@ -33,7 +33,7 @@ const LIST: Duration = Duration::from_secs(10);
 /// A tick this late means that this coordinator was away. The store's clock this far ahead means that it was set.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// Sweeps until cancelled.
+/// Visits teams until cancelled.
 pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, stop: CancellationToken) {
     let mut due: HashMap<Namespace, Instant> = HashMap::new();
     let mut clocks = Clocks::default();
@@ -77,13 +77,13 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
                 lose_from = Instant::now() + patience;
             }
             let may_lose = Instant::now() >= lose_from;
-            let rest = sweep(&coordinator, &namespace, &leases, may_lose).await;
+            let rest = visit(&coordinator, &namespace, &leases, may_lose).await;
             gauges.visit(&coordinator, &namespace).await;
             let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
             due.insert(namespace, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
         }
         gauges.publish(coordinator.metrics(), |namespace| due.contains_key(namespace));
-        // What took long here was the store, not a pause of this coordinator.
+        // The store took this long; the coordinator did not pause.
         ticked = Instant::now();
     }
 }
@@ -107,19 +107,19 @@ async fn leases(coordinator: &Coordinator, namespace: &Namespace) -> Result<Leas
         .map_err(|error| tracing::debug!(?namespace, %error, "leases could not be read"))
 }
 
-async fn sweep(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases, may_lose: bool) -> Option<Duration> {
-    coordinator.sweep(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
-        tracing::debug!(?namespace, %refusal, "what is due could not be done");
+async fn visit(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases, may_lose: bool) -> Option<Duration> {
+    coordinator.expire_due(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
+        tracing::debug!(?namespace, %refusal, "what is due could not be carried out");
         Some(EACH_MIN)
     })
 }
 
-/// What the store's clock said of each team last, and when that was. A cluster has more clocks than one.
+/// The store's latest time for each team, and when it was read. A cluster has more than one clock.
 #[derive(Default)]
 struct Clocks(HashMap<Namespace, (u64, Instant)>);
 
 impl Clocks {
-    /// Notes what it says, and returns whether it has gone much further than this machine's since it was noted last.
+    /// Notes the time, and returns whether it has advanced much more than this machine's clock since the last note.
     fn has_jumped(&mut self, namespace: &Namespace, now_ms: u64, at: Instant) -> bool {
         let Some((before_ms, before)) = self.0.insert(namespace.clone(), (now_ms, at)) else { return false };
         Duration::from_millis(now_ms.saturating_sub(before_ms)) > at.duration_since(before) + AWAY
@@ -130,7 +130,7 @@ impl Clocks {
 mod tests {
     use super::*;
 
-    /// Found by the fault `clock-forward`: everybody was taken for lost whose lease had run out by the new time alone.
+    /// Found by the fault `clock-forward`: members whose leases had run out only by the new time were declared lost.
     #[test]
     fn a_clock_that_is_set_ahead_is_noticed_and_no_other() {
         let (mut clocks, namespace, began) = (Clocks::default(), Namespace::directory(), Instant::now());

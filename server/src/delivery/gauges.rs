@@ -1,7 +1,7 @@
-//! What no event tells, looked up from time to time: teams, their members by state, and how full inboxes are.
+//! Numbers that no event reports, looked up from time to time: teams, their members by state, and how full inboxes are.
 //!
-//! The sweep visits every team anyway; at some of its visits it takes the team's numbers with it, if anybody watches.
-//! What is shown is the sum over the latest numbers of every team, so it may be as old as [`EVERY`].
+//! The expiry worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
+//! gauges show the sums of the latest counts, which may be as old as [`EVERY`].
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use crate::{
     telemetry::{MEMBER_STATES, Metrics},
 };
 
-/// How often a team is counted, at the most.
+/// How often a team is counted at most.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// The latest numbers of every team.
@@ -24,7 +24,8 @@ pub(super) struct Gauges {
 }
 
 impl Gauges {
-    /// Counts a team, if anybody watches and it was not counted lately. A store that fails is the sweep's business.
+    /// Counts a team, if metrics are served and it was not counted lately. The expiry worker handles failures of the
+    /// store.
     pub(super) async fn visit(&mut self, coordinator: &Coordinator, namespace: &Namespace) {
         let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < EVERY);
         if is_recent || !coordinator.metrics().is_watched() {
@@ -37,7 +38,7 @@ impl Gauges {
         }
     }
 
-    /// Shows the sums over the teams that there still are.
+    /// Publishes the sums over the teams that still exist.
     pub(super) fn publish(&mut self, metrics: &Metrics, is_there: impl Fn(&Namespace) -> bool) {
         if !metrics.is_watched() {
             return;

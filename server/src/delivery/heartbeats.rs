@@ -1,5 +1,5 @@
-//! Signs of life: whoever calls, or has a session open, keeps its lease. Gathered for a moment and written in batches,
-//! one transaction for each team.
+//! Heartbeats: a member that calls, or has a session open, keeps its lease. Heartbeats are gathered for a moment and
+//! written in batches, one transaction per team.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,13 +16,13 @@ use crate::{coordinator::Coordinator, domain::identity::CallerCredentials, store
 /// How often gathered heartbeats are written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a member's sign is good for: another within this time is not written. Well below the lease.
+/// How long a member's heartbeat lasts: another within this time is not written. Well below the lease.
 const GOOD_FOR: Duration = Duration::from_secs(5);
 
-/// How many members are remembered as heard of; beyond it the memory begins anew, at the cost of a few writes.
+/// How many members' latest heartbeats are kept; beyond it all are dropped, at the cost of a few writes.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// Gathers heartbeats of life.
+/// Gathers heartbeats.
 #[derive(Debug, Default)]
 pub struct Heartbeats {
     gathered: Mutex<Gathered>,
@@ -35,7 +35,7 @@ struct Gathered {
 }
 
 impl Heartbeats {
-    /// A member has given a sign of life.
+    /// Records a heartbeat of a member.
     pub fn record(&self, namespace: &Namespace, member: &Name) {
         let mut gathered = self.gathered.lock();
         let place = (namespace.clone(), member.clone());
@@ -56,7 +56,7 @@ impl Heartbeats {
         }
     }
 
-    /// Every session that is open here is a sign of life, whenever the last one was written.
+    /// Records a heartbeat for every open session, however recently the last one was written.
     pub fn record_open_sessions(&self, coordinator: &Coordinator) {
         self.gathered.lock().written.clear();
         for session in coordinator.notifier().sessions() {
@@ -64,7 +64,7 @@ impl Heartbeats {
         }
     }
 
-    /// Writes what was gathered.
+    /// Writes the gathered heartbeats.
     pub async fn write(&self, coordinator: &Coordinator) {
         let pending = std::mem::take(&mut self.gathered.lock().pending);
         for (namespace, members) in pending {
@@ -80,7 +80,7 @@ impl Heartbeats {
         }
     }
 
-    /// Writes again and again until cancelled.
+    /// Writes periodically until cancelled.
     pub async fn run(self: Arc<Self>, coordinator: Arc<Coordinator>, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(WRITE_INTERVAL)).await.is_some() {
             self.write(&coordinator).await;

@@ -1,5 +1,5 @@
-//! The net under the notifications: looks now and then whether a session has missed something. One look at the store serves all
-//! sessions of a team, and only those that have missed something are woken.
+//! Checks periodically whether sessions have missed a notification. One read of the store serves all sessions of a
+//! team, and only sessions that have missed something are woken.
 
 use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 
@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{coordinator::Coordinator, notify::Mailbox, store::Namespace};
 
-/// How often each team with sessions is looked at; a quarter more or less.
+/// How often each team with sessions is checked; jittered by a quarter.
 const EACH: Duration = Duration::from_millis(1_500);
 
-/// How many teams are looked at in a second at the most. With more of them than fit, each is looked at less often.
+/// How many teams are checked per second at most. If there are more, each is checked less often.
 const TEAMS_PER_SECOND: f64 = 500.0;
 
-/// Looks, again and again until cancelled.
+/// Checks all teams with sessions, periodically until cancelled.
 pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     let looks = async {
         loop {
@@ -22,7 +22,7 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
             let round = EACH.max(Duration::from_secs_f64(teams.len() as f64 / TEAMS_PER_SECOND));
             let began = Instant::now();
             let count = u32::try_from(teams.len()).unwrap_or(u32::MAX);
-            // Spread over the round, so that looking is never a burst.
+            // Spread over the round, so that the checks never come in a burst.
             for (place, (namespace, sessions)) in (0..).zip(teams) {
                 sleep_until(began + round * place / count.max(1)).await;
                 look(&coordinator, &namespace, &sessions).await;
@@ -43,14 +43,13 @@ fn by_team(sessions: Vec<Arc<Mailbox>>) -> HashMap<Namespace, Vec<Arc<Mailbox>>>
 
 async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<Mailbox>]) {
     let members: Vec<_> = sessions.iter().map(|session| &session.member).collect();
-    // Noted first: what a session handles meanwhile must not make it look ahead of its inbox.
+    // Read this first: what a session handles meanwhile must not make it seem ahead of its inbox.
     let seen: Vec<u64> = sessions.iter().map(|session| session.seen_next()).collect();
     let places = match coordinator.session_places(namespace, &members).await {
         Ok(places) => places,
-        // Sessions that want something from the store try by themselves; others have missed nothing that is not there
-        // the next time.
+        // Sessions that need the store retry on their own; the others can wait for the next check.
         Err(refusal) => {
-            tracing::debug!(?namespace, %refusal, "sessions could not be looked after");
+            tracing::debug!(?namespace, %refusal, "sessions could not be checked");
             return;
         }
     };
@@ -58,7 +57,7 @@ async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<
         match inbox_next.cmp(&seen) {
             Ordering::Greater => session.look(),
             Ordering::Equal => {}
-            // The store has lost what it had answered.
+            // The store has lost acknowledged commits.
             Ordering::Less => session.begin_again(),
         }
         let holds = record.is_some_and(|record| record.session_id == session.session_id && record.ended.is_none());

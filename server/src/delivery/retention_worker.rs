@@ -1,5 +1,5 @@
-//! Visits every team now and then, to forget what may be forgotten and to tell of what nobody processes. Any number of
-//! coordinators may do so side by side.
+//! Visits every team periodically, to delete what has been kept long enough and to report unprocessed messages. Any
+//! number of coordinators may do so concurrently.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,23 +7,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::coordinator::Coordinator;
 
-/// How long to rest between two teams, so that a round over many of them is no burst.
+/// How long to pause between two teams, so that a round over many of them is not a burst.
 const REST: Duration = Duration::from_millis(20);
 
-/// Visits all teams, again and again until cancelled. A fifth more or less than the interval lies between two rounds, so
-/// that coordinators which were started together do not go on together.
+/// Visits all teams, periodically until cancelled. The interval between rounds is jittered by a fifth, so that
+/// coordinators that were started together drift apart.
 pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
-    let interval = coordinator.limits().tidy_interval;
+    let interval = coordinator.limits().retention_interval;
     let pause = || tokio::time::sleep(interval.mul_f64(rand::random_range(0.8..1.2)));
     while stop.run_until_cancelled(pause()).await.is_some() {
-        // What cannot be done now is done in the next round.
+        // The next round does what fails now.
         let Ok(namespaces) = coordinator.all_namespaces().await else { continue };
         for namespace in namespaces {
             if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
                 return;
             }
-            if let Err(refusal) = coordinator.tidy(&namespace).await {
-                tracing::debug!(?namespace, %refusal, "what may be forgotten could not be");
+            if let Err(refusal) = coordinator.delete_old(&namespace).await {
+                tracing::debug!(?namespace, %refusal, "a team could not be cleaned up");
             }
         }
     }

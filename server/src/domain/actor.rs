@@ -25,7 +25,8 @@ impl From<&Actor> for v1::Sender {
 }
 
 impl Actor {
-    /// Returns how the actor's idempotency keys are told from those of others. No member can be named `operator`.
+    /// Returns the name under which the actor's idempotency keys are kept, in lower case. No member can be named
+    /// `operator`.
     pub(super) fn key(&self) -> &str {
         match self {
             Self::Member(name) => name.folded(),

@@ -2,7 +2,7 @@
 
 use teamwire_proto::{
     name::Name,
-    v1::{self, NoticeKind, history_entry::Event, message::Body},
+    v1::{self, DeadLetterCause, NoticeKind, history_entry::Event, message::Body},
 };
 
 use super::{
@@ -16,17 +16,25 @@ use super::{
     tx::{RuleError, Tx},
 };
 
-/// Why a message is given up.
+/// Why a message cannot be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undeliverable {
-    /// Too many sessions saw it without an acknowledgement.
+    /// Too many sessions delivered it without getting an acknowledgement.
     DeliveryLimit,
-    /// It asks an earlier life of the member to end.
+    /// It is a shutdown request for an earlier life of the member.
     TargetReplaced,
 }
 
 impl Undeliverable {
-    /// Returns the cause as it stands in a receipt.
+    /// Returns the cause as receipts name it.
+    pub fn cause(self) -> DeadLetterCause {
+        match self {
+            Self::DeliveryLimit => DeadLetterCause::DeliveryLimit,
+            Self::TargetReplaced => DeadLetterCause::TargetReplaced,
+        }
+    }
+
+    /// Returns the cause as metrics label it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DeliveryLimit => "delivery_limit",
@@ -35,12 +43,13 @@ impl Undeliverable {
     }
 }
 
-/// Returns whether a message asks another life than this one to end. No other life may see it as its own.
+/// Returns whether a message is a shutdown request for another life of the member. This life must not take it for its
+/// own.
 pub fn is_for_another_life(message: &v1::Message, incarnation: u64) -> bool {
     matches!(message.body, Some(Body::ShutdownRequest(_))) && message.target_incarnation != incarnation
 }
 
-/// Says whether a message must not be delivered to this life of its recipient any more.
+/// Returns why a message must not be delivered to this life of its recipient. `None`: it may be.
 pub fn undeliverable(
     session: &SessionRecord,
     sequence: u64,
@@ -54,7 +63,7 @@ pub fn undeliverable(
     (seen >= deliveries_max).then_some(Undeliverable::DeliveryLimit)
 }
 
-/// Puts a message among the team's dead letters, and tells its sender and the lead.
+/// Moves a message to the team's dead letters, and notifies its sender and the lead.
 pub fn dead_letter(
     tx: &mut Tx<'_>,
     member: &Name,
@@ -64,22 +73,22 @@ pub fn dead_letter(
     why: Undeliverable,
 ) -> Result<(), RuleError> {
     hold(tx, member, session_id)?;
-    // It may have been acknowledged outside of the session while this was decided.
+    // It may have been acknowledged outside the session in the meantime.
     if tx.read::<ReceiptRecord>(&receipt_id(&leaving.message_id, member))?.is_some() {
         return Ok(());
     }
     let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;
-    remove_from_inbox(tx, member, std::slice::from_ref(leaving), why.as_str());
+    remove_from_inbox(tx, member, std::slice::from_ref(leaving), Some(why.cause()));
     history::append(
         tx,
         Event::DeadLetter(v1::DeadLetterEvent {
             message_id: message.id.clone(),
             recipient: member.to_string(),
-            cause: why.as_str().to_owned(),
+            cause: why.cause().into(),
         }),
     );
-    // Whoever asked the earlier life to end was told when that request was cancelled. And a notice about a lost notice
-    // would go round in circles.
+    // The requester of an earlier life's shutdown got a notice when that request was cancelled. And a notice about an
+    // undeliverable notice could go on forever.
     if why == Undeliverable::TargetReplaced || matches!(message.body, Some(Body::Notice(_))) {
         return Ok(());
     }
@@ -93,7 +102,7 @@ pub fn dead_letter(
         member: member.to_string(),
         message_id: message.id.clone(),
         text: format!(
-            "{member} was given a message {} times and never acknowledged it; it was given up. See `teamwire history`.",
+            "A message was delivered to {member} {} times and never acknowledged; it is a dead letter now. See `teamwire history`.",
             leaving.delivery_count
         ),
         ..v1::Notice::default()

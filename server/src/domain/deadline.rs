@@ -1,4 +1,5 @@
-//! What happens by itself when time passes: requests expire, members are lost, exits that do not come are reported.
+//! What is due when time passes: requests expire, silent members are declared lost, missing exits are reported to the
+//! lead.
 
 use teamwire_proto::{
     name::Name,
@@ -19,10 +20,10 @@ use super::{
 };
 use crate::store::Leases;
 
-/// Carries out whatever is due in a team. `leases`: as they were just read. `may_lose`: whether members whose lease ran
-/// out long enough ago may be declared lost; false as long as this coordinator may have been the one that was away.
-/// Returns how long, in milliseconds, nothing will be due if nothing changes. `None`: for ever.
-pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<u64>, RuleError> {
+/// Carries out everything that is due in a team. `leases`: as just read. `may_lose`: whether members whose lease ran
+/// out long enough ago may be declared lost; false while this coordinator itself may have been away. Returns in how
+/// many milliseconds something will be due if nothing changes. `None`: never.
+pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<u64>, RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(None) };
     let mut team = TeamRecord::clone(&team);
     let mut changed = false;
@@ -38,12 +39,12 @@ pub fn sweep(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<
         tx.put("", &team);
     }
     Ok(team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits)).min().map(|due_ms| {
-        // On the clock that is ahead: better to look once too often.
+        // By the clock that is ahead: checking too early is harmless.
         due_ms.saturating_sub(tx.ctx.now_ms.max(leases.now_ms))
     }))
 }
 
-/// Returns when something will be due of a member.
+/// Returns when something will next be due for a member.
 fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u64> {
     let requests = [&member.pending_shutdown, &member.pending_plan];
     let requests = requests.into_iter().flatten().map(|pending| pending.expires_ms);
@@ -87,8 +88,8 @@ fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
         kind: NoticeKind::MemberNotExited.into(),
         member: name.to_string(),
         text: format!(
-            "{name} agreed to end or was made to, and has not reported its exit for {} s. Look after its process where it \
-             runs.",
+            "{name} approved its shutdown or was stopped by force, and has not reported its exit for {} s. Check its \
+             process on its machine.",
             after_ms / 1000
         ),
         ..v1::Notice::default()
@@ -101,7 +102,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
     let grace_ms = ms(tx.ctx.limits.lost_grace);
     let until_ms = leases.until_ms.get(name.folded()).copied();
     let Some(member) = team.member(name) else { return Ok(false) };
-    // A life without a lease is one whose lease was never written; its time counts from its last change.
+    // If the life's lease was never written, its time counts from its last change.
     let until_ms = until_ms.unwrap_or(member.since_ms + ms(tx.ctx.limits.lease_ttl));
     if leases.now_ms < until_ms + grace_ms || !member.life.is_live() {
         return Ok(false);
@@ -127,8 +128,8 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
             kind: NoticeKind::MemberLost.into(),
             member: shown.to_string(),
             text: format!(
-                "Nothing was heard of {shown} for some time; it counts as lost. Its inbox keeps filling. It is active again \
-                 as soon as it calls; its name can be joined again.{}",
+                "{shown} has given no heartbeat for some time and counts as lost. Its inbox still accepts messages. It is \
+                 active again as soon as it calls; its name can be joined again.{}",
                 give_back::given_back_text(&tasks)
             ),
             ..v1::Notice::default()

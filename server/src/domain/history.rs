@@ -17,12 +17,12 @@ pub fn append(tx: &mut Tx<'_>, event: Event) {
     tx.append(HISTORY, data, 0, None);
 }
 
-/// Makes the history's entry for something that happened to the team.
+/// Makes the entry for an event of the team.
 pub fn team_event(kind: TeamEventKind, actor: &Actor, member: &str) -> Event {
     Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
 }
 
-/// Makes the history's entry for a change of a member's state.
+/// Makes the entry for a change of a member's state.
 pub fn member_event(name: &Name, state: MemberState, incarnation: u64, detail: &str) -> Event {
     Event::Member(v1::MemberEvent {
         member: name.to_string(),

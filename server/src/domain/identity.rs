@@ -1,6 +1,7 @@
-//! Who calls: from a credential to a member, the operator or an observer, by what the team's records say now.
+//! Who calls: resolves a credential to a member, the operator or an observer, by the team's current records.
 //!
-//! An unknown team, an unknown name and a wrong secret are refused alike, so that nothing can be learnt by trying.
+//! An unknown team, an unknown name and a wrong secret are refused alike, so that a stranger learns nothing by
+//! guessing.
 
 use std::sync::Arc;
 
@@ -14,38 +15,38 @@ use super::{
 };
 use crate::store::Namespace;
 
-/// What a call presented.
+/// The credentials that a call presented.
 #[derive(Clone, Debug)]
 pub struct CallerCredentials {
     /// The credential.
     pub credential: Credential,
-    /// Of its secret.
+    /// The hash of its secret.
     pub hash: SecretHash,
     /// The session that the caller says it has open.
     pub session_id: Option<String>,
-    /// The trace that the call belongs to; empty for none.
+    /// The trace that the call belongs to. Empty: none.
     pub trace_parent: String,
 }
 
 impl CallerCredentials {
-    /// Hashes the credential's secret.
+    /// Takes what a call presented, and hashes the credential's secret.
     pub fn new(credential: Credential, session_id: Option<String>) -> Self {
-        // A stream that was opened after the approval has no session, and says so with an empty id.
+        // A stream that was opened after an approved shutdown has no session; its client presents an empty id.
         let session_id = session_id.filter(|id| !id.is_empty());
         Self { hash: SecretHash::of(credential.secret()), credential, session_id, trace_parent: String::new() }
     }
 }
 
-/// A caller that is known, and what it may do.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
     /// The operator.
     Operator,
     /// A member.
     Member {
-        /// Which.
+        /// Its name.
         name: Name,
-        /// It leads.
+        /// Whether it leads.
         lead: bool,
     },
     /// An observer.
@@ -60,7 +61,7 @@ impl Principal {
             Self::Member { name, .. } => Ok(Actor::Member(name.clone())),
             Self::Observer => Err(Refusal::new(
                 Reason::NotPermitted,
-                "An observer's credential reads only. Use a member's credential to change something.",
+                "An observer's credential can only read. Use a member's credential to change something.",
             )),
         }
     }
@@ -70,7 +71,7 @@ impl Principal {
         !matches!(self, Self::Member { lead: false, .. })
     }
 
-    /// Refuses everybody but the lead and the operator.
+    /// Refuses everyone but the lead and the operator.
     pub fn lead_only(&self, what: &str) -> Result<Actor, Refusal> {
         match self {
             Self::Operator | Self::Member { lead: true, .. } => self.actor(),
@@ -82,14 +83,14 @@ impl Principal {
     }
 }
 
-/// Which members pass.
+/// Which lives of a member may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
-    /// Those that are not about to end: for what makes something new.
+    /// Those that are not about to end: for calls that create something.
     Live,
-    /// Those, too, that have approved their shutdown and not yet ended: for what finishes something.
+    /// Also those that have approved their shutdown and have not exited: for calls that finish something.
     Stopping,
-    /// Every bearer of the present life's credential: for reporting its end.
+    /// The current life in any state: for reporting its end.
     Ended,
 }
 
@@ -103,7 +104,7 @@ pub fn namespace_of(who: &CallerCredentials, named: &str) -> Result<Namespace, R
     }
 }
 
-/// Finds the team and the caller. `named`: the team in the request's field, which only the operator must give.
+/// Authenticates the caller of a team. `named`: the team in the request's field, which only the operator must set.
 pub fn call(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -115,7 +116,7 @@ pub fn call(
         && !named.is_empty()
         && !named.eq_ignore_ascii_case(own.as_str())
     {
-        // Whoever bears a wrong secret must learn that first, whatever team it asks for.
+        // A caller with a wrong secret must learn that first, whichever team it names.
         call(tx, who, "", admit)?;
         return Err(team_not_found(named).into());
     }
@@ -151,14 +152,14 @@ pub fn call(
         }
         Credential::Join { .. } => Err(Refusal::new(
             Reason::NotPermitted,
-            "A join token is only good for joining. Join with it, and use the credential that the reply carries.",
+            "A join token is valid only for joining. Join with it, and use the credential in the reply.",
         )
         .into()),
     }
 }
 
-/// Finds out whether a credential holds. False: it did once, and the rule of its call says what has become of it. Refuses
-/// what was never given to anybody, and what is good for no call any more.
+/// Returns whether a credential is valid. False: it once was, and the rule of its call explains what happened to it.
+/// Refuses a credential that was never issued, or that no call accepts anymore.
 pub fn holds(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<bool, RuleError> {
     let team = tx.read::<TeamRecord>("")?;
     match &who.credential {
@@ -178,13 +179,13 @@ pub fn holds(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<bool, RuleError
     }
 }
 
-/// Finds the record of a join token.
+/// Returns the record of a join token.
 pub fn join_token(tx: &mut Tx<'_>, id: &str, who: &CallerCredentials) -> Result<Arc<JoinTokenRecord>, RuleError> {
     let token = tx.read::<JoinTokenRecord>(id)?.ok_or_else(invalid)?;
     if token.secret == who.hash { Ok(token) } else { Err(invalid().into()) }
 }
 
-/// Finds the team and the member that calls; refuses everybody else.
+/// Authenticates a member; refuses everyone else.
 pub fn member(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<(Arc<TeamRecord>, Name), RuleError> {
     if let Credential::Operator { .. } = &who.credential {
         operator(tx, who)?;
@@ -196,7 +197,7 @@ pub fn member(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<
     }
 }
 
-/// Refuses everybody but the operator.
+/// Refuses everyone but the operator.
 pub fn operator(tx: &Tx<'_>, who: &CallerCredentials) -> Result<(), RuleError> {
     match &who.credential {
         Credential::Operator { .. } if who.hash == tx.ctx.operator => Ok(()),
@@ -209,7 +210,7 @@ pub fn operator(tx: &Tx<'_>, who: &CallerCredentials) -> Result<(), RuleError> {
     }
 }
 
-/// Checks that the secret is that of the present life.
+/// Checks that the secret is the current life's.
 fn check_member(record: &MemberRecord, who: &CallerCredentials) -> Result<(), Refusal> {
     if record.credential == who.hash {
         return Ok(());
@@ -217,7 +218,7 @@ fn check_member(record: &MemberRecord, who: &CallerCredentials) -> Result<(), Re
     Err(if record.former_credentials.contains(&who.hash) { superseded(&record.name) } else { invalid() })
 }
 
-/// What a refusal's metadata says when the credential of an ended life may still begin a new one.
+/// The metadata key of a refusal that says that the credential of an ended life may still join.
 const MAY_JOIN: &str = "may_join";
 
 fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
@@ -229,8 +230,8 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
         Life::Stopping { request_id: None, .. } => "was stopped by force",
         Life::Exited { dismissed: false, .. } => {
             let text = format!(
-                "{} has exited: this credential is good for nothing but to begin a new life with Join. End this process, or \
-                 join with it again.",
+                "{} has exited: this credential can only start a new life with Join. End this process, or join \
+                 again with it.",
                 record.name
             );
             return Err(Refusal::new(Reason::MemberStopped, text).with(MAY_JOIN, "true"));
@@ -240,7 +241,7 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
     Err(Refusal::new(
         Reason::MemberStopped,
         format!(
-            "{} {why}: this credential is good for nothing more. End this process; to come back, join anew.",
+            "{} {why}: this credential is no longer valid. End this process; to come back, join again with a token.",
             record.name
         ),
     ))
@@ -251,21 +252,21 @@ fn check_session(tx: &mut Tx<'_>, record: &MemberRecord, who: &CallerCredentials
     let session = tx.read::<SessionRecord>(record.name.folded())?;
     match session {
         Some(session) if session.session_id == *presented => Ok(()),
-        // Nobody has opened a newer one.
+        // No newer session has opened.
         session if is_lost(presented, session.as_deref()) => Ok(()),
         _ => Err(superseded(&record.name).into()),
     }
 }
 
-/// The refusal for whoever is not the one to be heard any more.
+/// Returns the refusal of a caller that a newer process or session has replaced.
 pub fn superseded(name: &Name) -> Refusal {
     Refusal::new(
         Reason::SessionSuperseded,
-        format!("A newer process or session holds the name {name}. End this one; do not reconnect by itself."),
+        format!("A newer process or session holds the name {name}. End this one; do not reconnect automatically."),
     )
 }
 
-/// The refusal for a credential that is not known.
+/// Returns the refusal of an unknown credential.
 pub fn invalid() -> Refusal {
     Refusal::new(
         Reason::CredentialInvalid,
@@ -274,10 +275,10 @@ pub fn invalid() -> Refusal {
     )
 }
 
-/// The refusal for a team that is not there, or not the caller's.
+/// Returns the refusal of a call about a team that does not exist, or is not the caller's.
 pub fn team_not_found(named: &str) -> Refusal {
     if named.is_empty() {
-        return Refusal::new(Reason::TeamNotFound, "Name the team: the operator's credential belongs to none.")
+        return Refusal::new(Reason::TeamNotFound, "Name the team: the operator's credential does not belong to one.")
             .field("team");
     }
     Refusal::new(
@@ -290,11 +291,11 @@ pub fn team_not_found(named: &str) -> Refusal {
 fn only_members() -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
-        "Only a member can do this: the operator and observers have no inbox and no life. Use a member's credential.",
+        "Only a member can do this: the operator and observers have no inbox and no tasks. Use a member's credential.",
     )
 }
 
-/// Checks that a credential is that of a life of the member, the present one or a former one, whatever its state.
+/// Returns whether a credential is of the member's current life or of a recent former one, in any state.
 pub fn is_or_was(record: &MemberRecord, who: &CallerCredentials) -> bool {
     record.credential == who.hash || record.former_credentials.contains(&who.hash)
 }

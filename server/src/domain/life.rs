@@ -17,7 +17,8 @@ use super::{
 /// How many secrets of former lives are kept.
 const FORMER_CREDENTIALS_MAX: usize = 4;
 
-/// Returns the secret of a new credential: derived, so that the same call comes to the same, when there is a key.
+/// Returns the secret of a new credential. With an idempotency key it is derived, so that a repeated call gets the same
+/// one.
 pub(super) fn new_credential(tx: &mut Tx<'_>, who: &CallerCredentials, key: Option<&str>) -> String {
     match key {
         Some(key) => derive(who.credential.secret(), key),
@@ -25,7 +26,7 @@ pub(super) fn new_credential(tx: &mut Tx<'_>, who: &CallerCredentials, key: Opti
     }
 }
 
-/// A life that is about to begin.
+/// A life that is about to start.
 pub(super) struct NewLife<'a> {
     pub(super) name: Name,
     pub(super) secret: &'a str,
@@ -34,7 +35,7 @@ pub(super) struct NewLife<'a> {
 }
 
 impl NewLife<'_> {
-    /// Makes the roster's entry for it, after the life before.
+    /// Makes the roster's entry of this life, which follows `before`.
     pub(super) fn begin(self, before: Option<&MemberRecord>, now_ms: u64) -> MemberRecord {
         let former = before.map_or_else(Vec::new, |before| {
             let mut former = vec![before.credential];
@@ -58,7 +59,7 @@ impl NewLife<'_> {
     }
 }
 
-/// Renews the leases of members that gave a sign of life. Whoever was lost is found.
+/// Renews the leases of members. Those that counted as lost are live again.
 pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
     let mut found = TeamRecord::clone(&team);
@@ -71,7 +72,7 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
                 member.enter(Life::Live, tx.ctx.now_ms);
                 changed = true;
                 let event =
-                    member_event(&member.name, MemberState::Active, member.incarnation, "It was heard of again.");
+                    member_event(&member.name, MemberState::Active, member.incarnation, "It gave a heartbeat again.");
                 history::append(tx, event);
             }
             Life::Live | Life::Stopping { .. } => {}
@@ -84,7 +85,7 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Checks what a member tells of itself.
+/// Checks the attributes that a member gives itself.
 pub(super) fn attributes(told: &v1::MemberAttributes) -> Result<Attributes, Refusal> {
     let bounds = [
         ("agent_type", &told.agent_type, 100),

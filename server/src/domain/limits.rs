@@ -11,43 +11,43 @@ pub struct Limits {
     pub summary_chars_max: usize,
     /// How many attachments a message may have. 16.
     pub attachments_max: usize,
-    /// How many messages an inbox may hold. 1,000. Answers and the coordinator's notices may take it to twice that.
+    /// How many messages an inbox may hold. 1,000. Answers and the coordinator's notices may fill it to twice that.
     pub inbox_entries_max: u64,
-    /// How many bytes of messages an inbox may hold. 8 MiB. Answers and notices: twice that.
+    /// How many bytes of messages an inbox may hold. 8 MiB. Answers and notices: up to twice that.
     pub inbox_bytes_max: u64,
-    /// How many members a team may have, those that have exited included. 256.
+    /// How many members a team may have, including those that have exited. 256.
     pub members_max: usize,
-    /// How many sessions may see a message without an acknowledgement before it is given up. 5.
+    /// How many sessions may deliver a message without getting an acknowledgement before it becomes a dead letter. 5.
     pub deliveries_max: usize,
     /// How many messages may be unacknowledged in a session. 64.
     pub unacked_messages_max: u64,
     /// How many bytes of messages may be unacknowledged in a session. 1 MiB.
     pub unacked_bytes_max: u64,
-    /// How long a member is taken to be alive after its last sign of life. 30 s.
+    /// How long a member counts as alive after its last heartbeat. 30 s.
     pub lease_ttl: Duration,
     /// How long after the end of its lease a member is declared lost. 15 s.
     pub lost_grace: Duration,
     /// How long after its approved shutdown a member that has not exited is reported to the lead. 30 s.
     pub exit_alarm_after: Duration,
-    /// How long a message may lie unprocessed in an inbox before the lead is told. 10 min.
+    /// How long a message may lie unprocessed in an inbox before the lead gets a notice. 10 min.
     pub unprocessed_alarm_after: Duration,
-    /// How long the history remembers, and with it processed messages, their receipts and decided requests. 30 days.
+    /// How long the history, processed messages, their receipts and decided requests are kept. 30 days.
     pub history_ttl: Duration,
-    /// How many entries the history of a team has at most; the oldest go first. 100,000.
+    /// How many entries a team's history keeps; the oldest are deleted first. 100,000.
     pub history_entries_max: u64,
     /// How long a member that has exited stays in the roster. 7 days.
     pub exited_member_ttl: Duration,
     /// How long a completed task stays on the board. 30 days.
     pub completed_task_ttl: Duration,
-    /// How long a deleted task is remembered. 24 h.
+    /// How long a deleted task is kept. 24 h.
     pub deleted_task_ttl: Duration,
-    /// How often what may be forgotten is looked for in each team. 60 s.
-    pub tidy_interval: Duration,
+    /// How often the retention worker visits each team. 60 s.
+    pub retention_interval: Duration,
     /// How long a shutdown request stays open by default. 10 min.
     pub shutdown_deadline: Duration,
     /// How long a plan stays open by default. 24 h.
     pub plan_deadline: Duration,
-    /// How long a join token is good for by default. 15 min.
+    /// How long a join token is valid by default. 15 min.
     pub join_token_ttl: Duration,
     /// How many tasks of a team may be neither completed nor deleted. 10,000.
     pub open_tasks_max: u64,
@@ -57,7 +57,7 @@ pub struct Limits {
     pub board_dependencies_max: usize,
     /// How many tasks a member may have claimed at a time. 32.
     pub claims_max: usize,
-    /// How long an observer's credential is good for by default. 24 h.
+    /// How long an observer's credential is valid by default. 24 h.
     pub observer_ttl: Duration,
 }
 
@@ -82,7 +82,7 @@ impl Default for Limits {
             exited_member_ttl: Duration::from_secs(7 * 24 * 60 * 60),
             completed_task_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             deleted_task_ttl: Duration::from_secs(24 * 60 * 60),
-            tidy_interval: Duration::from_secs(60),
+            retention_interval: Duration::from_secs(60),
             shutdown_deadline: Duration::from_secs(10 * 60),
             plan_deadline: Duration::from_secs(24 * 60 * 60),
             join_token_ttl: Duration::from_secs(15 * 60),

@@ -1,20 +1,23 @@
-//! The rules of teamwire, as pure functions: from what was read and what is asked for to a transaction or a refusal.
+//! The rules of teamwire, as pure functions: each takes records and a call, and returns a transaction or a refusal.
 //!
-//! Every rule is a function over a [`tx::Tx`]. It reads records through it, and whatever it has read is checked again
-//! when the transaction is committed; so a rule is written as if it ran alone. When it needs a record that is not
-//! loaded yet it stops with [`tx::RuleError::NeedsRecords`]; the coordinator loads the record and runs the rule again. A rule that
-//! runs again must come to the same ids: they are drawn from the seed in its [`Context`].
+//! Every rule is a function over a [`tx::Tx`]. The commit checks that every record which the rule has read through it
+//! is unchanged, so a rule is written as if it ran alone. If a rule needs a record that is not loaded yet, it stops
+//! with [`tx::RuleError::NeedsRecords`]; the coordinator loads the record and runs the rule again. A rule that runs
+//! again must draw the same ids, so they come from the seed in its [`Context`].
 //!
-//! - [`record`]: what is stored of a team.
-//! - [`identity`]: who calls, from a credential.
-//! - [`team`], [`membership`]: teams and the lives of their members. [`roster`]: finding and addressing members.
-//! - [`send`]: the six messages. [`request`]: the one state machine of shutdowns and plans.
+//! - [`records`]: what is stored of a team. [`streams`], [`topics`]: the names of its streams and notifications.
+//! - [`identity`]: who calls, by credential. [`actor`]: who acts.
+//! - [`team`], [`membership`], [`life`]: teams, who is in them, and the lives of members. [`roster`]: finding and
+//!   addressing members.
+//! - [`send`]: the six messages. [`request`]: the state machine that shutdowns and plans share.
 //! - [`task`]: the task board.
-//! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`]: putting messages into inboxes.
-//! - [`deadline`]: what happens by itself when time passes. [`retention`]: what is forgotten.
-//! - [`query`]: what may be seen, and how it is shown.
+//! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
+//!   them. [`dead_letters`]: messages that cannot be delivered.
+//! - [`deadline`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
+//! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
+//! - [`query`]: what callers may see, and how it is shown.
 //!
-//! Architecture invariant: no clock, no random, no tonic, no store in here; no rule anywhere else.
+//! Architecture invariant: no clock, no random numbers, no tonic and no store in here, and no rule anywhere else.
 
 pub mod actor;
 pub mod dead_letters;
@@ -28,6 +31,7 @@ pub mod inbox;
 pub mod life;
 pub mod limits;
 pub mod membership;
+pub mod page;
 pub mod post;
 pub mod query;
 pub mod records;
@@ -49,17 +53,17 @@ pub use limits::Limits;
 
 use secret::SecretHash;
 
-/// What a rule is given besides the records.
+/// What a rule gets besides records.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// The store's clock, in milliseconds since 1970.
     pub now_ms: u64,
-    /// Where ids and secrets are drawn from. Fresh for each call, the same when a rule runs again for it.
+    /// The source of ids and secrets. New for each call; the same when the call's rule runs again.
     pub seed: [u8; 32],
     /// The bounds in force.
     pub limits: std::sync::Arc<Limits>,
     /// The hash of the operator's secret.
     pub operator: SecretHash,
-    /// Which coordinator runs the rule, as its notifications say.
+    /// The coordinator that runs the rule, as its notifications name it.
     pub by: u64,
 }

@@ -1,6 +1,6 @@
 //! Putting messages into inboxes and into the history.
 //!
-//! A message is stored once, under its id. An inbox holds ids, in the order of arrival; so does the history.
+//! A message is stored once, under its id. Inboxes and the history hold ids, in order of arrival.
 
 use std::time::Duration;
 
@@ -16,16 +16,17 @@ use super::{
 };
 use crate::store::{Bound, WhenFull};
 
-/// How hard an inbox tries to take a message.
+/// How far a message may overfill an inbox, and what happens if it does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// Up to the bound; beyond it the send is refused.
+    /// Fits up to the bound; beyond it the send is refused.
     Ordinary,
-    /// Up to twice the bound, so that a full inbox does not keep a request from being answered; then refused.
+    /// Fits up to twice the bound, so that a full inbox does not keep a request from being answered; then the send is
+    /// refused.
     Answer,
-    /// Up to twice the bound; then it is only in the history.
+    /// Fits up to twice the bound; then it is only in the history.
     Notice,
-    /// Up to the bound; then it is only in the history.
+    /// Fits up to the bound; then it is only in the history.
     Advice,
 }
 
@@ -45,7 +46,7 @@ impl Urgency {
     }
 }
 
-/// Begins a message: a fresh id, the sender, the time.
+/// Composes a message with a new id, its sender and the time.
 pub fn compose(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, body: Body) -> v1::Message {
     v1::Message {
         id: tx.new_message_id().to_string(),
@@ -57,7 +58,7 @@ pub fn compose(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, body: Body) -
     }
 }
 
-/// Stores a message, and puts it into the inboxes and the history.
+/// Stores a message, and appends it to the inboxes and the history.
 pub fn post(tx: &mut Tx<'_>, mut message: v1::Message, to: &[&Name], urgency: Urgency) -> v1::Message {
     message.recipients = to.iter().map(|name| name.to_string()).collect();
     let id = message.id.clone();
@@ -77,7 +78,7 @@ pub fn post(tx: &mut Tx<'_>, mut message: v1::Message, to: &[&Name], urgency: Ur
     message
 }
 
-/// Sends a notice of the coordinator to the members among the parties, each of them once.
+/// Sends a notice of the coordinator to the members among `to`, once each.
 pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Actor], notice: v1::Notice) {
     let mut names: Vec<&Name> = Vec::new();
     for party in to {

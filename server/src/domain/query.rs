@@ -1,4 +1,4 @@
-//! What may be seen, and how it is shown.
+//! What callers may see, and how it is shown.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     name::Name,
-    v1::{self, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
+    v1::{self, DeadLetterCause, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
 };
 
 use super::{
     Context,
     identity::{CallerCredentials, Principal},
     records::{CursorRecord, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
-    time::timestamp,
+    time::{duration, timestamp},
 };
 
-/// Returns a member's state, and since when. `session` and `presence`: the latest of its name.
+/// Returns a member's state, and since when it has it. `session` and `presence`: the latest under its name.
 pub fn member_state(
     member: &MemberRecord,
     session: Option<&SessionRecord>,
@@ -49,18 +49,18 @@ pub fn show_team(team: &TeamRecord) -> v1::Team {
     }
 }
 
-/// What is known of a member besides the roster.
+/// What is known about a member besides its entry in the roster.
 #[derive(Clone, Debug, Default)]
 pub struct MemberFacts {
     /// Its latest session.
     pub session: Option<Arc<SessionRecord>>,
-    /// What it does.
+    /// Its presence.
     pub presence: Option<Arc<PresenceRecord>>,
     /// How many messages are unprocessed.
     pub inbox_depth: u64,
-    /// No more ordinary ones fit.
+    /// No more ordinary messages fit.
     pub inbox_full: bool,
-    /// When its lease runs out or ran out. Zero: none.
+    /// When its lease ends or ended. Zero: it has none.
     pub lease_until_ms: u64,
     /// The store's clock.
     pub now_ms: u64,
@@ -104,11 +104,11 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         connected: session.is_some_and(|session| session.ended.is_none())
             && facts.lease_until_ms > facts.now_ms
             && member.life.is_live(),
-        lease_ms: facts.lease_until_ms.saturating_sub(facts.now_ms),
+        lease_left: Some(duration(facts.lease_until_ms.saturating_sub(facts.now_ms))),
     }
 }
 
-/// Shows a member that has just begun its life, or of which nothing but the roster is at hand.
+/// Shows a member whose life has just started, or of which only the roster is loaded.
 pub fn show_new_member(team: &TeamRecord, member: &MemberRecord, ctx: &Context) -> v1::Member {
     show_member(team, member, &MemberFacts { now_ms: ctx.now_ms, ..MemberFacts::default() })
 }
@@ -121,12 +121,12 @@ fn is_sender(name: &Name, sender: Option<&v1::Sender>) -> bool {
     sender.is_some_and(|sender| sender.kind() == SenderKind::Member && is(name, &sender.name))
 }
 
-/// Returns whether the member sent or received the message, or a notice is about it.
+/// Returns whether the member sent or received the message.
 fn concerns(name: &Name, message: &v1::Message) -> bool {
     is_sender(name, message.sender.as_ref()) || message.recipients.iter().any(|recipient| is(name, recipient))
 }
 
-/// Returns the member whose inbox the caller wants to look at. `named`: as in the request; empty: its own.
+/// Returns the member whose inbox the caller wants to read. `named`: as in the request. Empty: its own.
 pub fn inbox_owner(team: &TeamRecord, caller: &Principal, named: &str) -> Result<Name, Refusal> {
     let own = match caller {
         Principal::Member { name, .. } => Some(name),
@@ -149,7 +149,7 @@ pub fn inbox_owner(team: &TeamRecord, caller: &Principal, named: &str) -> Result
     Ok(member.name.clone())
 }
 
-/// The refusal for whoever has no inbox and names nobody who has one.
+/// Returns the refusal of a caller that has no inbox and names none.
 fn no_own_inbox() -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
@@ -157,7 +157,7 @@ fn no_own_inbox() -> Refusal {
     )
 }
 
-/// Refuses a call about an inbox that names no member, unless the caller has an inbox of its own.
+/// Refuses a call about an inbox that names no member, unless the caller has an inbox.
 pub fn check_inbox_named(who: &CallerCredentials, named: &str) -> Result<(), Refusal> {
     match &who.credential {
         Credential::Member { .. } => Ok(()),
@@ -207,7 +207,7 @@ pub fn may_see_request(caller: &Principal, request: &v1::Request) -> bool {
     }
 }
 
-/// Returns whether the caller may see an entry of the history that carries its message or request in full.
+/// Returns whether the caller may see an entry of the history. The entry must hold its whole message or request.
 pub fn may_see_entry(caller: &Principal, entry: &v1::HistoryEntry) -> bool {
     let Principal::Member { name, lead: false } = caller else { return true };
     match &entry.event {
@@ -219,7 +219,7 @@ pub fn may_see_entry(caller: &Principal, entry: &v1::HistoryEntry) -> bool {
     }
 }
 
-/// Returns whether an entry passes the filter. `member`: the filter's member, checked.
+/// Returns whether an entry passes the filter. `member`: the filter's member, resolved.
 pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::HistoryEntry) -> bool {
     if filter.messages_only && !matches!(entry.event, Some(Event::Message(_))) {
         return false;
@@ -243,12 +243,12 @@ pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::His
     }
 }
 
-/// What is known of a message at one recipient.
+/// What is known about a message at one recipient.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiptFacts {
-    /// What was recorded when it left the inbox.
+    /// The receipt written when it left the inbox.
     pub finished: Option<Arc<ReceiptRecord>>,
-    /// Its place, when it is in the inbox.
+    /// Its sequence, if it is in the inbox.
     pub queued_at: Option<u64>,
     /// The recipient's latest session.
     pub session: Option<Arc<SessionRecord>>,
@@ -256,7 +256,7 @@ pub struct ReceiptFacts {
     pub cursor: Option<Arc<CursorRecord>>,
 }
 
-/// Shows what became of a message at one recipient.
+/// Shows the receipt of a message at one recipient.
 pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts) -> v1::Receipt {
     let mut receipt =
         v1::Receipt { recipient: recipient.to_owned(), queued_at: message.sent_at, ..v1::Receipt::default() };
@@ -267,13 +267,13 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
         receipt.delivered_at = (finished.delivered_ms > 0).then(|| timestamp(finished.delivered_ms));
         receipt.finished_at = Some(timestamp(finished.finished_ms));
         receipt.delivery_count = finished.delivery_count;
-        receipt.dead_letter_cause = finished.cause.clone();
+        receipt.set_dead_letter_cause(DeadLetterCause::from_str_name(&finished.cause).unwrap_or_default());
         return receipt;
     }
     let Some(sequence) = facts.queued_at else {
-        // Only the coordinator's own notices are left out of a full inbox, and nobody waits for their receipt.
+        // Only the coordinator's notices are left out of a full inbox, and no sender waits for their receipt.
         receipt.set_state(ReceiptState::DeadLettered);
-        receipt.dead_letter_cause = "inbox_full".to_owned();
+        receipt.set_dead_letter_cause(DeadLetterCause::InboxFull);
         receipt.finished_at = message.sent_at;
         return receipt;
     };

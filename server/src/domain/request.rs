@@ -1,8 +1,8 @@
-//! The one state machine of shutdowns and plans: `pending -> approved | rejected | expired | cancelled`.
+//! The state machine that shutdowns and plans share: `pending -> approved | rejected | expired | cancelled`.
 //!
-//! A request is bound to the life of the member that it concerns: the one asked to end, or the author of the plan. When
-//! that life ends, so does the request. What is pending stands in the roster, at most one shutdown and one plan for each
-//! member, so that every change of a life sees it.
+//! A request is bound to one life of a member: the one that is asked to exit, or the author of the plan. It is
+//! cancelled when that life ends. Pending requests are kept in the roster, at most one shutdown and one plan per
+//! member, so that every change of a life sees them.
 
 use std::sync::Arc;
 
@@ -50,23 +50,23 @@ impl Answer {
     }
 }
 
-/// What came of an answer.
+/// The outcome of an answer.
 #[derive(Clone, Debug)]
 pub enum Decided {
-    /// It decides the request; this message tells the other side.
+    /// It decides the request; this message carries it to the requester or the author.
     Now(Box<v1::Message>),
     /// The same answer was given before.
     Before {
-        /// The message that carried it.
+        /// The message that carried that answer.
         message_id: String,
-        /// The member that it went to. None: the operator.
+        /// Its recipient. `None`: the operator.
         recipient: Option<Name>,
         /// When it was decided.
         at_ms: u64,
     },
 }
 
-/// Asks a member to end.
+/// Asks a member to exit.
 pub fn open_shutdown(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
@@ -160,7 +160,7 @@ fn open(
     message
 }
 
-/// Answers a shutdown request. An approval makes the member stopping and ends its session, in the same step.
+/// Answers a shutdown request. An approval also makes the member stopping and ends its session.
 pub fn answer_shutdown(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
@@ -195,14 +195,15 @@ pub fn answer_shutdown(
     if answer.approve {
         history::append(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
         session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
-        // It is alive to say so. Had it counted as lost, it would else be declared exited at once.
+        // The member is alive, since it answers. Without a lease, one that counted as lost would be declared exited at
+        // once.
         tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     }
     tx.put("", &team);
     Ok(Decided::Now(message.into()))
 }
 
-/// Answers a plan. An approval lets its author work, in the same step.
+/// Answers a plan. An approval also lets its author work.
 pub fn answer_plan(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
@@ -234,7 +235,8 @@ pub fn answer_plan(
     Ok(Decided::Now(message.into()))
 }
 
-/// Says why a request can no longer be decided this way, or that it was decided so before.
+/// Returns the earlier decision if it was the same. Refuses the answer if the request can no longer be decided this
+/// way.
 fn settled(tx: &Tx<'_>, team: &TeamRecord, request: &v1::Request, answer: &Answer) -> Result<Option<Decided>, Refusal> {
     let approved = match request.state() {
         RequestState::Approved => true,
@@ -253,7 +255,7 @@ fn settled(tx: &Tx<'_>, team: &TeamRecord, request: &v1::Request, answer: &Answe
         RequestState::Pending | RequestState::Expired | RequestState::Unspecified => {
             return Err(Refusal::new(
                 Reason::RequestExpired,
-                "The request has expired without an answer. If it still matters, it must be made again.",
+                "The request expired without an answer. If it still matters, it must be made again.",
             )
             .field("request_id"));
         }
@@ -308,14 +310,14 @@ fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
     tx.notify(Topic::Requests);
 }
 
-/// Returns the member that made the request. None: the operator did, who has no inbox.
+/// Returns the member that made the request. `None`: the operator did, who has no inbox.
 fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
     let sender = request.requester.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member)?;
     let name = Name::parse(&sender.name, "requester").ok()?;
     team.member(&name).map(|member| member.name.clone())
 }
 
-/// Lets the member's pending request of a kind expire, and tells the requester. The caller puts the team.
+/// Expires the member's pending request of a kind, and notifies the requester. The caller puts the team.
 pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<(), RuleError> {
     let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
     let request = find(tx, &pending.id)?;
@@ -324,13 +326,13 @@ pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: Reque
         RequestKind::PlanApproval => {
             "Your plan was not answered in time. Submit it again if it still matters.".to_owned()
         }
-        _ => format!("{member} has not answered its shutdown request in time. Ask again, or stop it with --force."),
+        _ => format!("{member} did not answer its shutdown request in time. Ask again, or stop it with --force."),
     };
     tell_requester(tx, team, &request, NoticeKind::RequestExpired, text);
     Ok(())
 }
 
-/// Cancels the member's pending request of a kind, and tells the requester. The caller puts the team.
+/// Cancels the member's pending request of a kind, and notifies the requester. The caller puts the team.
 pub fn cancel(
     tx: &mut Tx<'_>,
     team: &mut TeamRecord,
@@ -342,7 +344,7 @@ pub fn cancel(
     let request = find(tx, &pending.id)?;
     let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, &request, RequestState::Cancelled) };
     conclude(tx, &cancelled);
-    // An author that submits anew, or has gone, needs no word about the old plan.
+    // An author that submits a newer plan, or has exited, needs no notice about the old one.
     if kind == RequestKind::Shutdown {
         let text = format!("The shutdown request for {member} was cancelled: {}.", cause_text(cause));
         tell_requester(tx, team, &request, NoticeKind::RequestCancelled, text);
@@ -374,7 +376,7 @@ fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut Membe
     team.member_mut(name).ok_or_else(|| RuleError::Corrupt(format!("{name} has a request but is not in the roster")))
 }
 
-/// Puts the plans that await an answer into the inbox of a new lead, as their authors sent them. Returns how many.
+/// Puts the pending plans into the inbox of a new lead, as their authors sent them. Returns how many there are.
 pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, RuleError> {
     let authors = team.members.iter().filter(|member| member.name != *lead);
     let plans: Vec<(Name, String)> =
@@ -404,7 +406,7 @@ pub fn find(tx: &mut Tx<'_>, request_id: &str) -> Result<Arc<v1::Request>, RuleE
     tx.read::<v1::Request>(request_id)?.ok_or_else(|| {
         Refusal::new(
             Reason::RequestNotFound,
-            "There is no such request in your team. Copy the request_id out of the request, or see `teamwire requests`.",
+            "There is no such request in your team. Copy the request_id from the request, or see `teamwire requests`.",
         )
         .field("request_id")
         .into()

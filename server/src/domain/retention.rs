@@ -1,5 +1,5 @@
-//! What is forgotten, and when. Nothing that still waits for somebody is: a message that lies in an inbox outlives its
-//! entry in the history, and is forgotten once it is processed.
+//! What is deleted, and when. A message that still lies in an inbox outlives its entry in the history, and is deleted
+//! once it is processed.
 
 use std::sync::Arc;
 
@@ -27,22 +27,22 @@ use super::{
     tx::{RuleError, Tx},
 };
 
-/// How long a token that has expired is remembered, so that its bearer learns why it is refused. 24 h.
+/// How long an expired credential is kept, so that its bearer learns why it is refused. 24 h.
 const EXPIRED_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// A message that the history is about to forget.
+/// A message whose entry in the history is about to be deleted.
 #[derive(Clone, Debug)]
 pub struct Forgotten {
     /// Its id.
     pub id: String,
-    /// To whom it went.
+    /// Its recipients.
     pub recipients: Vec<Name>,
-    /// It lies in somebody's inbox.
+    /// It lies in an inbox.
     pub is_waiting: bool,
 }
 
-/// Refuses to touch a team other than the one that was looked at: it may have been deleted, and another one of its name
-/// created. Returns the team.
+/// Returns the team, unless it is no longer the one that was examined: that one may have been deleted, and another
+/// created under its name.
 fn same_team(tx: &mut Tx<'_>, team_id: Uuid) -> Result<Option<Arc<TeamRecord>>, RuleError> {
     Ok(tx.read::<TeamRecord>("")?.filter(|team| team.id == team_id))
 }
@@ -99,13 +99,13 @@ pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)])
     Ok(())
 }
 
-/// Returns whether a request is over, and was so before an instant.
+/// Returns whether a request was decided before an instant.
 pub fn is_over_since(request: &v1::Request, before_ms: u64) -> bool {
     request.state() != RequestState::Pending
         && request.decided_at.as_ref().is_some_and(|at| milliseconds(at) < before_ms)
 }
 
-/// Takes a member that exited long ago off the roster. What it never processed goes to the dead letters.
+/// Removes a member that exited long ago from the roster. Messages that it never processed become dead letters.
 pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leaving]) -> Result<(), RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
     let Some(member) = team.member(name) else { return Ok(()) };
@@ -113,12 +113,12 @@ pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leavi
         return Ok(());
     }
     let shown = member.name.to_string();
-    remove_from_inbox(tx, name, inbox, "member_removed");
+    remove_from_inbox(tx, name, inbox, Some(v1::DeadLetterCause::MemberRemoved));
     for leaving in inbox {
         let event = v1::DeadLetterEvent {
             message_id: leaving.message_id.clone(),
             recipient: shown.clone(),
-            cause: "member_removed".to_owned(),
+            cause: v1::DeadLetterCause::MemberRemoved.into(),
         };
         history::append(tx, Event::DeadLetter(event));
     }
@@ -133,7 +133,7 @@ pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leavi
     Ok(())
 }
 
-/// Returns whether a member has exited, and so long ago that it may be forgotten. The lead never is.
+/// Returns whether a member exited so long ago that it may be removed. The lead is never removed.
 pub fn is_long_gone(team: &TeamRecord, name: &Name, now_ms: u64, ttl_ms: u64) -> bool {
     let member = team.member(name).filter(|_| !team.is_lead(name));
     member.is_some_and(|member| matches!(member.life, Life::Exited { .. }) && member.since_ms + ttl_ms < now_ms)
@@ -174,7 +174,7 @@ pub fn trim_credentials(
     Ok(())
 }
 
-/// Returns whether a credential with this end may be forgotten.
+/// Returns whether a credential expired so long ago that it may be deleted.
 pub fn is_long_expired(expires_ms: u64, now_ms: u64) -> bool {
     expires_ms + EXPIRED_MS < now_ms
 }
@@ -182,20 +182,20 @@ pub fn is_long_expired(expires_ms: u64, now_ms: u64) -> bool {
 /// The oldest message of an inbox, and how many there are.
 #[derive(Clone, Debug)]
 pub struct Oldest {
-    /// Whose inbox.
+    /// The inbox's owner.
     pub member: Name,
-    /// Its place.
+    /// Its sequence.
     pub sequence: u64,
     /// Its id.
     pub message_id: String,
     /// When it was sent.
     pub sent_ms: u64,
-    /// How many lie there.
+    /// How many messages lie there.
     pub waiting: u64,
 }
 
-/// Tells the lead of messages that nobody has processed for too long: once for each, and not again before as much time
-/// has passed. Only the lead's own are not told of.
+/// Notifies the lead of messages that have been unprocessed for too long, except in its own inbox: once per oldest
+/// message, and not again before the same time has passed.
 pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> Result<(), RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
     let (now_ms, after_ms) = (tx.ctx.now_ms, ms(tx.ctx.limits.unprocessed_alarm_after));

@@ -13,7 +13,7 @@ impl TeamRecord {
         self.members.iter().find(|member| member.name == *name)
     }
 
-    /// Returns the member with this name, to be changed.
+    /// Returns the member with this name, for changing it.
     pub fn member_mut(&mut self, name: &Name) -> Option<&mut MemberRecord> {
         self.members.iter_mut().find(|member| member.name == *name)
     }
@@ -23,7 +23,7 @@ impl TeamRecord {
         self.lead == *name
     }
 
-    /// Returns the member that an address means: `name`, `name@team` with this team, or the lead's alias.
+    /// Resolves an address to a member: `name`, `name@team` with this team, or the lead's alias.
     pub fn resolve(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
         let address = Address::parse(text, field)?;
         if let Some(team) = &address.team
@@ -42,7 +42,7 @@ impl TeamRecord {
         self.member(name).ok_or_else(|| self.not_found(name, field))
     }
 
-    /// Returns the member that an address means, provided that it can still receive.
+    /// Resolves an address to a member that can still receive.
     pub fn resolve_receiver(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
         let member = self.resolve(text, field)?;
         let why = match &member.life {
@@ -92,7 +92,7 @@ impl MemberRecord {
         self.plan_mode_required && !self.plan_approved
     }
 
-    /// Changes where the life stands.
+    /// Changes the state of the member's life.
     pub fn enter(&mut self, life: Life, now_ms: u64) {
         self.life = life;
         self.since_ms = now_ms;

@@ -1,4 +1,4 @@
-//! Secrets: how they are made, and the only form in which they are kept.
+//! Secrets: how they are derived, and the only form in which they are kept.
 
 use std::{
     fmt,
@@ -56,8 +56,8 @@ impl TryFrom<String> for SecretHash {
     }
 }
 
-/// Makes the secret of a new credential out of the secret that the caller presented and its idempotency key, so that a
-/// repeated call gets the same credential although the coordinator has kept only its hash. 160 bits.
+/// Derives the secret of a new credential from the secret that the caller presented and its idempotency key, so that a
+/// repeated call gets the same credential although the coordinator keeps only its hash. 160 bits.
 pub fn derive(presented: &str, idempotency_key: &str) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("teamwire 2026-11 credential from credential and idempotency key");
     hasher.update(&(presented.len() as u64).to_le_bytes());

@@ -9,15 +9,19 @@ use teamwire_proto::{
 use super::{
     actor::Actor,
     envelope::check_envelope,
+    fields::ttl,
     idempotency::{Fingerprint, KeyedCall, derived_message_id, fingerprint},
     identity::{self, Admit, CallerCredentials, Principal},
     post::{self, Urgency},
     records::{Life, TeamRecord},
     request::{self, Answer},
     text::{Required, check_content, summary},
-    time::{ms, timestamp},
+    time::timestamp,
     tx::{RuleError, Tx},
 };
+
+/// How many days a request may wait for its answer at most.
+const REQUEST_DAYS_MAX: i64 = 30;
 
 /// Sends one message of any kind.
 pub fn send(
@@ -90,7 +94,7 @@ impl Sending<'_> {
         match self.team.member(name).map(|member| &member.life) {
             Some(Life::Stopping { .. }) => Err(Refusal::new(
                 Reason::MemberStopped,
-                format!("{name} has approved its shutdown and can send nothing more. End this process."),
+                format!("{name} has approved its shutdown and can send nothing else. End this process."),
             )),
             _ => Ok(()),
         }
@@ -105,7 +109,7 @@ impl Sending<'_> {
             Body::Message(v1::DirectMessage { recipient: to.name.to_string(), summary, content: ask.content.clone() });
         let warnings = match to.life {
             Life::Lost => vec![format!(
-                "{} was not heard of for some time and counts as lost. The message waits in its inbox.",
+                "{} has given no heartbeat for some time and counts as lost. The message waits in its inbox.",
                 to.name
             )],
             _ => Vec::new(),
@@ -127,7 +131,7 @@ impl Sending<'_> {
             .collect();
         let body = Body::Broadcast(v1::Broadcast { summary, content: ask.content.clone() });
         let warnings = match to.as_slice() {
-            [] => vec!["The team has no other member that is alive: nobody will read this.".to_owned()],
+            [] => vec!["The team has no other live member: no one will read this.".to_owned()],
             _ => Vec::new(),
         };
         let message = self.post(tx, body, &to, Urgency::Ordinary);
@@ -139,14 +143,14 @@ impl Sending<'_> {
         let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
         self.refuse_self(&to.name)?;
         check_content(&ask.reason, Required::No, &tx.ctx.limits)?;
-        let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.shutdown_deadline)?;
+        let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.shutdown_deadline, REQUEST_DAYS_MAX)?;
         let body = Body::ShutdownRequest(v1::ShutdownRequest {
             recipient: to.name.to_string(),
             reason: ask.reason.clone(),
-            deadline_seconds: ask.deadline_seconds,
+            ttl: ask.ttl,
         });
         let message = self.compose(tx, body);
-        let message = request::open_shutdown(tx, self.team, self.sender, &to.name, message, deadline_ms)?;
+        let message = request::open_shutdown(tx, self.team, self.sender, &to.name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))
     }
 
@@ -154,7 +158,7 @@ impl Sending<'_> {
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.reason, &tx.ctx.limits)?;
         let body = Body::ShutdownResponse(v1::ShutdownResponse { approve: Some(answer.approve), ..ask.clone() });
         let decided = request::answer_shutdown(tx, self.team, self.sender, &answer, |tx| self.compose(tx, body))?;
-        Ok(answered(decided, &answer, "Say why you go on working, so that the lead knows when to ask again."))
+        Ok(answered(decided, &answer, "Say why you continue working, so that the lead knows when to ask again."))
     }
 
     fn plan_approval_request(
@@ -167,30 +171,26 @@ impl Sending<'_> {
             Principal::Member { .. } => {
                 return Err(Refusal::new(
                     Reason::SelfRecipient,
-                    "A plan goes to the team's lead, and that is you. Only a teammate submits plans.",
+                    "A plan goes to the team's lead, which is you. Only teammates submit plans.",
                 )
                 .into());
             }
             Principal::Operator | Principal::Observer => {
                 return Err(Refusal::new(
                     Reason::NotPermitted,
-                    "Only a teammate submits plans. Use a member's credential.",
+                    "Only teammates submit plans. Use a member's credential.",
                 )
                 .into());
             }
         };
-        // Never a silent success: a lead that has exited would not read it.
+        // A lead that has exited would never read the plan, so success would mislead.
         self.team.resolve_receiver(LEAD_ALIAS, "recipient")?;
         check_content(&ask.plan, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
-        let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.plan_deadline)?;
-        let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest {
-            plan: ask.plan.clone(),
-            summary,
-            deadline_seconds: ask.deadline_seconds,
-        });
+        let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.plan_deadline, REQUEST_DAYS_MAX)?;
+        let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: ask.plan.clone(), summary, ttl: ask.ttl });
         let message = self.compose(tx, body);
-        let message = request::open_plan(tx, self.team, name, message, deadline_ms)?;
+        let message = request::open_plan(tx, self.team, name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))
     }
 
@@ -271,14 +271,5 @@ fn answered(decided: request::Decided, answer: &Answer, advice: &str) -> v1::Sen
             replayed: true,
             ..v1::SendResponse::default()
         },
-    }
-}
-
-fn deadline_ms(seconds: u32, default: std::time::Duration) -> Result<u64, Refusal> {
-    match seconds {
-        0 => Ok(ms(default)),
-        1..=2_592_000 => Ok(u64::from(seconds) * 1000),
-        _ => Err(Refusal::new(Reason::InvalidField, "deadline_seconds must be between 1 and 2,592,000 (30 days).")
-            .field("deadline_seconds")),
     }
 }

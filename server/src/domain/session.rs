@@ -1,11 +1,11 @@
 //! Sessions: opening one on an inbox, how far it may deliver, what it has delivered, and acknowledgements.
 //!
-//! A session delivers an inbox in order from its oldest unprocessed message on. So a message was seen by an earlier
-//! session exactly if that session came as far as the message's sequence, and a handful of numbers tells how often each
-//! message was delivered: how far each earlier session came. A session *reserves* sequences in the store before it
-//! delivers them, a window at a time; when a coordinator dies, its session counts as having delivered all that it had
-//! reserved. So a message that may have been seen is always marked, at no cost for each message. Giving a message up
-//! goes by what is known to have been delivered.
+//! A session delivers an inbox in order, from its oldest unprocessed message. So an earlier session has delivered a
+//! message exactly if it came as far as the message's sequence, and how far each earlier session came is enough to tell
+//! how often each message was delivered. A session *reserves* sequences in the store before it delivers them, a window
+//! at a time; when a coordinator dies, its session counts as having delivered everything that it had reserved. So a
+//! message that may have been delivered before is always marked, at no cost per message. Whether a message becomes a
+//! dead letter depends only on deliveries that are certain.
 
 use std::sync::Arc;
 
@@ -33,27 +33,27 @@ const ACK_IDS_MAX: usize = 1_000;
 /// How many sequences a session reserves at a time.
 pub const RESERVED_AHEAD: u64 = 128;
 
-/// What came of opening a session.
+/// The outcome of opening a session.
 #[derive(Clone, Debug)]
 pub enum Opened {
     /// A session.
     Session {
-        /// Whose.
+        /// The member.
         member: Name,
         /// The team's name.
         team: Name,
-        /// The record as it was put.
+        /// The session's record.
         record: SessionRecord,
-        /// It delivers nothing above this before it has raised it.
+        /// The session delivers nothing above this sequence before it has reserved more.
         reserved: u64,
     },
-    /// The member has approved its shutdown: there is nothing to deliver but that.
+    /// The member has approved its shutdown; the stream only says so.
     Stopping {
-        /// Whose.
+        /// The member.
         member: Name,
         /// The team's name.
         team: Name,
-        /// The life.
+        /// The number of its life.
         incarnation: u64,
         /// The request that it approved.
         request_id: String,
@@ -71,7 +71,7 @@ pub fn subscriber(who: &CallerCredentials) -> Result<&Name, Refusal> {
     }
 }
 
-/// Opens a session on the caller's own inbox; an older one is superseded. `tail`: the highest sequence of the inbox.
+/// Opens a session on the caller's inbox, which supersedes an older one. `tail`: the highest sequence of the inbox.
 pub fn open(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -84,7 +84,7 @@ pub fn open(
             .field("instance_id")
             .into());
     }
-    // The session that the caller had before is about to be superseded by this one: it proves nothing here.
+    // This session is about to supersede the caller's earlier one, which therefore proves nothing.
     let who = CallerCredentials { session_id: None, ..who.clone() };
     let (team, name) = identity::member(tx, &who, Admit::Stopping)?;
     let member = team.member(&name).ok_or_else(identity::invalid)?;
@@ -130,7 +130,7 @@ pub fn open(
         let notice = v1::Notice {
             kind: NoticeKind::SessionSuperseded.into(),
             member: name.to_string(),
-            text: format!("A second process has opened the inbox of {name}; the first was told to end."),
+            text: format!("A second process has opened the inbox of {name}; the first was asked to exit."),
             ..v1::Notice::default()
         };
         post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
@@ -144,11 +144,11 @@ fn insert_descending(cursors: &mut Vec<u64>, cursor: u64, keep: usize) {
     cursors.truncate(keep);
 }
 
-/// Ends whatever session is on the member's inbox.
+/// Ends the session on the member's inbox, if there is one.
 pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), RuleError> {
     let Some(session) = tx.read::<SessionRecord>(member.folded())? else { return Ok(()) };
     let ended = match &session.ended {
-        // A process that has ended because it approved must still be told so if it asks.
+        // A process that has exited because it approved must still learn of the approval if it asks.
         Some(SessionEnd::ShutdownApproved(_)) if why == SessionEnd::Stopped => return Ok(()),
         _ => Some(why),
     };
@@ -157,7 +157,7 @@ pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), RuleEr
     Ok(())
 }
 
-/// Returns the session's record if it is still the one that holds.
+/// Returns the session's record if the session still holds the inbox.
 pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<Arc<SessionRecord>, RuleError> {
     let session = tx.read::<SessionRecord>(member.folded())?;
     match session {
@@ -169,7 +169,7 @@ pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<A
     }
 }
 
-/// Records how far a session has come, and how far it may go.
+/// Records how far a session has come, and how far it may deliver.
 pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     if session.ended.is_some() {
@@ -228,6 +228,6 @@ impl Acknowledgement {
 /// Marks messages as processed.
 pub fn acknowledge(tx: &mut Tx<'_>, who: &CallerCredentials, messages: &[Leaving]) -> Result<(), RuleError> {
     let (_, name) = identity::member(tx, who, Admit::Stopping)?;
-    remove_from_inbox(tx, &name, messages, "");
+    remove_from_inbox(tx, &name, messages, None);
     Ok(())
 }

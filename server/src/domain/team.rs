@@ -28,7 +28,7 @@ use super::{
 /// How many characters a team's description may have.
 const DESCRIPTION_CHARS_MAX: usize = 1_000;
 
-/// The lead's name where none is given.
+/// The lead's default name.
 const LEAD_NAME: &str = "lead";
 
 /// Creates a team, with its lead.
@@ -97,7 +97,8 @@ pub fn create(
     Ok(v1::CreateTeamResponse { credential, ..reply })
 }
 
-/// How many members that keep a team from being deleted are named. A refusal must fit into the headers of a reply.
+/// How many of the members that keep a team from being deleted a refusal names. It must fit into the headers of a
+/// reply.
 const BLOCKING_NAMED_MAX: usize = 12;
 
 /// Deletes a team with everything that belongs to it.
@@ -138,7 +139,8 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str) -> Result<N
     Ok(team.name.clone())
 }
 
-/// Tells every member that the store has lost a part of what it had answered. Said once for each generation of the namespace.
+/// Notifies every member that the store has lost commits that it had acknowledged, once per generation of the
+/// namespace.
 pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), RuleError> {
     let key = format!("loss/{generation}");
     if tx.recorded_reply(&key).is_some() {
@@ -151,9 +153,9 @@ pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), RuleError> {
     let to: Vec<Actor> = members.map(|member| Actor::Member(member.name.clone())).collect();
     let notice = v1::Notice {
         kind: NoticeKind::WritesLost.into(),
-        text: "The store has failed over and lost changes that had been answered with OK: the last messages, answers or claims \
-               may be gone, and what was acknowledged may come again. Look at `teamwire history` and `teamwire task list`, and \
-               send again what is missing."
+        text: "The store has failed over and lost changes that it had acknowledged: the latest messages, answers or claims may \
+               be gone, and acknowledged messages may be delivered again. Check `teamwire history` and `teamwire task list`, \
+               and send what is missing again."
             .to_owned(),
         ..v1::Notice::default()
     };

@@ -1,4 +1,4 @@
-//! The transaction that a rule builds, and the snapshot of the records that it reads.
+//! The transaction that a rule builds, and the snapshot of records that it reads.
 
 use std::{
     any::Any,
@@ -15,12 +15,12 @@ use uuid::Uuid;
 use super::{Context, records::RecordType, topics::Topic};
 use crate::store::{Bound, Check, Key, Record, Txn, Write};
 
-/// Why a rule did not come to its end.
+/// Why a rule was not carried out.
 #[derive(Debug)]
 pub enum RuleError {
     /// These records are not in the snapshot. Load them and run the rule again.
     NeedsRecords(Vec<Key>),
-    /// The answer is no.
+    /// The rule refuses the call.
     Refused(Refusal),
     /// A record cannot be decoded.
     Corrupt(String),
@@ -39,12 +39,12 @@ pub struct CachedRecord {
 }
 
 impl CachedRecord {
-    /// Wraps a record as it was read. `None`: there is none.
+    /// Wraps a record as read. `None`: it does not exist.
     pub fn new(record: Option<Record>) -> Arc<Self> {
         Arc::new(Self { record, decoded: OnceLock::new() })
     }
 
-    /// Returns the version. `None`: there is no such record.
+    /// Returns the version. `None`: the record does not exist.
     pub fn version(&self) -> Option<u64> {
         self.record.as_ref().map(|record| record.version)
     }
@@ -66,16 +66,16 @@ impl fmt::Debug for CachedRecord {
     }
 }
 
-/// What is known of a namespace when a rule runs.
+/// What is known about a namespace when a rule runs.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The records that are loaded.
     pub records: HashMap<Key, Arc<CachedRecord>>,
-    /// What the ledger holds, as far as it was asked. `None`: it does not know the key.
+    /// The replies recorded under idempotency keys that were looked up. `None`: the key is unused.
     pub replies: HashMap<String, Option<Bytes>>,
 }
 
-/// A transaction in the making.
+/// A transaction that a rule is building.
 #[derive(Debug)]
 pub struct Tx<'a> {
     /// The clock, the bounds and the seed.
@@ -85,13 +85,13 @@ pub struct Tx<'a> {
     idempotency_keys: Vec<String>,
     leases: Vec<Check>,
     writes: Vec<Write>,
-    /// What this transaction has put or deleted, for its own later reads.
+    /// Records that this transaction has put or deleted, for its later reads.
     written: HashMap<Key, Arc<CachedRecord>>,
     drawn: u64,
 }
 
 impl<'a> Tx<'a> {
-    /// Begins a transaction over a snapshot.
+    /// Starts a transaction over a snapshot.
     pub fn new(ctx: &'a Context, snapshot: &'a Snapshot) -> Self {
         Self {
             ctx,
@@ -105,8 +105,8 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Returns the record `id` of the kind of `T`, as this transaction has put it or as it was loaded. The commit will
-    /// check that what was loaded has not changed.
+    /// Returns the record `id` of the kind of `T`, as this transaction has put it or as it was loaded. The commit
+    /// checks that a loaded record is unchanged.
     pub fn read<T: RecordType>(&mut self, id: &str) -> Result<Option<Arc<T>>, RuleError> {
         let key = Key::new(T::KIND, id);
         if let Some(written) = self.written.get(&key) {
@@ -118,22 +118,22 @@ impl<'a> Tx<'a> {
         Ok(value)
     }
 
-    /// Makes sure that the records are in the snapshot, so that reading them one by one loads them all at once.
+    /// Requires records that the rule is about to read one by one, so that they are loaded all at once.
     pub fn want<T: RecordType>(&self, ids: impl IntoIterator<Item = String>) -> Result<(), RuleError> {
         let keys = ids.into_iter().map(|id| Key::new(T::KIND, id));
         let missing: Vec<Key> = keys.filter(|key| !self.snapshot.records.contains_key(key)).collect();
         if missing.is_empty() { Ok(()) } else { Err(RuleError::NeedsRecords(missing)) }
     }
 
-    /// Returns the record without a check at the commit: for what may as well be a moment old.
+    /// Returns the record without checking it at the commit: for uses where a slightly old record will do.
     pub fn peek<T: RecordType>(&self, id: &str) -> Result<Option<Arc<T>>, RuleError> {
         let key = Key::new(T::KIND, id);
         let loaded = self.snapshot.records.get(&key).ok_or_else(|| RuleError::NeedsRecords(vec![key]))?;
         loaded.get()
     }
 
-    /// Returns what the ledger remembers under the key. The commit will check that it is not there when this returned
-    /// `None`.
+    /// Returns the reply recorded under an idempotency key. If this returns `None`, the commit checks that the key is
+    /// unused.
     pub fn recorded_reply(&mut self, key: &str) -> Option<Bytes> {
         if !self.idempotency_keys.iter().any(|known| known == key) {
             self.idempotency_keys.push(key.to_owned());
@@ -141,7 +141,7 @@ impl<'a> Tx<'a> {
         self.snapshot.replies.get(key).cloned().flatten()
     }
 
-    /// Returns the ledger keys that the rule asked for and that nobody has looked up yet.
+    /// Returns the idempotency keys that the rule asked for and that were not looked up in the store yet.
     pub fn unchecked_idempotency_keys(&self) -> Vec<String> {
         self.idempotency_keys.iter().filter(|key| !self.snapshot.replies.contains_key(*key)).cloned().collect()
     }
@@ -180,7 +180,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Remembers a key in the ledger.
+    /// Records a reply under an idempotency key.
     pub fn record_reply(&mut self, key: &str, data: Bytes) {
         self.writes.push(Write::RememberReply { key: key.to_owned(), data });
     }
@@ -195,12 +195,12 @@ impl<'a> Tx<'a> {
         self.writes.push(Write::EndLease { name: name.to_owned() });
     }
 
-    /// Commits only if the lease has run out or was never set.
+    /// Makes the commit fail if the lease is alive.
     pub fn check_lease_gone(&mut self, name: &str) {
         self.leases.push(Check::Lease { name: name.to_owned(), alive: false });
     }
 
-    /// Wakes whoever waits for the topic.
+    /// Sends a notification.
     pub fn notify(&mut self, topic: Topic<'_>) {
         let notification = Write::Notify { topic: topic.to_string(), by: self.ctx.by };
         if !self.writes.contains(&notification) {
@@ -208,7 +208,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Removes everything of the team.
+    /// Removes the whole namespace.
     pub fn drop_namespace(&mut self) {
         self.writes.push(Write::DropNamespace);
     }
@@ -238,17 +238,17 @@ impl<'a> Tx<'a> {
         *blake3::keyed_hash(&self.ctx.seed, &self.drawn.to_le_bytes()).as_bytes()
     }
 
-    /// Returns whether the rule has nothing to change.
+    /// Returns whether the rule changes nothing.
     pub fn is_read_only(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Ends the making. The ledger is checked first, so that a repeated call is recognised as such whatever else has
-    /// changed since.
+    /// Returns the finished transaction. It checks idempotency keys first, so that a repeated call is recognized
+    /// whatever else has changed since.
     pub fn into_txn(self) -> Txn {
         let seen = self.idempotency_keys.into_iter().map(|key| Check::KeyUnused { key });
         let versions = self.read.into_iter().map(|(key, version)| Check::Version { key, version });
-        // Notifications go last, and after the removal of a namespace.
+        // Notifications go last, also after the removal of a namespace.
         let (notifications, writes): (Vec<_>, Vec<_>) =
             self.writes.into_iter().partition(|write| matches!(write, Write::Notify { .. }));
         Txn {

@@ -1,4 +1,4 @@
-//! Takes connections, and brings each to where HTTP/2 begins.
+//! Accepts connections, and prepares each up to where HTTP/2 starts.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -13,18 +13,18 @@ use tokio_util::either::Either;
 
 use super::{Bounds, connection::Connection, tls::Tls};
 
-/// How long to wait when the system gives no connection, for example for want of file descriptors.
+/// How long to wait if the system cannot accept a connection, for example because file descriptors are used up.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How many connections wait to be taken over. There are never more than are open.
+/// How many prepared connections wait for the server. There are never more than are open.
 const READY_MAX: usize = 64;
 
-/// Where connections come from: the system, or the network of a simulation.
+/// A source of connections: the system, or the network of a simulation.
 pub trait Listen: Send + Sync + 'static {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    /// Waits for the next connection, and says from where it comes.
+    /// Waits for the next connection. Returns it with the peer's address.
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
 }
 
@@ -33,13 +33,13 @@ impl Listen for TcpListener {
 
     async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, peer) = Self::accept(self).await?;
-        // A setting that cannot be made costs speed only.
+        // If this fails, it only costs speed.
         let _ = stream.set_nodelay(true);
         Ok((stream, peer))
     }
 }
 
-/// Takes connections.
+/// Accepts connections.
 #[derive(Debug)]
 pub struct Acceptor<L = TcpListener> {
     listener: L,
@@ -49,7 +49,7 @@ pub struct Acceptor<L = TcpListener> {
 }
 
 impl<L: Listen> Acceptor<L> {
-    /// Takes what comes to a listener; with TLS if certificates are given.
+    /// Accepts the connections of a listener; with TLS if certificates are given.
     pub fn new(listener: L, tls: Option<Arc<Tls>>, bounds: Bounds) -> Self {
         let places = Arc::new(Semaphore::new(bounds.connections_max));
         Self { listener, tls, bounds, places }
@@ -70,10 +70,10 @@ impl<L: Listen> Acceptor<L> {
             };
             match accepted {
                 Ok((stream, peer)) => self.admit(stream, peer, &ready),
-                // It is over for this one connection only.
+                // Only this connection has failed.
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no connection can be taken at the moment");
+                    tracing::warn!(%error, "no connection can be accepted at the moment");
                     sleep(PAUSE).await;
                 }
             }
@@ -88,7 +88,7 @@ impl<L: Listen> Acceptor<L> {
         let (tls, bounds, ready) = (self.tls.clone(), self.bounds.clone(), ready.clone());
         tokio::spawn(async move {
             match prepare(stream, peer, tls.as_deref(), &bounds, place).await {
-                // If nobody takes it any more, the coordinator is going away.
+                // If the server no longer takes it, the coordinator is shutting down.
                 Ok(connection) => drop(ready.send(connection).await),
                 Err(error) => tracing::debug!(%peer, %error, "closed: no handshake"),
             }

@@ -1,10 +1,10 @@
-//! Whether whoever opened a connection has shown a credential that holds.
+//! The auth gate: whether a call over a connection has presented a valid credential.
 //!
-//! A [`AuthGate`] is made for each connection and travels in tonic's connection info. [`AuthGateLayer`], a layer around all
-//! services, makes a [`GatedCall`] of it for each call; the services note there that a whole request with a credential has
-//! come, and that the credential holds. While such a call is decided the connection is left alone, however long that
-//! takes; once a credential was found to hold the gate is open for good. How a call is answered says nothing of that:
-//! much is refused without a look at who asks.
+//! Each connection has an [`AuthGate`], which travels in tonic's connection info. [`AuthGateLayer`], a layer around all
+//! services, makes a [`GatedCall`] for each call; the services note there that a whole request with a credential has
+//! arrived, and that the credential is valid. While such a call is decided the connection stays open, however long that
+//! takes; once a credential was valid the gate stays open. The answer to a call proves nothing, since many calls are
+//! refused without a check of who calls.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use http::{Request, Response};
 use tower::{Layer, Service};
 
-/// Whoever opened a connection.
+/// The gate of a connection.
 #[derive(Debug, Default)]
 pub struct AuthGate {
     open: AtomicBool,
@@ -27,7 +27,7 @@ pub struct AuthGate {
 }
 
 impl AuthGate {
-    /// Returns whether a credential of the gate's was found to hold.
+    /// Returns whether a call has presented a valid credential.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
@@ -38,7 +38,7 @@ impl AuthGate {
     }
 }
 
-/// One call of a gate.
+/// A call over a connection with a gate.
 #[derive(Debug)]
 pub struct GatedCall {
     gate: Arc<AuthGate>,
@@ -46,19 +46,19 @@ pub struct GatedCall {
 }
 
 impl GatedCall {
-    /// The whole request is there, with a credential that can be looked up.
+    /// Notes that the whole request has arrived, with a credential that can be looked up.
     pub fn has_credential(&self) {
         if !self.has_presented.swap(true, Ordering::AcqRel) {
             self.gate.deciding.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// The credential was looked up, and holds.
+    /// Notes that the credential is valid.
     pub fn opens(&self) {
         self.gate.open.store(true, Ordering::Release);
     }
 
-    /// Returns whether a credential of the gate's was found to hold, with this call or before.
+    /// Returns whether this call or an earlier one has presented a valid credential.
     pub fn is_open(&self) -> bool {
         self.gate.is_open()
     }
@@ -72,7 +72,7 @@ impl Drop for GatedCall {
     }
 }
 
-/// The layer that watches how the calls of visitors are answered.
+/// The layer that makes a [`GatedCall`] for each call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuthGateLayer;
 
@@ -84,7 +84,7 @@ impl<S> Layer<S> for AuthGateLayer {
     }
 }
 
-/// A service whose answers are watched.
+/// A service whose calls pass the gate.
 #[derive(Clone, Debug)]
 pub struct AuthGateService<S> {
     inner: S,

@@ -1,34 +1,35 @@
-//! How much a client may ask of the transport.
+//! How much a client may demand of the transport.
 
 use std::time::Duration;
 
 use tonic::transport::Server;
 
-/// The bounds of connections and of what goes over them. All hold for one coordinator.
+/// The bounds of connections and of calls over them, per coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many connections may be open. 2,000. One more is closed as soon as it is there.
+    /// How many connections may be open. 2,000. Further ones are closed at once.
     pub connections_max: usize,
-    /// How long the TLS handshake may take, from the beginning of the connection. 5 s.
+    /// How long the TLS handshake may take, from the start of the connection. 5 s.
     pub handshake_timeout: Duration,
-    /// How long a connection may be open before a call over it has shown a credential that holds. 5 s. Then it is closed.
+    /// How long a connection may be open before a call over it has presented a valid credential. 5 s. Then it is
+    /// closed.
     pub authentication_timeout: Duration,
-    /// After how much silence a client is asked for a sign of life, by an HTTP/2 ping. 20 s.
+    /// How long a client may be silent before it gets an HTTP/2 ping. 20 s.
     pub keepalive_interval: Duration,
     /// How long a client may take to answer that ping before its connection is closed. 10 s.
     pub keepalive_timeout: Duration,
-    /// How many calls may be open in one connection. 64. The client keeps further ones back.
+    /// How many calls may be open on one connection. 64. The client holds further ones back.
     pub streams_max: u32,
-    /// How many bytes the headers of a call may have, counted as HTTP/2 does: names, values, and 32 for each. 16 KiB.
-    /// More is answered with HTTP status 431, and the connection goes on.
+    /// How many bytes the headers of a call may have, counted as HTTP/2 does: names, values, and 32 for each header. 16
+    /// KiB. Larger headers are answered with HTTP status 431, and the connection stays open.
     pub header_bytes_max: u32,
-    /// How many bytes a request may have. 256 KiB. More is refused with `CONTENT_TOO_LARGE`.
+    /// How many bytes a request may have. 256 KiB. Larger requests are refused with `CONTENT_TOO_LARGE`.
     pub request_bytes_max: usize,
-    /// How long a request may take until it is whole. 10 s. Then its call ends with DEADLINE_EXCEEDED.
+    /// How long a request may take to arrive. 10 s. Then its call ends with DEADLINE_EXCEEDED.
     pub request_timeout: Duration,
-    /// How many calls that the client has cancelled may wait to be looked at before its connection is closed. 20.
+    /// How many calls that the client has cancelled may wait to be accepted before its connection is closed. 20.
     pub pending_resets_max: usize,
-    /// How many calls of a connection may break the protocol before it is closed. 1,024.
+    /// How many calls on a connection may violate HTTP/2 before it is closed. 1,024.
     pub error_resets_max: usize,
 }
 
@@ -51,10 +52,10 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Returns a server that keeps to what HTTP/2 can bound.
+    /// Returns a server with the bounds that HTTP/2 can enforce.
     ///
-    /// Both bounds on resets are set although hyper has defaults: tonic hands on "none" where it is told nothing, which
-    /// takes the guards against floods of cancelled calls away.
+    /// Both bounds on resets are set although hyper has defaults: tonic passes `None` by default, which disables
+    /// hyper's guards against floods of cancelled calls.
     pub fn server(&self) -> Server {
         Server::builder()
             .http2_keepalive_interval(Some(self.keepalive_interval))

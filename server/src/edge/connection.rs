@@ -1,4 +1,4 @@
-//! A connection, as hyper reads from it and writes to it.
+//! A connection that hyper reads from and writes to.
 
 use std::{
     io,
@@ -20,22 +20,21 @@ use tonic::transport::server::Connected;
 
 use super::auth_gate::AuthGate;
 
-/// How soon a connection is looked at again when its time was over while a call was being decided.
+/// How soon a connection is checked again if its time was over while a call was being decided.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// With TLS or without.
 pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 
-/// A connection that keeps its place among those that may be open, and fails once its gate has not shown a credential
-/// in time.
+/// A connection that occupies a place among those that may be open, and fails if its gate is not open in time.
 ///
-/// The deadline is looked at with every read and write: hyper always has a read under way, unless it waits to write.
+/// Every read and write checks the deadline: hyper always has a read under way, unless it waits to write.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: Stream<S>,
     peer: SocketAddr,
     gate: Arc<AuthGate>,
-    /// None: the gate is known.
+    /// `None`: the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
     _place: OwnedSemaphorePermit,
 }
@@ -56,7 +55,7 @@ impl<S> Connection<S> {
                 break;
             }
             if !self.gate.is_deciding() {
-                tracing::debug!(peer = %self.peer, "closed: it has shown no credential in time");
+                tracing::debug!(peer = %self.peer, "closed: no call presented a valid credential in time");
                 return Err(io::ErrorKind::TimedOut.into());
             }
             deadline.as_mut().reset(Instant::now() + AGAIN);

@@ -1,14 +1,14 @@
-//! The edge towards the network: who may connect, how long it may take, and how much it may ask for at once.
+//! The network edge: who may connect, how long that may take, and how much a client may demand at once.
 //!
-//! - [`Acceptor`]: takes connections, up to a number, and shakes hands.
-//! - [`tls`]: certificates, and taking new ones while running.
-//! - [`connection`]: what hyper reads from and writes to; closes itself when nobody has shown a credential in time.
-//! - [`auth_gate`]: finds out whether somebody has.
+//! - [`Acceptor`]: accepts connections, up to a number, and shakes hands.
+//! - [`tls`]: certificates, and reloading them while running.
+//! - [`connection`]: what hyper reads from and writes to; closes itself if no call presents a valid credential in time.
+//! - [`auth_gate`]: notes whether one has.
 //!
-//! A connection goes through `Acceptor` on a task of its own until it speaks HTTP/2, so that a slow one keeps nobody
-//! else waiting. From there on it is tonic's and hyper's, within the bounds that [`Bounds::server`] sets.
+//! A connection passes through `Acceptor` on its own task until it speaks HTTP/2, so that a slow one delays no other.
+//! From then on tonic and hyper own it, within the bounds that [`Bounds::server`] sets.
 //!
-//! Architecture invariant: nothing here knows what is asked for; `grpc/` only says when a credential was shown.
+//! Architecture invariant: nothing here knows what calls are about; `grpc/` only says when a credential is valid.
 
 mod acceptor;
 pub mod auth_gate;

@@ -1,7 +1,7 @@
-//! Certificates: read from PEM files, and read again while running.
+//! Certificates: read from PEM files, and reloaded while running.
 //!
-//! New files take effect for new connections; those that are open keep what they began with. Files that cannot be used
-//! leave the old ones in force.
+//! New certificates apply to new connections; open ones keep theirs. If the new files cannot be used, the old
+//! certificates stay in force.
 
 use std::{
     fs, io,
@@ -23,17 +23,17 @@ use tokio_rustls::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What HTTP/2 is called in the handshake.
+/// The name of HTTP/2 in the handshake.
 const ALPN: &[u8] = b"h2";
 
-/// Where the certificates are, each file in PEM.
+/// The certificates' files, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The coordinator's certificate, and those that lead to its CA, which may come last.
+    /// The coordinator's certificate, followed by those up to its CA, which may be included.
     pub cert: PathBuf,
     /// Its private key: PKCS #8, PKCS #1 or SEC 1.
     pub key: PathBuf,
-    /// The CAs of the clients. If given, whoever connects must have a certificate of one of them.
+    /// The CAs of the clients. If given, every client must present a certificate of one of them.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -43,27 +43,27 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("{} cannot be read: {error}", .path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// A file holds something else.
+    /// A file does not hold what it should.
     #[error("{} holds no {what} in PEM: {error}", .path.display())]
     NotPem {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// What it should hold.
         what: &'static str,
-        /// Why it was not found.
+        /// Why it does not.
         error: pem::Error,
     },
     /// The certificates of the clients' CAs cannot be used.
     #[error("{} holds no certificate of a CA that can be used: {error}", .path.display())]
     ClientCa {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: rustls::Error,
     },
     /// Certificate and key cannot be used together.
@@ -73,7 +73,7 @@ pub enum TlsError {
         cert: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// Why.
+        /// The cause.
         error: rustls::Error,
     },
 }
@@ -89,7 +89,7 @@ pub struct Tls {
 struct Current {
     config: Arc<ServerConfig>,
     ca_fingerprint: Option<String>,
-    /// Of the files that were tried last, whether they could be used or not.
+    /// A fingerprint of the files that were last tried, whether they could be used or not.
     tried: [u8; 32],
 }
 
@@ -102,8 +102,8 @@ impl Tls {
         Ok(Self { files, current: RwLock::new(current) })
     }
 
-    /// Reads the certificates again. Returns whether there are new ones; if they cannot be used, the old ones stay, and the
-    /// same files are not tried a second time.
+    /// Reads the certificates again. Returns whether there are new ones. If they cannot be used, the old ones stay, and
+    /// the same files are not tried again.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let contents = Contents::read(&self.files)?;
         let digest = contents.digest();
@@ -120,7 +120,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// Reads the certificates again, and logs what came of it.
+    /// Reloads the certificates, and logs the result.
     pub fn refresh(&self) {
         match self.reload() {
             Ok(true) => tracing::info!(cert = %self.files.cert.display(), "new certificates are in force"),
@@ -129,28 +129,28 @@ impl Tls {
         }
     }
 
-    /// Looks for new certificates again and again, until cancelled.
+    /// Checks for new certificates periodically, until cancelled.
     pub async fn keep_current(self: Arc<Self>, every: Duration, stop: CancellationToken) {
         while stop.run_until_cancelled(sleep(every)).await.is_some() {
             let tls = Arc::clone(&self);
-            // Files may be slow to read. A panic is none of ours to pass on: the certificates in force stay.
+            // Files may be slow to read. If the task panics, the certificates in force stay.
             let _ = spawn_blocking(move || tls.refresh()).await;
         }
     }
 
-    /// Returns what shakes hands with the certificates that are in force now.
+    /// Returns an acceptor with the certificates in force.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config))
     }
 
-    /// Returns the SHA-256 of the CA's certificate (its DER form, in lower-case hex), if the file of the certificate ends
-    /// with it: the last one there, if it was issued by itself.
+    /// Returns the SHA-256 of the CA's certificate (its DER form, in lower-case hex), if the certificate's file
+    /// includes it: the last one there, if it is self-issued.
     pub fn ca_fingerprint(&self) -> Option<String> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).ca_fingerprint.clone()
     }
 }
 
-/// What the files hold.
+/// The contents of the files.
 struct Contents {
     cert: Vec<u8>,
     key: Vec<u8>,
@@ -206,7 +206,7 @@ fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>,
     if found.is_empty() { Err(not_pem(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
 
-/// Makes what asks clients for a certificate, and refuses those that have none of these CAs.
+/// Makes the verifier that requires clients to present a certificate of one of these CAs.
 fn verifier(pem: &[u8], path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let unusable = |error| TlsError::ClientCa { path: path.to_owned(), error };
     let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! Where clients elsewhere find this coordinator, and what goes into a join string.
+//! Where clients elsewhere reach this coordinator, as join strings tell them.
 
 use std::{
     convert::Infallible,
@@ -11,19 +11,19 @@ use tonic::{
     server::NamedService,
 };
 
-/// What a coordinator tells others of where it is and whom to trust there.
+/// The addresses of a coordinator, and the authority to trust there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advertised {
-    /// Its addresses, and those of coordinators that share its store, as `https://HOST:PORT`; up to 16. One that is none
-    /// is left out. Empty: the one under which a call comes in.
+    /// Its addresses, and those of coordinators that share its store, as `https://HOST:PORT`; up to 16. Invalid ones
+    /// are left out. Empty: the address that the call used.
     pub addresses: Vec<String>,
-    /// The SHA-256 of a certificate in the chain that it shows, the authority to trust: `sha256:HEX` or `HEX`. None: clients
-    /// trust whom they trust anyway.
+    /// The SHA-256 of a certificate in the chain that it shows, the authority to trust: `sha256:HEX` or `HEX`. `None`:
+    /// clients use their default trust.
     pub ca_fingerprint: Option<String>,
 }
 
 impl Advertised {
-    /// Composes the join string of a token, minted in a call that came in at `called_at`. The token alone where no
+    /// Composes the join string of a token that was created in a call to `called_at`. Returns the token alone if no
     /// address is known.
     pub(super) fn join_string(&self, token: &str, called_at: Option<&CalledAt>) -> String {
         let parse = |address: &String| address.parse::<Address>().ok();
@@ -37,12 +37,12 @@ impl Advertised {
     }
 }
 
-/// The address under which a call came in: an extension of its request.
+/// The address that a call used: an extension of its request.
 #[derive(Clone, Debug)]
 pub(super) struct CalledAt(Address);
 
 impl CalledAt {
-    /// Reads it out of the pseudo-headers. A proxy that takes TLS off says so in `x-forwarded-proto`.
+    /// Reads it from the pseudo-headers. A proxy that terminates TLS says so in `x-forwarded-proto`.
     fn of<B>(request: &http::Request<B>) -> Option<Self> {
         let authority = request.uri().authority()?;
         let forwarded = request.headers().get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
@@ -54,7 +54,7 @@ impl CalledAt {
     }
 }
 
-/// Notes with each request of a service where it came in: handlers do not see the request's URI.
+/// Attaches the address that each request used, because handlers do not see the request's URI.
 #[derive(Clone, Debug)]
 pub(super) struct NotesCalledAt<S>(pub(super) S);
 
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(composed("http://10.0.0.1:7420/x", None), format!("{TOKEN}@http://10.0.0.1:7420"));
         assert_eq!(composed("https://coord.example/x", None), format!("{TOKEN}@https://coord.example"));
         assert_eq!(composed("http://coord.example/x", Some("https")), format!("{TOKEN}@https://coord.example"));
-        // Whatever a client may write there.
+        // A client may write anything there.
         assert_eq!(composed("http://user@host/x", None), TOKEN);
         assert_eq!(composed("/x", None), TOKEN);
     }

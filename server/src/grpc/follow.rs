@@ -1,4 +1,5 @@
-//! Streams that follow something of a team: what there is, then what changes, until the client is gone or no more can come.
+//! Streams that follow a team's tasks or history: first what exists, then what changes, until the client leaves or the
+//! team is deleted.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -16,26 +17,26 @@ use crate::{
     store::Namespace,
 };
 
-/// How many frames wait for a client.
+/// How many frames wait for a client at most.
 pub(super) const FRAMES_MAX: usize = 32;
 
-/// How often a follower looks by itself, in case a notification was lost.
+/// How often a follower reads without a notification, in case one was lost.
 const POLL: Duration = Duration::from_secs(2);
 
-/// What a client reads.
+/// The frames that a client reads.
 pub(super) type Frames<F> = Pin<Box<dyn Stream<Item = Result<F, Status>> + Send>>;
 
-/// What is followed.
+/// Something that can be followed.
 #[tonic::async_trait]
 pub(super) trait Followed: Send + 'static {
     type Frame: Send + 'static;
 
-    /// Returns what comes next, and whether there is more of it to be had at once.
+    /// Returns the next frames, and whether more are available at once.
     async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal>;
 }
 
 impl Services {
-    /// Follows something of a namespace, with a look at it whenever the watch says so.
+    /// Follows something in a namespace, and reads it whenever the watch changes.
     pub(super) fn follow<F: Followed>(
         &self,
         who: Arc<CallerCredentials>,
@@ -80,7 +81,7 @@ impl Services {
                     }
                 }
                 Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
-                // The credential of a team that is gone is worth nothing; here that is known to be why.
+                // The credential of a deleted team is invalid; here that is known to be the reason.
                 Err(refusal) if refusal.reason == Reason::CredentialInvalid => {
                     return Err(team_not_found(namespace.as_str()));
                 }

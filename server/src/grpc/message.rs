@@ -33,7 +33,7 @@ impl MessageService for Services {
 
     async fn ack(&self, request: Request<v1::AckRequest>) -> Result<Response<v1::AckResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        // What is acknowledged was written, and has arrived.
+        // An acknowledged frame was written and has arrived.
         failpoint::reach("after-frame");
         let acked = self.coordinator.acknowledge(&who, &request).await?;
         Ok(Response::new(v1::AckResponse { acked }))

@@ -1,7 +1,7 @@
-//! Counts, logs and traces every call, from its head to the end of its reply.
+//! Counts, logs and traces every call, from its headers to the end of its reply.
 //!
-//! A layer around all services. The log line of a call is at level DEBUG and never holds what was sent or a credential:
-//! method, code, reason, how long it took, and the names of the caller and the team.
+//! A layer around all services. The log line of a call has level DEBUG. It holds the method, code, reason, duration,
+//! and the names of the caller and the team; never contents or a credential.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::telemetry::Metrics;
 
-/// The methods that are told apart, by path; there are no others in a label, whatever a caller asks for.
+/// The methods that labels distinguish, by path. No other method gets into a label, whatever callers ask for.
 static METHODS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
     let sets = [
         teamwire_proto::DESCRIPTORS,
@@ -67,7 +67,7 @@ impl<S> Layer<S> for MetricsLayer {
     }
 }
 
-/// A service under watch.
+/// A service whose calls are counted.
 #[derive(Clone, Debug)]
 pub struct MetricsService<S> {
     service: S,
@@ -102,7 +102,7 @@ where
     }
 }
 
-/// One call. Ended by its status, or cancelled when it is dropped before.
+/// A call. It ends with its status, or as cancelled if it is dropped before.
 struct Call {
     metrics: Arc<Metrics>,
     method: &'static str,
@@ -151,7 +151,7 @@ impl Drop for Call {
     }
 }
 
-/// A reply on its way; the call ends with it.
+/// The body of a reply; the call ends with it.
 pub struct MeteredBody<A> {
     body: A,
     call: Call,
@@ -193,7 +193,7 @@ fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
-/// Names whoever presents a credential, without looking whether it is good.
+/// Names the caller by its credential, without checking it.
 fn caller(headers: &HeaderMap) -> String {
     let token = header(headers, "authorization").split_once(' ').map_or("", |(_, token)| token.trim());
     match Credential::parse(token) {

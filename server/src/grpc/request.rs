@@ -21,8 +21,7 @@ impl RequestService for Services {
         request: Request<v1::ListRequestsRequest>,
     ) -> Result<Response<v1::ListRequestsResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let requests = self.coordinator.list_requests(&who, &request).await?;
-        Ok(Response::new(v1::ListRequestsResponse { requests }))
+        Ok(Response::new(self.coordinator.list_requests(&who, &request).await?))
     }
 
     async fn wait_for_decision(
@@ -30,11 +29,11 @@ impl RequestService for Services {
         request: Request<v1::WaitForDecisionRequest>,
     ) -> Result<Response<v1::WaitForDecisionResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        // Whoever waits is alive all the while; but not before it is known to be who it says.
+        // A waiting call is a heartbeat from the moment its caller is authenticated.
         self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
         self.heartbeats.record_caller(&who);
         let waited = self.coordinator.wait_for_decision(&who, &request);
-        // A caller that waits is no reason for a coordinator to stay: it asks the next one.
+        // A waiting caller does not keep a coordinator from draining: it can ask the next one.
         let found = match self.draining.run_until_cancelled(waited).await {
             Some(found) => found?,
             None => self.coordinator.get_request(&who, &request.team, &request.request_id).await?,

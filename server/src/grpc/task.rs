@@ -62,7 +62,7 @@ impl TaskService for Services {
         request: Request<v1::FollowTasksRequest>,
     ) -> Result<Response<Self::FollowTasksStream>, Status> {
         let (who, request) = self.open(request).await?;
-        // Refused at once rather than in the stream.
+        // Refuse at once rather than in the stream.
         let namespace = self.coordinator.may_see_tasks(&who, &request.team).await?;
         let watch = self.coordinator.notifier().watch_tasks(&namespace);
         let board = Board {
@@ -106,12 +106,12 @@ impl TaskService for Services {
         let (who, request) = self.open(request).await?;
         let waits = request.wait.is_some_and(|wait| wait.seconds > 0 || wait.nanos > 0);
         if waits && who.credential.team().is_some() {
-            // Whoever waits is alive all the while; but not before it is known to be who it says.
+            // A waiting call is a heartbeat from the moment its caller is authenticated.
             self.coordinator.rule(&who, "", Touches::Team, |tx| team::get(tx, &who, "")).await?;
             self.heartbeats.record_caller(&who);
         }
         let waited = self.coordinator.claim_next_task(&who, &request);
-        // A caller that waits is no reason for a coordinator to stay: it asks the next one.
+        // A waiting caller does not keep a coordinator from draining: it can ask the next one.
         let claim = match self.draining.run_until_cancelled(waited).await {
             Some(claim) => claim?,
             None => return Err(services::draining().into()),
@@ -163,9 +163,9 @@ struct Board {
     coordinator: Arc<Coordinator>,
     who: Arc<CallerCredentials>,
     team: String,
-    /// The page to show next. None: all was shown, and changes follow.
+    /// The page to show next. `None`: all was shown, and changes follow.
     listing: Option<v1::ListTasksRequest>,
-    /// How far in the history was looked for changes.
+    /// How far the history was searched for changes.
     seen: u64,
 }
 
@@ -181,9 +181,9 @@ impl Followed for Board {
             return Ok((tasks.into_iter().map(frame).collect(), self.seen != before));
         };
         let page = self.coordinator.list_tasks(&self.who, request).await?;
-        request.after_id = page.next_after_id;
+        request.page_token = page.next_page_token;
         let mut frames: Vec<_> = page.tasks.into_iter().map(frame).collect();
-        if !page.more {
+        if request.page_token.is_empty() {
             self.listing = None;
             frames.push(v1::FollowTasksResponse { task: None, caught_up: true });
         }
@@ -196,7 +196,7 @@ impl Board {
         let namespace = self.coordinator.may_see_tasks(&self.who, &self.team).await?;
         let (ids, looked_to) = self.coordinator.changed_tasks(&namespace, self.seen).await?;
         let mut tasks = self.coordinator.show_tasks(&namespace, &ids).await?;
-        // What waited for a task that is closed looks different now.
+        // Tasks that waited for a closed task have changed, too.
         let closed = tasks.iter().filter(|task| task.closed_at.is_some());
         let waited: BTreeSet<u64> = closed.flat_map(|task| &task.blocks).copied().collect();
         let waited: Vec<u64> = waited.into_iter().filter(|id| !ids.contains(id)).collect();

@@ -1,5 +1,5 @@
-//! gRPC-web, for programs in browsers: translates it to gRPC before anything else sees a call, and says to browsers which
-//! pages may call (CORS).
+//! gRPC-web, for programs in browsers: translates it to gRPC before any other layer sees a call, and tells browsers
+//! which pages may call (CORS).
 
 use std::{
     future::{Ready, ready},
@@ -22,20 +22,21 @@ use tower::{
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_layer::Identity;
 
-/// How long a browser may remember what it was told. More than two hours is read as two by most.
+/// How long a browser may cache the answer. Most browsers cap it at two hours.
 const REMEMBERED_FOR: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// The origin that stands for every one.
+/// The origin that matches every page.
 pub const ANY_ORIGIN: &str = "*";
 
-/// Returns whether a text is an origin as a browser says it, such as `https://console.example:8443`, or [`ANY_ORIGIN`].
+/// Returns whether a text is an origin as browsers send it, such as `https://console.example:8443`, or [`ANY_ORIGIN`].
 pub fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else { return text == ANY_ORIGIN };
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_:[]".contains(c);
     matches!(scheme, "http" | "https") && !authority.is_empty() && authority.chars().all(is_plain)
 }
 
-/// Translates for pages of these origins, whose calls have headers of so many bytes. None given: nothing is translated.
+/// Makes the layer that translates calls from pages of these origins, with headers of up to this many bytes. No
+/// origins: nothing is translated.
 pub fn layer(
     origins: &[String],
     header_bytes_max: u32,
@@ -44,8 +45,8 @@ pub fn layer(
     option_layer((!origins.is_empty()).then(|| Stack::new(translation, cors(origins))))
 }
 
-/// Answers requests with larger headers as HTTP/2 has answered them already, with HTTP status 431: over HTTP/1.1 hyper
-/// takes 400 KiB.
+/// Answers requests with larger headers with HTTP status 431, as HTTP/2 does already: over HTTP/1.1, hyper accepts 400
+/// KiB.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortHeaders {
     bytes_max: u32,
@@ -59,7 +60,7 @@ impl<S> Layer<S> for ShortHeaders {
     }
 }
 
-/// A service that sees no request with larger headers.
+/// A service that gets no request with larger headers.
 #[derive(Clone, Debug)]
 pub struct WithShortHeaders<S> {
     inner: S,
@@ -89,7 +90,7 @@ where
     }
 }
 
-/// Counts as HTTP/2 does: names, values, and 32 for each.
+/// Counts bytes as HTTP/2 does: names, values, and 32 for each header.
 fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }

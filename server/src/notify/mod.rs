@@ -1,11 +1,12 @@
-//! Who is to be woken when something was committed, here or by another coordinator.
+//! Wakes those who wait for a commit, made here or by another coordinator.
 //!
-//! - [`Notifier`]: knows the open sessions of this coordinator, and who else waits in a team ([`NamespaceWaiters`]).
+//! - [`Notifier`]: knows the open sessions of this coordinator, and the calls that wait in a team, by namespace
+//!   (`NamespaceWaiters`).
 //! - [`Mailbox`]: the part of a session that others touch. [`PendingCommit`]: a commit whose outcome is not known yet.
 //!
-//! A wake-up says where to look, never what is there; it may be lost. The one exception is an arrival: an entry of an
-//! inbox that this very coordinator has just committed. A session takes it without reading the store if its sequence is
-//! the very next one, which no lost wake-up can forge.
+//! A notification says where to look, never what is there, and may be lost. The one exception is an arrival: an entry
+//! of an inbox that this very coordinator has just committed. A session takes it without reading the store if its
+//! sequence is exactly the next one.
 //!
 //! Architecture invariant: nothing here knows the coordinator or delivery.
 

@@ -1,4 +1,4 @@
-//! The notifier: what was committed here or elsewhere, passed on to those who wait for it.
+//! The notifier: passes on what was committed, here or elsewhere, to those who wait for it.
 
 use std::{cell::LazyCell, collections::HashMap, fmt, sync::Arc};
 
@@ -17,12 +17,12 @@ use crate::{
     store::{Commit, Namespace, Notification, Txn, Write},
 };
 
-/// Knows the open sessions of this coordinator and whoever else waits for something in a team.
+/// Knows the open sessions of this coordinator, and the calls that wait for something in a team.
 pub struct Notifier {
-    /// What the notifications of this coordinator say who says so.
+    /// Identifies this coordinator in its notifications.
     by: u64,
     namespaces: Mutex<HashMap<Namespace, NamespaceWaiters>>,
-    /// Teams whose roster this coordinator has just changed; the sweep looks at them soon.
+    /// Teams whose roster this coordinator has just changed; the expiry worker visits them soon.
     changed: Mutex<Vec<Namespace>>,
 }
 
@@ -39,12 +39,13 @@ impl fmt::Debug for Notifier {
 }
 
 impl Notifier {
-    /// Makes a hub that nobody waits at.
+    /// Makes a notifier without sessions.
     pub fn new() -> Self {
         Self { by: rand::random(), namespaces: Mutex::default(), changed: Mutex::default() }
     }
 
-    /// Returns who says so in the notifications that this hub does not need.
+    /// Returns what identifies this coordinator in its notifications. It ignores those, since it knows of its commits
+    /// already.
     pub fn by(&self) -> u64 {
         self.by
     }
@@ -53,7 +54,7 @@ impl Notifier {
         self.namespaces.lock()
     }
 
-    /// Adds a session. It is removed when the guard is dropped.
+    /// Registers a session until the guard is dropped.
     pub(crate) fn open(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> OpenGuard {
         let mut namespaces = self.lock();
         let waiters = namespaces.entry(mailbox.namespace.clone()).or_default();
@@ -61,7 +62,7 @@ impl Notifier {
         OpenGuard { notifier: Arc::clone(self), mailbox }
     }
 
-    /// Returns the member's session with this id, or its newest one.
+    /// Returns the mailbox of the member's session with this id, or of its newest one.
     pub fn mailbox(&self, namespace: &Namespace, member: &Name, session_id: Option<&str>) -> Option<Arc<Mailbox>> {
         let namespaces = self.lock();
         let sessions = namespaces.get(namespace)?.sessions.get(member.folded())?;
@@ -72,12 +73,12 @@ impl Notifier {
         found.cloned()
     }
 
-    /// Returns what changes whenever something happens in the namespace.
+    /// Returns a counter that changes whenever something happens in the namespace.
     pub fn watch(&self, namespace: &Namespace) -> watch::Receiver<u64> {
         self.watch_in(namespace, |waiters| &waiters.news)
     }
 
-    /// Returns what changes whenever a task of the namespace has changed.
+    /// Returns a counter that changes whenever a task of the namespace has changed.
     pub fn watch_tasks(&self, namespace: &Namespace) -> watch::Receiver<u64> {
         self.watch_in(namespace, |waiters| &waiters.tasks)
     }
@@ -88,14 +89,14 @@ impl Notifier {
         which: fn(&NamespaceWaiters) -> &watch::Sender<u64>,
     ) -> watch::Receiver<u64> {
         let mut namespaces = self.lock();
-        // Whoever watched a namespace that is now quiet has left its place; take the chance to clear it away.
+        // Namespaces that no call watches anymore are still listed; drop them now and then.
         if namespaces.len() > 1_024 {
             namespaces.retain(|_, waiters| !waiters.is_idle());
         }
         which(namespaces.entry(namespace.clone()).or_default()).subscribe()
     }
 
-    /// Returns every open session.
+    /// Returns the mailbox of every open session.
     pub fn sessions(&self) -> Vec<Arc<Mailbox>> {
         self.lock().values().flat_map(|waiters| waiters.sessions.values()).flatten().cloned().collect()
     }
@@ -105,7 +106,7 @@ impl Notifier {
         std::mem::take(&mut *self.changed.lock())
     }
 
-    /// Passes on what this coordinator has committed: arrivals to the sessions that are here, and the notifications.
+    /// Passes on what this coordinator has committed: arrivals to its sessions, and the notifications.
     pub(crate) fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
         let roster_changed =
             txn.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == TeamRecord::KIND));
@@ -119,9 +120,9 @@ impl Notifier {
             _ => None,
         });
         let single = txn.writes.iter().filter(|w| matches!(w, Write::Put { key, .. } if key.kind == v1::Message::KIND));
-        // With several messages in one transaction it is not said which went where: those sessions look in the store.
+        // If a transaction has several messages, it does not say which went where: sessions then read the store.
         let message = message.filter(|_| single.count() == 1);
-        // Once for all who get it.
+        // Decoded once for all recipients.
         let message: LazyCell<Option<Arc<v1::Message>>, _> =
             LazyCell::new(|| message.and_then(|data| <v1::Message as RecordType>::decode(data).ok()).map(Arc::new));
         let appends = txn.writes.iter().filter_map(|write| match write {
@@ -137,7 +138,7 @@ impl Notifier {
         for write in &txn.writes {
             if let Write::Notify { topic, .. } = write
                 && let Some(topic) = Topic::parse(topic)
-                // Arrivals have done what these would do.
+                // Arrivals have woken those sessions already.
                 && !matches!(topic, Topic::Inbox(_) | Topic::Inboxes)
             {
                 waiters.wake(topic);
@@ -149,7 +150,7 @@ impl Notifier {
     /// Passes on a notification of the store.
     pub fn notification(&self, notification: &Notification) {
         match notification {
-            // `committed` has done it, or `PendingCommit` will.
+            // `committed` has passed it on, or `PendingCommit` will.
             Notification::Topic { by, .. } if *by == self.by => {}
             Notification::Topic { namespace, topic, .. } => self.wake(namespace, [topic.as_str()]),
             Notification::All => {
@@ -171,7 +172,7 @@ impl Notifier {
     }
 }
 
-/// A session's place at the hub.
+/// A session's registration at the notifier.
 pub(crate) struct OpenGuard {
     notifier: Arc<Notifier>,
     mailbox: Arc<Mailbox>,

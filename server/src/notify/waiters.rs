@@ -9,11 +9,11 @@ use crate::domain::topics::Topic;
 
 /// Who waits in one namespace.
 pub(crate) struct NamespaceWaiters {
-    /// By the member's folded name. Two of one member for a moment, while one supersedes the other.
+    /// Open sessions, by the member's folded name. A member has two for a moment, while one supersedes the other.
     pub(super) sessions: HashMap<String, Vec<Arc<Mailbox>>>,
-    /// Counts up with everything that happens.
+    /// Counts everything that happens.
     pub(super) news: watch::Sender<u64>,
-    /// Counts up when a task has changed.
+    /// Counts changes of tasks.
     pub(super) tasks: watch::Sender<u64>,
 }
 

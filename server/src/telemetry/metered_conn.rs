@@ -1,4 +1,4 @@
-//! Counts the connections that are open.
+//! Counts open connections.
 
 use std::{
     io::{self, IoSlice},

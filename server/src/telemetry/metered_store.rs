@@ -1,11 +1,11 @@
-//! A store that times what is asked of it, and is otherwise the store that it wraps.
+//! A store that times the operations of the store that it wraps.
 
 use std::{sync::Arc, time::Instant};
 
 use super::metrics::Metrics;
 use crate::store::{Store, StoreError, StoreLayer};
 
-/// A store with its times and errors counted.
+/// A store whose times and errors are counted.
 #[derive(Debug)]
 pub struct MeteredStore {
     store: Arc<dyn Store>,

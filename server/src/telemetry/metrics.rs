@@ -27,10 +27,10 @@ const TYPES: [&str; 6] = [
     "plan_approval_response",
 ];
 
-/// The states of members that are counted apart, as the roster has them.
+/// The states of members that are counted, as the roster has them.
 pub const MEMBER_STATES: [&str; 4] = ["live", "lost", "stopping", "exited"];
 
-/// The operations of a store that are timed apart.
+/// The operations of a store that are timed.
 pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
 
 /// One label.
@@ -46,7 +46,7 @@ fn time() -> Histogram {
     Histogram::new(BUCKETS_S)
 }
 
-/// Every number of a coordinator. They count from its start.
+/// Every number of a coordinator, counted from its start.
 pub struct Metrics {
     registry: Registry,
     pub(super) is_watched: AtomicBool,
@@ -56,15 +56,15 @@ pub struct Metrics {
     send_seconds: Histogram,
     /// Messages handed to sessions.
     pub(crate) deliveries: Counter,
-    /// Those of them that an earlier session may have delivered.
+    /// Messages handed to sessions that an earlier session may have delivered.
     pub(crate) redeliveries: Counter,
     /// Messages acknowledged.
     pub(crate) acks: Counter,
-    /// Messages given up, by cause.
+    /// Messages moved to the dead letters, by cause.
     dead_letters: Family<Label, Counter>,
     /// Transactions that the store refused, by the check that failed.
     commit_conflicts: Family<Label, Counter>,
-    /// Rules run once more, by why.
+    /// Rules run again, by cause.
     decide_reruns: Family<Label, Counter>,
     /// Calls by method and code.
     pub(crate) rpc_seconds: Times<Labels>,
@@ -74,11 +74,11 @@ pub struct Metrics {
     pub(crate) connections: Gauge,
     /// Sessions that are open.
     sessions: Gauge,
-    /// What the store was asked for, by operation.
+    /// How long the store took, by operation.
     pub(super) store_seconds: Times<Label>,
-    /// What the store failed at, by operation and kind.
+    /// Failures of the store, by operation and kind.
     pub(super) store_errors: Family<Labels, Counter>,
-    /// Writes that the store had answered and then lost.
+    /// Times that the store was found to have lost acknowledged commits.
     pub lost_writes: Counter,
     /// 1 while the store answers.
     pub(crate) store_up: Gauge,
@@ -107,11 +107,10 @@ impl Default for Metrics {
             redeliveries: add
                 .plain("redeliveries", "Messages handed to sessions that an earlier session may have seen."),
             acks: add.plain("acks", "Messages acknowledged."),
-            dead_letters: add.plain("dead_letters", "Messages given up, by cause."),
+            dead_letters: add.plain("dead_letters", "Messages moved to the dead letters, by cause."),
             commit_conflicts: add
                 .plain("commit_conflicts", "Transactions the store refused, by the check that failed."),
-            decide_reruns: add
-                .plain("decide_reruns", "Rules run once more: missing a record, stale cache, or conflict."),
+            decide_reruns: add.plain("decide_reruns", "Rules run again: missing a record, stale cache, or conflict."),
             rpc_seconds: add.add(
                 "rpc_seconds",
                 "How long calls took by method and code; for streams, how long they were open.",
@@ -125,8 +124,8 @@ impl Default for Metrics {
                 "How long the store took, by operation.",
                 Family::new_with_constructor(time as fn() -> Histogram),
             ),
-            store_errors: add.plain("store_errors", "What the store failed at, by operation and kind."),
-            lost_writes: add.plain("lost_writes", "Writes that the store had acknowledged and then lost."),
+            store_errors: add.plain("store_errors", "Failures of the store, by operation and kind."),
+            lost_writes: add.plain("lost_writes", "Times the store was found to have lost acknowledged commits."),
             store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),
             members: add.plain("members", "Members in the store by state: live, lost, stopping or exited."),
@@ -148,7 +147,7 @@ impl Adding<'_> {
         self.add(name, help, M::default())
     }
 
-    /// The registry ends the help text with a full stop of its own.
+    /// The registry adds the full stop to the help text.
     fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
         self.0.register(name, help.trim_end_matches('.'), metric.clone());
         metric
@@ -156,7 +155,7 @@ impl Adding<'_> {
 }
 
 impl Metrics {
-    /// Shows what has not happened yet as zero, so that its first time is seen as an increase.
+    /// Shows events that have not happened yet as zero, so that the first one is seen as an increase.
     fn begin_at_zero(&self) {
         for kind in TYPES {
             drop(self.sends.get_or_create(&[("type", kind), ("outcome", "ok")]));
@@ -183,7 +182,7 @@ impl Metrics {
         }
     }
 
-    /// Returns whether anybody may look: what costs a call to the store is done only then.
+    /// Returns whether metrics are served: only then are numbers collected that cost a read of the store.
     pub fn is_watched(&self) -> bool {
         self.is_watched.load(Ordering::Relaxed)
     }
@@ -220,7 +219,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a message given up.
+    /// Counts a message moved to the dead letters.
     pub(crate) fn gave_up(&self, cause: &'static str) {
         self.dead_letters.get_or_create(&[("cause", cause)]).inc();
     }
@@ -236,7 +235,7 @@ impl Metrics {
         self.commit_conflicts.get_or_create(&[("check", check)]).inc();
     }
 
-    /// Counts a rule that is run once more.
+    /// Counts a rule that is run again.
     pub(crate) fn rerun(&self, why: &'static str) {
         self.decide_reruns.get_or_create(&[("why", why)]).inc();
     }

@@ -1,4 +1,4 @@
-//! Serves the numbers to whoever asks `GET /metrics`, over plain HTTP.
+//! Serves the numbers at `GET /metrics`, over plain HTTP.
 
 use std::{
     io,
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
 
-/// What the text is, as OpenMetrics names it.
+/// The content type of OpenMetrics.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until cancelled. Scrapes that are under way then are cut off.
+/// Serves until cancelled. Cuts off scrapes that are under way then.
 pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, stop: CancellationToken) -> io::Result<()> {
     metrics.is_watched.store(true, Ordering::Relaxed);
     let routes = Router::new().route("/metrics", get(move || std::future::ready(page(&metrics))));

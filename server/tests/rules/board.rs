@@ -25,7 +25,7 @@ impl Team {
         self.try_add(&self.lead, request).await.unwrap().task.unwrap().id
     }
 
-    /// The lead adds so many tasks for whoever comes first.
+    /// Has the lead add unassigned tasks.
     pub(crate) async fn add_some(&self, count: usize) {
         for number in 0..count {
             self.add(task(&format!("number {number}"))).await;
@@ -148,7 +148,7 @@ pub(crate) fn after(blocked_by: &[u64]) -> v1::CreateTaskRequest {
     v1::CreateTaskRequest { blocked_by: blocked_by.to_vec(), ..task("later") }
 }
 
-/// A task that is assigned to somebody.
+/// A task assigned to a member.
 pub(crate) fn task_for(owner: &str) -> v1::CreateTaskRequest {
     v1::CreateTaskRequest { owner: owner.to_owned(), ..task("for one") }
 }

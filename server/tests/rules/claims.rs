@@ -13,13 +13,13 @@ use crate::{board::*, calls::RuleCalls as _, team::*};
 /// Beyond the lease and the grace.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Checks that a claim has ended, and that its token is worth nothing to whoever bears the name now.
+/// Checks that a claim has ended, and that its token is useless to the name's present life.
 async fn has_lapsed(t: &Team, id: u64, attempts: u32, former: &Member, token: &str, because: &str) {
     let task = t.task(id).await;
     assert_eq!((task.status(), task.owner.as_str(), task.attempts), (TaskStatus::Pending, "", attempts));
     assert_eq!(task.released_because, because);
     let held = t.listed(v1::ListTasksRequest { status: TaskStatus::InProgress.into(), ..Default::default() }).await;
-    assert!(!held.contains(&id), "the board says that somebody holds it");
+    assert!(!held.contains(&id), "the board says that the task is claimed");
     let before = t.everything().await;
     for refused in [t.try_complete(former, id, token).await.map(drop), t.try_release(former, id, token).await.map(drop)]
     {
@@ -30,8 +30,8 @@ async fn has_lapsed(t: &Team, id: u64, attempts: u32, former: &Member, token: &s
     assert_eq!(format!("{before:?}"), format!("{:?}", t.everything().await));
 }
 
-/// Checks that a living member is refused a token, and may take the task anew.
-async fn is_refused_and_takes_anew(t: &Team, member: &Member, id: u64, token: &str) {
+/// Checks that a member's old token is refused, and that the member may claim the task again.
+async fn is_refused_and_claims_again(t: &Team, member: &Member, id: u64, token: &str) {
     let (code, reason, field) = (Code::Aborted, Reason::StaleClaim, "claim_token");
     t.refused(t.try_complete(member, id, token), code, reason, field).await;
     t.refused(t.try_release(member, id, token), code, reason, field).await;
@@ -134,7 +134,7 @@ async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
         let token = t.claim(&bob, id).await;
         let done = t.try_complete(caller, id, "").await.unwrap().task.unwrap();
         assert_eq!((done.owner.as_str(), done.attempts), ("bob", 2));
-        // Not bob has completed it, and bob is told so.
+        // Another member completed it, and bob gets a notice.
         let closed = (Code::FailedPrecondition, Reason::TaskClosed);
         t.refused(t.try_complete(&bob, id, &token), closed.0, closed.1, "task_id").await;
         let before = t.everything().await;
@@ -158,7 +158,7 @@ async fn an_exit_gives_its_claims_back_and_the_notice_names_them_and_what_stays_
     };
     let tokens = [t.claim(&bob, 1).await, t.claim(&bob, 2).await];
     let text = told(&bob).await;
-    let expected = "Its tasks 1, 2 are back on the board. Task 4 is still assigned to it: assign it anew.";
+    let expected = "Its tasks 1, 2 are back on the board. Task 4 is still assigned to it: reassign it.";
     assert!(text.ends_with(expected), "{text}");
     for (id, token) in [1, 2].into_iter().zip(&tokens) {
         has_lapsed(&t, id, 1, &bob, token, "Its owner has exited.").await;
@@ -198,7 +198,7 @@ async fn a_member_stopped_by_force_loses_its_claims_at_once() {
     assert_eq!(t.next(&eve).await, Some(1));
     t.leave(&bob).await;
     let text = t.notices(&t.lead, NoticeKind::MemberExited).await.pop().unwrap().text;
-    assert!(text.ends_with("Task 2 is still assigned to it: assign it anew."), "{text}");
+    assert!(text.ends_with("Task 2 is still assigned to it: reassign it."), "{text}");
     assert_eq!(t.task(1).await.owner, "eve", "the exit takes nothing from others");
 }
 
@@ -209,7 +209,7 @@ async fn a_new_life_begins_without_the_claims_of_the_old_one() {
     let token = t.claim(&bob, 1).await;
     let again = t.rejoin(&bob).await;
     has_lapsed(&t, 1, 1, &bob, &token, "Its owner has begun a new life.").await;
-    is_refused_and_takes_anew(&t, &again, 1, &token).await;
+    is_refused_and_claims_again(&t, &again, 1, &token).await;
     assert_eq!(t.task(1).await.attempts, 2);
     // What was completed before stays so.
     t.rejoin(&again).await;
@@ -235,7 +235,7 @@ async fn two_members_lost_in_one_sweep_both_give_their_claims_back() {
     let notices = t.notices(&t.lead, NoticeKind::MemberLost).await;
     assert!(notices[0].text.ends_with("Its tasks 1, 3 are back on the board."), "{notices:?}");
     assert!(notices[1].text.ends_with("Its tasks 2, 4 are back on the board."), "{notices:?}");
-    is_refused_and_takes_anew(&t, &bob, 1, &tokens[0].2).await;
+    is_refused_and_claims_again(&t, &bob, 1, &tokens[0].2).await;
 }
 
 /// Once, a member that was lost could hold a claim and stay lost: nothing would have ended that claim.
@@ -293,7 +293,7 @@ async fn two_coordinators_that_claim_in_turn_never_give_one_task_twice() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_task_gets_it_when_it_is_there() {
+async fn a_waiting_claim_gets_a_task_as_soon_as_there_is_one() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add_some(1).await;
     t.add(after(&[1])).await;

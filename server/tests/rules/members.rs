@@ -78,7 +78,7 @@ async fn a_token_is_good_for_as_many_joins_as_it_says_and_for_as_long() {
 }
 
 #[tokio::test]
-async fn a_new_life_by_the_own_credential_takes_over_and_the_lead_is_told() {
+async fn a_member_begins_a_new_life_with_its_credential_and_the_lead_gets_a_notice() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.send(&t.lead, message("bob", "x")).await;
     let mut old = t.open(&bob).await;
@@ -119,7 +119,7 @@ async fn who_was_asked_to_end_comes_back_with_a_new_token_only() {
     t.refused(t.try_join(&bob, Default::default()), stopped.0, stopped.1, "").await;
     t.refused(t.try_send(&bob, message("lead", "x")), stopped.0, stopped.1, "").await;
     assert_eq!(t.join("bob").await.name, "bob");
-    // Who ended by itself may begin anew.
+    // A member that exited by itself may begin a new life.
     t.leave(&eve).await;
     t.refused(t.try_send(&eve, message("lead", "x")), stopped.0, stopped.1, "").await;
     t.rejoin(&eve).await;
@@ -135,7 +135,10 @@ async fn an_exit_is_reported_once_to_the_lead_and_in_the_history() {
     let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
     assert_eq!((told.len(), told[0].exit.as_ref().unwrap().code), (1, Some(3)));
     let member = t.member("bob").await;
-    assert_eq!((member.state(), member.exit.unwrap().code, member.lease_ms), (MemberState::Exited, Some(3), 0));
+    assert_eq!(
+        (member.state(), member.exit.unwrap().code, member.lease_left),
+        (MemberState::Exited, Some(3), Some(prost_types::Duration::default()))
+    );
     let bad = Code::InvalidArgument;
     t.refused(t.try_leave(&bob, 256), bad, Reason::InvalidField, "exit").await;
 }
@@ -161,14 +164,14 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
 }
 
 #[tokio::test]
-async fn a_member_is_lost_when_its_lease_and_a_grace_have_passed_and_found_when_heard_of() {
+async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_call() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     t.pass_and_sweep(35 * SECOND, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Joined, "the grace is not over");
     t.pass(11 * SECOND).await;
     // A coordinator that may itself have been away loses nobody.
-    t.coordinator.sweep(&t.namespace, &t.leases().await, false).await.unwrap();
+    t.coordinator.expire_due(&t.namespace, &t.leases().await, false).await.unwrap();
     assert_eq!(t.member("bob").await.state(), MemberState::Joined);
     for _ in 0..2 {
         t.sweep().await;
@@ -184,7 +187,7 @@ async fn a_member_is_lost_when_its_lease_and_a_grace_have_passed_and_found_when_
 }
 
 #[tokio::test]
-async fn whoever_is_heard_of_is_not_lost() {
+async fn a_member_that_calls_is_not_lost() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     for _ in 0..4 {
@@ -194,7 +197,7 @@ async fn whoever_is_heard_of_is_not_lost() {
 }
 
 #[tokio::test]
-async fn an_exit_that_does_not_come_is_told_to_the_lead_once_and_ends_with_the_lease() {
+async fn a_missing_exit_is_reported_to_the_lead_once_and_ends_with_the_lease() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     let id = t.ask(&t.lead, shutdown("bob")).await;
@@ -205,7 +208,7 @@ async fn an_exit_that_does_not_come_is_told_to_the_lead_once_and_ends_with_the_l
         t.pass_and_sweep(11 * SECOND, &[&lead, &bob]).await;
         assert_eq!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.len(), 1);
     }
-    assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "as long as it is heard of");
+    assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "as long as it calls");
     t.pass_and_sweep(46 * SECOND, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Exited);
     let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
@@ -248,7 +251,7 @@ async fn force_fences_at_once_with_an_audit_entry_and_may_be_repeated() {
 }
 
 #[tokio::test]
-async fn the_lead_hands_its_role_over_and_both_are_told() {
+async fn the_lead_hands_over_its_role_and_both_get_a_notice() {
     let (t, [bob]) = Team::of(["bob"]).await;
     assert_eq!(t.try_set_lead(&t.lead, "bob").await.unwrap().lead, "bob");
     for member in [&t.lead, &bob] {
@@ -303,7 +306,7 @@ async fn a_lead_that_comes_back_with_its_credential_leads_again() {
     let lead = t.rejoin(&t.lead).await;
     assert_eq!(t.inbox(&lead).await.len(), 1);
     t.send(&lead, shutdown("bob")).await;
-    // But not whoever has a token for any name.
+    // But not with a token for any name.
     t.leave(&lead).await;
     let request = v1::InviteRequest { team: "alpha".to_owned(), ..Default::default() };
     let token = presented(&t.coordinator.invite(&t.operator, &request).await.unwrap().join_token);
@@ -352,7 +355,7 @@ async fn a_repeated_join_returns_the_same_credential() {
     let token = presented(&t.invite("bob").await);
     let labels: std::collections::HashMap<_, _> = (0..8).map(|n| (format!("k{n}"), n.to_string())).collect();
     let told = |labels: &std::collections::HashMap<String, String>| {
-        // A map of its own each time, so that its order in the encoding differs.
+        // A new map each time, so that the order in the encoding differs.
         let labels = labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         Some(v1::MemberAttributes { labels, ..Default::default() })
     };

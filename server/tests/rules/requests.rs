@@ -92,7 +92,7 @@ async fn one_shutdown_request_is_pending_at_a_time_and_the_refusal_names_it() {
 }
 
 #[tokio::test]
-async fn a_shutdown_request_that_is_not_answered_expires_and_the_requester_is_told() {
+async fn an_unanswered_shutdown_request_expires_and_the_requester_gets_a_notice() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
     t.pass_and_sweep(9 * MINUTE, &[&t.lead.clone(), &bob]).await;
@@ -124,7 +124,7 @@ async fn a_new_shutdown_request_takes_the_place_of_one_that_is_overdue() {
 }
 
 #[tokio::test]
-async fn a_plan_expires_after_a_day_and_its_author_is_told() {
+async fn a_plan_expires_after_a_day_and_its_author_gets_a_notice() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&bob, plan("p")).await;
     t.pass_and_sweep(24 * 60 * MINUTE, &[&t.lead.clone(), &bob]).await;
@@ -185,7 +185,7 @@ async fn an_approved_plan_lets_a_member_work_that_needs_one() {
     t.send(&t.lead, answer_plan("bob", &id, Some(true), "")).await;
     assert!(!t.member("bob").await.plan_required);
     t.rejoin(&bob).await;
-    assert!(t.member("bob").await.plan_required, "each life needs one of its own");
+    assert!(t.member("bob").await.plan_required, "each life needs its own plan");
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn requests_are_listed_to_whom_they_concern() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let (to_end, to_plan) = (t.ask(&t.lead, shutdown("bob")).await, t.ask(&eve, plan("p")).await);
     let list = async |who: &Member| {
-        let found = t.coordinator.list_requests(&who.who, &v1::ListRequestsRequest::default()).await.unwrap();
+        let found = t.coordinator.list_requests(&who.who, &v1::ListRequestsRequest::default()).await.unwrap().requests;
         found.into_iter().map(|request| request.id).collect::<Vec<_>>()
     };
     assert_eq!(list(&t.lead).await, [to_plan.clone(), to_end.clone()], "the newest first");
@@ -276,7 +276,7 @@ async fn a_call_can_wait_until_a_request_is_decided() {
 }
 
 #[tokio::test]
-async fn every_request_has_an_id_of_its_own_that_cannot_be_guessed() {
+async fn every_request_has_a_unique_id_that_cannot_be_guessed() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut ids = std::collections::BTreeSet::new();
     for _ in 0..20 {
@@ -298,7 +298,7 @@ async fn a_repeated_answer_with_its_key_returns_the_first_reply() {
         assert_eq!((&again.message_id, &again.recipients), (&first.message_id, &first.recipients));
         assert_eq!(again.sent_at, first.sent_at);
     }
-    // And a key that went with something else is told, although the answer itself would be a repetition.
+    // A key of another call is refused, even though the answer itself would be a repetition.
     let other = t.try_send(&bob, keyed("k", answer(&id, Some(true), "done")));
     t.refused(other, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
 }
@@ -347,7 +347,7 @@ async fn a_shutdown_request_never_reaches_the_next_life_of_the_name() {
     }
     let receipt = t.receipts(&asked.message_id).await.remove(0);
     assert_eq!(receipt.state(), v1::ReceiptState::DeadLettered);
-    assert_eq!(receipt.dead_letter_cause, "target_replaced");
+    assert_eq!(receipt.dead_letter_cause(), v1::DeadLetterCause::TargetReplaced);
     // A request to the new life does reach it.
     let id = t.ask(&t.lead, shutdown("bob")).await;
     assert_eq!(session.delivery().await.message.unwrap().request_id, id);

@@ -1,4 +1,4 @@
-//! What is forgotten, and what never is; and what the lead is told of.
+//! What retention deletes and keeps, and its notices to the lead.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 impl Team {
     async fn tidy_after(&mut self, time: Duration) {
         self.pass(time).await;
-        self.coordinator.tidy(&self.namespace).await.unwrap();
+        self.coordinator.delete_old(&self.namespace).await.unwrap();
     }
 
     async fn count<T: RecordType>(&self) -> usize {
@@ -76,7 +76,7 @@ async fn history_that_is_long_loses_its_oldest_entries() {
         t.ack(&bob, &[&id]).await.unwrap();
         ids.push(id);
     }
-    t.coordinator.tidy(&t.namespace).await.unwrap();
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
     let history = t.history().await;
     assert_eq!(history.len(), 10);
     let last: Vec<_> = ids.iter().rev().take(10).rev().collect();
@@ -99,7 +99,7 @@ async fn decided_requests_go_and_pending_ones_stay() {
     let lead = t.lead.clone();
     t.pass_and_sweep(29 * DAY, &[&lead, &ann, &bob]).await;
     let open = t.ask(&ann, plan("build")).await;
-    t.coordinator.tidy(&t.namespace).await.unwrap();
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
     assert_eq!(t.count::<v1::Request>().await, 2, "thirty days are not over");
     t.tidy_after(DAY + Duration::from_secs(60)).await;
     assert_eq!(t.count::<v1::Request>().await, 1);
@@ -109,19 +109,19 @@ async fn decided_requests_go_and_pending_ones_stay() {
 }
 
 #[tokio::test]
-async fn a_member_that_is_long_gone_leaves_the_roster_and_its_name_begins_anew() {
+async fn a_member_that_left_long_ago_leaves_the_roster_and_its_name_is_free() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let unread = t.send(&t.lead, message("bob", "unread")).await.message_id;
     t.leave(&bob).await;
     t.tidy_after(6 * DAY).await;
     assert_eq!(t.member("bob").await.state(), v1::MemberState::Exited);
     t.tidy_after(2 * DAY).await;
-    let members = t.coordinator.list_members(&t.operator, "alpha").await.unwrap();
+    let members = t.coordinator.list_members(&t.operator, &all_members("alpha")).await.unwrap().members;
     assert_eq!(members.len(), 1, "{members:?}");
     let receipt = t.receipts(&unread).await.remove(0);
     assert_eq!(
-        (receipt.state(), receipt.dead_letter_cause.as_str()),
-        (v1::ReceiptState::DeadLettered, "member_removed")
+        (receipt.state(), receipt.dead_letter_cause()),
+        (v1::ReceiptState::DeadLettered, v1::DeadLetterCause::MemberRemoved)
     );
     let call = t.try_send(&t.lead, message("bob", "x"));
     t.refused(call, Code::NotFound, Reason::AgentNotFound, "recipient").await;
@@ -178,7 +178,7 @@ async fn closed_tasks_go_and_open_ones_stay() {
 }
 
 #[tokio::test]
-async fn the_lead_is_told_once_of_what_nobody_processes() {
+async fn the_lead_gets_one_notice_about_unprocessed_messages() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.send(&t.lead, message("bob", "first")).await.message_id;
     t.send(&bob, message("lead", "the lead's own")).await;
@@ -192,12 +192,12 @@ async fn the_lead_is_told_once_of_what_nobody_processes() {
     assert_eq!((told[0].member.as_str(), told[0].message_id.as_str()), ("bob", id.as_str()));
     assert!(told[0].text.contains("teamwire doctor bob"), "{}", told[0].text);
 
-    // Another one that waits too long is told of, too.
+    // Another message that waits too long gets a notice, too.
     t.ack(&bob, &[&id]).await.unwrap();
     t.send(&t.lead, message("bob", "second")).await;
     t.tidy_after(Duration::from_secs(11 * 60)).await;
     assert_eq!(t.notices(&t.lead, NoticeKind::Unprocessed).await.len(), 2);
-    // Whoever has exited is not complained about.
+    // There is no notice about members that exited.
     t.leave(&bob).await;
     t.tidy_after(Duration::from_secs(60 * 60)).await;
     assert_eq!(t.notices(&t.lead, NoticeKind::Unprocessed).await.len(), 2);

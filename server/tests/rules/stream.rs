@@ -78,7 +78,7 @@ async fn what_was_not_acknowledged_comes_again_in_the_next_session_with_its_coun
 }
 
 #[tokio::test]
-async fn a_message_that_five_sessions_have_seen_is_given_up_and_sender_and_lead_are_told() {
+async fn a_message_delivered_by_five_sessions_is_dead_lettered_and_sender_and_lead_get_a_notice() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let id = t.send(&eve, message("bob", "poison")).await.message_id;
     for count in 1..=5 {
@@ -90,7 +90,10 @@ async fn a_message_that_five_sessions_have_seen_is_given_up_and_sender_and_lead_
     let mut session = t.open(&bob).await;
     assert_eq!(session.delivery().await.sequence, 2);
     let receipt = t.receipts(&id).await.remove(0);
-    assert_eq!((receipt.state(), receipt.dead_letter_cause.as_str()), (ReceiptState::DeadLettered, "delivery_limit"));
+    assert_eq!(
+        (receipt.state(), receipt.dead_letter_cause()),
+        (ReceiptState::DeadLettered, v1::DeadLetterCause::DeliveryLimit)
+    );
     assert_eq!(receipt.delivery_count, 5);
     for member in [&eve, &t.lead] {
         let told = t.notices(member, NoticeKind::DeadLetter).await;
@@ -103,7 +106,7 @@ async fn a_message_that_five_sessions_have_seen_is_given_up_and_sender_and_lead_
 }
 
 #[tokio::test]
-async fn the_newest_session_wins_and_the_lead_is_told() {
+async fn the_newest_session_wins_and_the_lead_gets_a_notice() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut old = t.open(&bob).await;
     let id = t.send(&t.lead, message("bob", "x")).await.message_id;
@@ -173,7 +176,7 @@ async fn a_session_that_the_store_has_lost_is_not_superseded_but_begins_again() 
         session.delivery().await;
         assert_eq!(session.closing().await.reason(), CloseReason::Draining);
         t.open(&bob).await;
-        // One that somebody else has opened since does supersede it.
+        // A session opened by another process since then does supersede it.
         t.open(&bob).await;
         let late = t.try_send(&session.member, message("lead", "x")).await.unwrap_err();
         assert_eq!(late.reason, Reason::SessionSuperseded);
@@ -271,7 +274,7 @@ async fn a_message_that_was_acknowledged_meanwhile_is_not_given_up() {
         .await
         .unwrap();
     assert_eq!(t.receipts(&id).await[0].state(), ReceiptState::Processed);
-    assert_eq!(t.history().await, before, "and nobody is told so");
+    assert_eq!(t.history().await, before, "and there is no notice");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ async fn what_does_not_make_a_team_is_refused() {
     t.refused(call(long), bad, Reason::InvalidField, "description").await;
     t.refused(call(create("ALPHA")), Code::AlreadyExists, Reason::TeamExists, "name").await;
     let all = t.coordinator.list_teams(&t.operator, &Default::default()).await.unwrap();
-    assert_eq!(all.teams.len(), 1, "no team came of it");
+    assert_eq!(all.teams.len(), 1, "it created no team");
 }
 
 #[tokio::test]

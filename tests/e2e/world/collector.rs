@@ -1,6 +1,8 @@
 //! An OpenTelemetry collector that keeps what it is sent.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
@@ -40,7 +42,7 @@ impl Collector {
 
     /// Returns the spans that it was sent so far.
     pub fn spans(&self) -> Vec<Span> {
-        self.spans.lock().unwrap().clone()
+        self.spans.lock().clone()
     }
 }
 
@@ -54,7 +56,7 @@ impl TraceService for Taking {
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         let resources = request.into_inner().resource_spans.into_iter();
         let spans = resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans);
-        self.0.lock().unwrap().extend(spans);
+        self.0.lock().extend(spans);
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }

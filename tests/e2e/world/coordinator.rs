@@ -14,25 +14,25 @@ use nix::sys::signal::Signal;
 
 use super::{MARK, bare_command, eventually, signal};
 
-/// What a coordinator may warn of here: the store is made to fail.
-const EXPECTED_WARNINGS: [&str; 2] = ["hints from the store stopped", "the store does not answer"];
+/// The warnings that every coordinator may log: tests make the store fail.
+const EXPECTED_WARNINGS: [&str; 2] = ["notifications from the store stopped", "the store does not answer"];
 
-/// Its configuration, in its directory.
+/// The name of its configuration file.
 const CONFIGURATION: &str = "teamwire.toml";
 
-/// A coordinator. Killed when dropped; the test fails then if it has logged an error or a warning that is not expected.
+/// A coordinator. Dropping it kills it, and fails the test if it logged an unexpected warning or error.
 pub struct Coordinator {
-    /// Whose mark it bears.
+    /// The directory of its world.
     world: PathBuf,
-    /// Where its state and its log are.
+    /// The directory of its state and log.
     directory: PathBuf,
     store: Option<String>,
     address: SocketAddr,
     process: Child,
     starts: usize,
-    /// What it may complain of.
+    /// The warnings and errors it may log.
     expected: RefCell<Vec<&'static str>>,
-    /// What it is started with besides, in its environment.
+    /// Additional environment variables.
     environment: Vec<(String, String)>,
 }
 
@@ -58,7 +58,7 @@ impl Coordinator {
         started
     }
 
-    /// Returns where it listens, as a client wants it.
+    /// Returns its address as a client takes it.
     pub fn address(&self) -> String {
         fs::read_to_string(self.state_directory().join("address")).unwrap().trim().to_owned()
     }
@@ -78,7 +78,7 @@ impl Coordinator {
         self.expected.borrow_mut().push(text);
     }
 
-    /// Waits until it has logged something so many times.
+    /// Waits until it logged a text so many times.
     #[track_caller]
     pub fn await_log(&self, text: &str, times: usize) {
         let is_there = || self.log().lines().filter(|line| line.contains(text)).count() >= times;
@@ -147,7 +147,7 @@ impl Coordinator {
         address.trim_matches(|c: char| !c.is_ascii_digit()).split('"').next().unwrap().to_owned()
     }
 
-    /// Returns one of these numbers, named with its labels as it stands in the text. 0 if it is not there.
+    /// Returns a metric by its name and labels as exposed. 0 if it is missing.
     pub fn metric(&self, series: &str) -> f64 {
         let metrics = self.metrics();
         let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -182,7 +182,7 @@ impl Drop for Coordinator {
             (is_complaint && !expected.iter().any(|text| line.contains(text))) || line.contains("panicked at")
         };
         let bad = log.lines().find(is_bad);
-        assert!(bad.is_none(), "what nobody expected in the coordinator's log: {log}");
+        assert!(bad.is_none(), "an unexpected line in the coordinator's log: {log}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a test owns: a coordinator with its store, people at the command line, and programs that run as members.
+//! Everything that a test owns: a coordinator with its store, users at the command line, and programs that run as members.
 
 mod collector;
 mod coordinator;
@@ -35,42 +35,42 @@ pub(crate) use teamwire_test_redis::{TestCluster, TestRedis, TestSentinel};
 
 use crate::agents;
 
-/// How long a test waits for what must come. Never reached unless something is wrong.
+/// The longest wait for an expected event. Never reached unless something is wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The password in the URL of a world's Redis.
 pub const SECRET: &str = "secret-of-the-store";
 
-/// The name of whoever created the team, on the coordinator's own machine.
+/// The user that created the team, on the coordinator's machine.
 pub const LEAD: &str = "lead";
 
-/// A variable in the environment of everything that a world starts, by which it finds what is left of it.
+/// The environment variable that marks every process of a world, so that it can end the last of them.
 const MARK: &str = "END_TO_END_WORLD";
 
 /// The binary under test.
 pub const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
 
-/// A coordinator, its store, and all who use it. Whatever it has started ends with it.
+/// A coordinator, its store and its users. Dropping it ends everything it started.
 pub struct World {
-    /// The Redis that the coordinators keep everything in. None: the embedded store.
+    /// The coordinators' Redis. None: the embedded store.
     redis: RefCell<Option<TestRedis>>,
-    /// What all coordinators have in common: the URL of the store, and the configuration. None: the embedded store.
+    /// The URL of the store that all coordinators share. None: the embedded store.
     store: Option<String>,
     configuration: String,
-    /// What everything that is started from now on finds in its environment besides.
+    /// Additional environment variables of everything started from now on.
     pub environment: RefCell<Vec<(String, String)>>,
-    /// Who works on a machine of a network, and on which. All others work on this one.
+    /// The users on machines of a network. All others use this machine.
     machines: RefCell<HashMap<String, Machine>>,
-    /// The first serves from the beginning on; others join it on the same store.
+    /// The first coordinator. Others may join it on the same store.
     pub coordinator: Coordinator,
-    /// How many others have joined it.
+    /// How many others joined it.
     others: Cell<usize>,
-    /// Goes last.
+    /// Dropped last.
     directory: TempDir,
 }
 
 impl World {
-    /// Starts a coordinator that keeps everything in a file of its own.
+    /// Starts a coordinator on the embedded store.
     pub fn embedded() -> Self {
         Self::configured("")
     }
@@ -80,7 +80,7 @@ impl World {
         Self::start(None, None, configuration)
     }
 
-    /// Starts a coordinator on the embedded store that speaks TLS, with a certificate of an authority of its own.
+    /// Starts a coordinator on the embedded store that serves TLS, with a certificate of a new authority.
     pub fn with_tls() -> Self {
         let mut world = Self::embedded();
         world.cli(LEAD, &["certs"]).succeeds();
@@ -90,11 +90,11 @@ impl World {
         world
     }
 
-    /// Starts a coordinator on a Redis of its own, which flushes every write before it answers. `None`, with a notice,
+    /// Starts a coordinator on a new Redis, which flushes every write before it answers. `None`, with a notice,
     /// where none is installed.
     pub fn redis() -> Option<Self> {
         let redis = TestRedis::start_durable()?;
-        // The server takes any password; the coordinator must not tell it.
+        // The server accepts any password; the coordinator must not reveal it.
         let url = redis.url().replace("redis://", &format!("redis://default:{SECRET}@"));
         Some(Self::start(Some(redis), Some(url), ""))
     }
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Has somebody work on a machine of a network from now on.
+    /// Moves a user to a machine of a network.
     pub fn place(&self, identity: &str, machine: &Machine) {
         self.machines.borrow_mut().insert(identity.to_owned(), machine.clone());
     }
@@ -133,7 +133,7 @@ impl World {
         Coordinator::start(self.directory.path(), &name, Some(url), &self.configuration)
     }
 
-    /// Does something to the Redis.
+    /// Acts on the Redis.
     pub fn with_redis<T>(&self, act: impl FnOnce(&mut TestRedis) -> T) -> T {
         act(self.redis.borrow_mut().as_mut().expect("a world on Redis"))
     }
@@ -143,12 +143,12 @@ impl World {
         self.cli(LEAD, &["team", "create", name]).succeeds();
     }
 
-    /// Has the lead invite somebody, and returns what is to be pasted.
+    /// Has the lead invite a member. Returns the join string.
     pub fn invite(&self, name: &str) -> String {
         self.cli(LEAD, &["invite", name]).succeeds().stdout.trim().to_owned()
     }
 
-    /// Makes somebody a member, who then uses the command line from a directory and an environment of its own. Returns
+    /// Joins a user, who then uses the command line from a separate directory and environment. Returns
     /// the credential.
     pub fn join(&self, name: &str) -> String {
         let joined = self.cli(name, &["join", &self.invite(name), "--json"]).succeeds();
@@ -167,45 +167,45 @@ impl World {
         fs::read_to_string(self.coordinator.state_directory().join("operator.credential")).unwrap().trim().to_owned()
     }
 
-    /// Returns the directory that somebody works in.
+    /// Returns a user's directory.
     pub fn home(&self, identity: &str) -> PathBuf {
         let home = self.directory.path().join("people").join(identity);
         fs::create_dir_all(&home).unwrap();
         home
     }
 
-    /// Runs a command as somebody, to its end.
+    /// Runs a command as a user to its end.
     #[track_caller]
     pub fn cli(&self, identity: &str, arguments: &[&str]) -> Output {
         self.cli_with_input(identity, arguments, "")
     }
 
-    /// Runs a command as somebody, to its end, with more in its environment.
+    /// Runs a command as a user to its end, with additional environment variables.
     #[track_caller]
     pub fn cli_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         self.spawn_in(identity, arguments, environment).output()
     }
 
-    /// Starts a command as somebody, with more in its environment.
+    /// Starts a command as a user, with additional environment variables.
     pub fn spawn_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = self.command(identity);
         command.envs(environment.iter().copied());
         Self::start_command(command, self.directory.path(), identity, arguments, "")
     }
 
-    /// Runs a command as somebody, with a text at its standard input.
+    /// Runs a command as a user, with a text at its standard input.
     #[track_caller]
     pub fn cli_with_input(&self, identity: &str, arguments: &[&str], input: &str) -> Output {
         self.spawn(identity, arguments, input).output()
     }
 
-    /// Starts a shell command as somebody; `$0` is teamwire.
+    /// Starts a shell command as a user; `$0` is teamwire.
     pub fn spawn_shell(&self, identity: &str, script: &str) -> Running {
         let command = self.program(identity, Path::new("sh"));
         Self::start_command(command, self.directory.path(), identity, &["-c", script, TEAMWIRE], "")
     }
 
-    /// Starts a command as somebody.
+    /// Starts a command as a user.
     pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> Running {
         Self::start_command(self.command(identity), self.directory.path(), identity, arguments, input)
     }
@@ -220,12 +220,12 @@ impl World {
         let said = NamedTempFile::new_in(directory).unwrap();
         command.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.stdout(said.reopen().unwrap()).spawn().unwrap();
-        // Not all commands read it.
+        // Some commands never read their input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         Running { child, said, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
     }
 
-    /// Starts a script as a member, by `teamwire run` with a join string, from a directory and an environment of its own.
+    /// Starts a script as a member, by `teamwire run` with a join string, from a separate directory and environment.
     /// `options` stand before the command.
     pub fn run(&self, name: &str, options: &[&str], script: &str) -> Runner {
         let join_string = self.invite(name);
@@ -239,19 +239,19 @@ impl World {
         Runner::start(command, name, self.home(name))
     }
 
-    /// Returns the messages in somebody's inbox, acknowledged.
+    /// Returns and acknowledges the messages in a user's inbox.
     pub fn take_inbox(&self, identity: &str) -> Vec<Value> {
         let listed = self.cli(identity, &["inbox", "--ack", "--json"]).succeeds().lines();
         listed.into_iter().map(|delivery| delivery["message"].clone()).collect()
     }
 
-    /// Waits for a message in somebody's inbox, and acknowledges it with all others.
+    /// Waits for a message in a user's inbox, and acknowledges the whole inbox.
     #[track_caller]
     pub fn await_inbox(&self, identity: &str, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         eventually(what, || self.take_inbox(identity).into_iter().find(|message| is_it(message)))
     }
 
-    /// Returns the whole history as somebody sees it.
+    /// Returns the whole history as a user sees it.
     pub fn history(&self, identity: &str) -> Vec<Value> {
         self.cli(identity, &["history", "--all", "--json"]).succeeds().lines()
     }
@@ -263,9 +263,9 @@ impl World {
         members.iter().find(|member| member["name"] == name).cloned().unwrap_or(Value::Null)
     }
 
-    /// Returns a program that somebody is about to run, which is none of teamwire's own.
+    /// Returns a command for a program other than teamwire.
     pub fn program(&self, identity: &str, program: &Path) -> Command {
-        self.dressed(identity, bare(Command::new(program)))
+        self.prepared(identity, bare(Command::new(program)))
     }
 
     fn command(&self, identity: &str) -> Command {
@@ -273,12 +273,12 @@ impl World {
             Some(machine) => bare(machine.command(TEAMWIRE)),
             None => bare_command(),
         };
-        self.dressed(identity, command)
+        self.prepared(identity, command)
     }
 
-    /// Dresses a command that somebody is about to run: nothing of the tests' own environment that teamwire reads, a
-    /// directory and a context file of its own. Only [`LEAD`] works on the coordinator's machine.
-    fn dressed(&self, identity: &str, mut command: Command) -> Command {
+    /// Prepares a user's command: without the variables of the tests' environment that teamwire reads, and with a separate
+    /// directory and context file. Only [`LEAD`] works on the coordinator's machine.
+    fn prepared(&self, identity: &str, mut command: Command) -> Command {
         let home = self.home(identity);
         command.envs(self.environment.borrow().iter().cloned());
         command.env("HOME", &home).env("TEAMWIRE_CONTEXT", home.join("context.json")).env("TEAMWIRE_TIMEOUT", "60");
@@ -294,7 +294,7 @@ impl Drop for World {
     }
 }
 
-/// A command that runs.
+/// A running command.
 pub struct Running {
     child: Child,
     /// Its standard output.
@@ -303,21 +303,21 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until it has said something at its standard output.
+    /// Waits until its standard output contains a text.
     #[track_caller]
     pub fn await_said(&self, text: &str) {
         let said = || fs::read_to_string(self.said.path()).unwrap();
         eventually(&format!("{} says \"{text}\"", self.what), || said().contains(text).then_some(()));
     }
 
-    /// Ends it as a person at a keyboard does, and waits for its end.
+    /// Interrupts it as Ctrl+C does, and waits for its end.
     #[track_caller]
     pub fn interrupt(self) -> Output {
         signal(self.child.id(), Signal::SIGINT);
         self.output()
     }
 
-    /// Ends it as a service manager does, and waits for its end.
+    /// Terminates it as a service manager does, and waits for its end.
     #[track_caller]
     pub fn terminate(self) -> Output {
         signal(self.child.id(), Signal::SIGTERM);
@@ -344,7 +344,7 @@ impl Running {
     }
 }
 
-/// Waits until something is there. Asks again and again, for as long as [`PATIENCE`].
+/// Polls until `look` finds something, for up to [`PATIENCE`].
 #[track_caller]
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -352,14 +352,14 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(began.elapsed() < PATIENCE, "timed out: {what}");
         thread::sleep(Duration::from_millis(50));
     }
 }
 
 /// Sends a signal to a process.
 pub fn signal(pid: u32, signal: Signal) {
-    // It may be gone already.
+    // The process may have exited already.
     let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal);
 }
 
@@ -369,7 +369,7 @@ pub fn is_alive(pid: u32) -> bool {
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
 }
 
-/// Returns the binary as a command without what teamwire reads from the environment.
+/// Returns the binary as a command without the variables that teamwire reads.
 fn bare_command() -> Command {
     bare(Command::new(TEAMWIRE))
 }

@@ -10,7 +10,7 @@ use std::{
 /// The name of the interface, on either machine.
 const INTERFACE: &str = "eth0";
 
-/// Two machines that see each other and nobody else. Removed when dropped; what runs on them must have ended before.
+/// Two machines that reach only each other. Dropping it removes them; their processes must have ended before.
 pub struct Network {
     machines: [Machine; 2],
 }
@@ -82,7 +82,7 @@ impl Machine {
         command
     }
 
-    /// Takes the cable out. Neither machine is told of what the other does from now on.
+    /// Unplugs the cable. From now on neither machine receives anything from the other.
     pub fn disconnect(&self) {
         ip(&["-n", &self.namespace, "link", "set", INTERFACE, "down"]).unwrap();
     }

@@ -61,21 +61,21 @@ impl Runner {
         pids.lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
-    /// Returns the lines that programs of this name were told, the oldest first.
+    /// Returns the lines that programs of this name read, the oldest first.
     pub fn heard(&self) -> Vec<Value> {
         let heard = fs::read_to_string(self.home.join("heard")).unwrap_or_default();
         // The last one may be half written.
         heard.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Waits until a program of this name was told something.
+    /// Waits until a program of this name read a certain line.
     #[track_caller]
     pub fn await_heard(&self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let what = format!("{} hears {what}", self.name);
         eventually(&what, || self.heard().into_iter().find(|line| is_it(line)))
     }
 
-    /// Waits until a program of this name was told a text, and returns it.
+    /// Waits until a program of this name read a message with this content.
     #[track_caller]
     pub fn await_text(&self, content: &str) -> Value {
         self.await_heard(content, |line| line["content"] == content)

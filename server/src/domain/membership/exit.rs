@@ -16,6 +16,7 @@ use crate::domain::{
     request, session,
     task::give_back,
     text::check_line,
+    time::duration_ms,
     topics::Topic,
     tx::{RuleError, Tx},
 };
@@ -29,14 +30,19 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
             .into());
     }
     check_line(&report.detail, "exit.detail", Reason::InvalidField, &tx.ctx.limits)?;
-    // A session that the approval has ended may still report; one that another process has superseded may not, for its
-    // end is not that of the member.
+    // A session that an approval has ended may still report. One that another process has superseded may not, because
+    // its end is not the member's.
     let (team, name) = identity::member(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
-    let exit =
-        Exit { code: report.code, signal: report.signal, duration_ms: report.duration_ms, detail: report.detail };
+    let exit = Exit {
+        code: report.code,
+        signal: report.signal,
+        duration_ms: duration_ms(report.duration.as_ref()),
+        detail: report.detail,
+    };
     let present = team.member(&name).ok_or_else(invalid)?;
-    // Reported before, or declared exited for want of a report: only what is better known now is news.
+    // The exit was reported before, or the member was declared exited without a report; only better knowledge changes
+    // anything.
     if let Life::Exited { exit: known, .. } = &present.life
         && (*known == exit || exit == Exit::default())
     {
@@ -47,7 +53,7 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     Ok(())
 }
 
-/// Makes a member exited: its requests are cancelled, its session ends, the lead is told. The caller puts the team.
+/// Makes a member exited: cancels its requests, ends its session, notifies the lead. The caller puts the team.
 pub(in crate::domain) fn conclude_life(
     tx: &mut Tx<'_>,
     team: &mut TeamRecord,
@@ -101,7 +107,7 @@ pub(in crate::domain) fn conclude_life(
     Ok(())
 }
 
-/// Says how a process ended, in a few words.
+/// Describes an exit in a few words.
 fn exit_text(exit: &v1::ExitReport) -> String {
     match (exit.code, exit.signal) {
         (_, signal) if signal > 0 => format!("ended by signal {signal}"),

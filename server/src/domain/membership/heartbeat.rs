@@ -1,4 +1,4 @@
-//! Heartbeats: members say that they are alive, and what they do.
+//! Heartbeats: members report that they are alive, and what they do.
 
 use teamwire_proto::{
     Reason,
@@ -12,7 +12,6 @@ use crate::domain::{
     post,
     records::{Life, PresenceRecord},
     text::check_line,
-    time::ms,
     tx::{RuleError, Tx},
 };
 
@@ -54,5 +53,5 @@ pub fn heartbeat(
         (false, true) => MemberState::Idle,
         (false, false) => MemberState::Active,
     };
-    Ok(v1::HeartbeatResponse { lease_ms: ms(lease), state: state.into() })
+    Ok(v1::HeartbeatResponse { lease: prost_types::Duration::try_from(lease).ok(), state: state.into() })
 }

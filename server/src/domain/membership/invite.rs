@@ -1,7 +1,5 @@
 //! Inviting: join tokens for members, credentials for observers.
 
-use std::time::Duration;
-
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -10,15 +8,16 @@ use teamwire_proto::{
 };
 
 use crate::domain::{
+    fields::ttl,
     history::{self, team_event},
     identity::{self, Admit, CallerCredentials},
     records::{JoinTokenRecord, ObserverRecord},
     secret::SecretHash,
-    time::{ms, timestamp},
+    time::timestamp,
     tx::{RuleError, Tx},
 };
 
-/// Mints a join token.
+/// Issues a join token.
 pub fn invite(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -49,11 +48,11 @@ pub fn invite(
     tx.put(&id, &token);
     history::append(tx, team_event(TeamEventKind::Invited, &actor, member.as_ref().map_or("", Name::as_str)));
     let join_token = Credential::Join { team: team.name.clone(), id, secret }.reveal();
-    // Where that is good is not known to a rule; `grpc` adds it.
+    // `grpc/` adds the join string, since a rule does not know any addresses.
     Ok(v1::InviteResponse { join_token, expires_at: Some(timestamp(expires_ms)), join_string: String::new() })
 }
 
-/// Mints an observer's credential.
+/// Issues an observer's credential.
 pub fn create_observer(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -67,12 +66,4 @@ pub fn create_observer(
     history::append(tx, team_event(TeamEventKind::ObserverCreated, &actor, ""));
     let credential = Credential::Observer { team: team.name.clone(), id, secret }.reveal();
     Ok(v1::CreateObserverResponse { credential, expires_at: Some(timestamp(expires_ms)) })
-}
-
-fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: i64) -> Result<u64, Refusal> {
-    let Some(given) = given else { return Ok(ms(default)) };
-    let seconds = u64::try_from(given.seconds).ok().filter(|s| (1..=days_max.unsigned_abs() * 86_400).contains(s));
-    seconds.map(|s| s * 1000).ok_or_else(|| {
-        Refusal::new(Reason::InvalidField, format!("ttl must be between 1 second and {days_max} days.")).field("ttl")
-    })
 }

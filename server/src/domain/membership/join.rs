@@ -1,4 +1,4 @@
-//! Joining: a life of a member's name begins.
+//! Joining: a life starts under a member's name.
 
 use teamwire_proto::{
     Reason, Refusal,
@@ -22,7 +22,7 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// Begins a life of a member's name.
+/// Starts a life under a member's name.
 pub fn join(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -69,7 +69,7 @@ pub fn join(
         return Err(Refusal::new(
             Reason::QuotaExceeded,
             format!(
-                "The team has {} members, which is the most. Use a name whose bearer has exited.",
+                "The team has {} members, which is the limit. Use the name of a member that has exited.",
                 team.members.len()
             ),
         )
@@ -113,7 +113,7 @@ pub fn join(
     Ok(v1::JoinResponse { credential: credential(&member.name), ..reply })
 }
 
-/// Returns within what the idempotency keys of a join are unique.
+/// Returns the scope within which the idempotency keys of a join are unique.
 fn scope(who: &CallerCredentials) -> String {
     match &who.credential {
         Credential::Join { id, .. } => format!("join/token/{id}"),
@@ -126,12 +126,12 @@ fn not_for(whom: &str) -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
         format!(
-            "Nobody joins with the credential of {whom}. Mint a join token with `teamwire invite`, and join with that."
+            "No member can join with the credential of {whom}. Create a join token with `teamwire invite`, and join with that."
         ),
     )
 }
 
-/// Checks that the credential is one that may join at all. Returns the token, where it is one.
+/// Checks that the credential may join at all. Returns the join token, if it is one.
 fn check_credential(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
@@ -174,7 +174,7 @@ fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &st
                 return Err(Refusal::new(
                     Reason::NotPermitted,
                     format!(
-                        "This join token is for another name than {name}. Leave the name out, or ask for another token."
+                        "This join token is for a name other than {name}. Omit the name, or ask for another token."
                     ),
                 )
                 .field("name"));
@@ -183,7 +183,7 @@ fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &st
         }
     };
     let taken = team.member(&name).filter(|member| {
-        // A dead lead's name carries the lead's powers: only a token that was made for it may take it.
+        // The name of an exited lead carries the lead's powers, so only a token bound to that name may take it.
         member.life.is_live() || (team.is_lead(&name) && token.member.is_none())
     });
     let alias = name.folded() == teamwire_proto::name::LEAD_ALIAS && !team.is_lead(&name);
@@ -191,7 +191,7 @@ fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &st
         return Err(Refusal::new(
             Reason::MemberExists,
             format!(
-                "The name {name} is taken. Choose another; or, if it is yours, begin a new life with your own credential; or \
+                "The name {name} is taken. Choose another; or, if it is yours, start a new life with your credential; or \
                  wait until its bearer has exited."
             ),
         )
@@ -209,7 +209,7 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
     if !asked.is_empty() && Name::parse(asked, "name")? != record.name {
         return Err(Refusal::new(
             Reason::NotPermitted,
-            format!("This credential is {}'s. To bear another name, join with a token.", record.name),
+            format!("This credential is {}'s. To take another name, join with a token.", record.name),
         )
         .field("name"));
     }
@@ -220,7 +220,10 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
     if dismissed {
         return Err(Refusal::new(
             Reason::MemberStopped,
-            format!("{} was asked to end, and has. To come back it needs a new join token from the lead.", record.name),
+            format!(
+                "{} was asked to exit, and has exited. To come back it needs a new join token from the lead.",
+                record.name
+            ),
         ));
     }
     Ok(record.name.clone())
@@ -230,7 +233,7 @@ fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) {
     let notice = v1::Notice {
         kind: NoticeKind::SessionSuperseded.into(),
         member: name.to_string(),
-        text: format!("A new process has taken over the name {name}; the one before was told to end."),
+        text: format!("A new process has taken over the name {name}; the previous one was asked to exit."),
         ..v1::Notice::default()
     };
     post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);

@@ -45,7 +45,7 @@ pub fn set_lead(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::SetLeadR
     let notice = v1::Notice {
         kind: NoticeKind::LeadChanged.into(),
         member: to.to_string(),
-        text: format!("{to} leads the team now; before it was {old}.{open}"),
+        text: format!("{to} leads the team now, in place of {old}.{open}"),
         ..v1::Notice::default()
     };
     post::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice);

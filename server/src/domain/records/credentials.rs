@@ -9,7 +9,7 @@ use crate::domain::secret::SecretHash;
 /// A join token; id: its public part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JoinTokenRecord {
-    /// Of its secret.
+    /// The hash of its secret.
     pub secret: SecretHash,
     /// The one name that it may be used for.
     pub member: Option<Name>,
@@ -17,7 +17,7 @@ pub struct JoinTokenRecord {
     pub uses_left: u32,
     /// When it expires.
     pub expires_ms: u64,
-    /// Who joins with it must have a plan approved.
+    /// Members that join with it must have a plan approved before they may work on tasks.
     pub plan_mode_required: bool,
 }
 
@@ -26,7 +26,7 @@ stored_as_json!(JoinTokenRecord, "token");
 /// An observer's credential; id: its public part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ObserverRecord {
-    /// Of its secret.
+    /// The hash of its secret.
     pub secret: SecretHash,
     /// When it expires.
     pub expires_ms: u64,

@@ -1,7 +1,7 @@
-//! What is stored of a team, one struct for each kind of record.
+//! What is stored of a team: one struct per kind of record.
 //!
-//! Messages and requests are stored in their protocol form; everything else as JSON, so that it can be read with the
-//! store's own tools and gain fields without a migration. The records of the task board are in `task/board.rs`.
+//! Messages and requests are stored in their protocol form; everything else as JSON, so that the store's tools can show
+//! it and it can gain fields without a migration. The records of the task board are in `task/board.rs`.
 
 mod credentials;
 mod presence;

@@ -4,16 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use super::record_type::stored_as_json;
 
-/// What a member does; id: the member.
+/// What a member does. Id: the member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PresenceRecord {
-    /// The life that said so.
+    /// The life that reported it.
     pub incarnation: u64,
-    /// Has nothing to do.
+    /// Whether it is idle.
     pub idle: bool,
-    /// Since when.
+    /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
-    /// What it did last.
+    /// The summary it last gave.
     pub summary: String,
 }
 

@@ -4,24 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use super::record_type::stored_as_json;
 
-/// The latest session on a member's inbox; id: the member. Changes when a session opens or ends, never between.
+/// The latest session on a member's inbox. Id: the member. Changes only when a session opens or ends.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SessionRecord {
-    /// Counts the sessions.
+    /// The number of the session, from 1.
     pub epoch: u64,
-    /// What the client presents.
+    /// The id that the client presents.
     pub session_id: String,
-    /// The process that opened it, as it named itself.
+    /// The process that opened it, by the name it gave.
     pub instance: String,
     /// The life that it belongs to.
     pub incarnation: u64,
     /// When it opened.
     pub opened_ms: u64,
-    /// Whether, and why, it has ended.
+    /// Why it has ended. `None`: it is open.
     pub ended: Option<SessionEnd>,
-    /// How far earlier sessions may have delivered: the highest reservations, the highest first.
+    /// How far earlier sessions may have delivered: the highest reservations, in descending order.
     pub maybe_delivered: Vec<u64>,
-    /// How far earlier sessions are known to have delivered: the highest cursors, the highest first.
+    /// How far earlier sessions are known to have delivered: the highest cursors, in descending order.
     pub surely_delivered: Vec<u64>,
 }
 
@@ -33,7 +33,7 @@ stored_as_json!(SessionRecord, "session");
 pub enum SessionEnd {
     /// The stream closed.
     Closed,
-    /// A new life of the member has begun.
+    /// A new life of the member has started.
     Replaced,
     /// The member approved this request.
     ShutdownApproved(String),
@@ -41,28 +41,29 @@ pub enum SessionEnd {
     Stopped,
 }
 
-/// How far a session has come; id: the member. Written by the session that holds, and by nobody else.
+/// How far a session has come. Id: the member. Only the session that holds the inbox writes it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CursorRecord {
-    /// The session.
+    /// The epoch of the session.
     pub epoch: u64,
-    /// It delivers nothing above this sequence before it has raised it. So nothing above it can have been seen.
+    /// The session delivers nothing above this sequence before it has raised it, so nothing above it can have been
+    /// delivered.
     pub reserved: u64,
-    /// It has delivered everything up to here. May lag.
+    /// The session has delivered everything up to this sequence. May lag.
     pub delivered: u64,
-    /// When it delivered what is not acknowledged yet: sequence and instant. May lag.
+    /// The sequence and the delivery time of every unacknowledged message. May lag.
     pub unacked: Vec<(u64, u64)>,
 }
 
 stored_as_json!(CursorRecord, "cursor");
 
 impl SessionRecord {
-    /// Returns how many earlier sessions may have delivered the message at this place.
+    /// Returns how many earlier sessions may have delivered the message with this sequence.
     pub fn maybe_seen(&self, sequence: u64) -> u32 {
         count(&self.maybe_delivered, sequence)
     }
 
-    /// Returns how many earlier sessions have delivered the message at this place, as far as is known.
+    /// Returns how many earlier sessions have delivered the message with this sequence.
     pub fn surely_seen(&self, sequence: u64) -> u32 {
         count(&self.surely_delivered, sequence)
     }
@@ -72,7 +73,7 @@ fn count(cursors: &[u64], sequence: u64) -> u32 {
     u32::try_from(cursors.partition_point(|cursor| *cursor >= sequence)).unwrap_or(u32::MAX)
 }
 
-/// Returns whether a session is one that the store has lost: it is later than `latest`, the latest that the store knows.
+/// Returns whether the store has lost a session: it is newer than `latest`, the newest one in the store.
 pub fn is_lost(session_id: &str, latest: Option<&SessionRecord>) -> bool {
     let epoch = session_id.split_once('-').and_then(|(epoch, _)| epoch.parse::<u64>().ok());
     epoch.unwrap_or(0) > latest.map_or(0, |latest| latest.epoch)

@@ -7,22 +7,22 @@ use teamwire_proto::{name::Name, v1};
 use uuid::Uuid;
 
 use super::record_type::stored_as_json;
-use crate::domain::secret::SecretHash;
+use crate::domain::{secret::SecretHash, time::duration};
 
-/// A team with its roster. The one record that nearly every rule reads; id "".
+/// A team with its roster. Nearly every rule reads this record. Id: "".
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TeamRecord {
-    /// As first written.
+    /// The name as first written.
     pub name: Name,
-    /// Tells apart teams that bore the same name one after the other.
+    /// Distinguishes teams that have had the same name at different times.
     pub id: Uuid,
-    /// As given at its creation.
+    /// The description given at its creation.
     pub description: String,
     /// When it was created.
     pub created_ms: u64,
     /// The member that leads.
     pub lead: Name,
-    /// In the order in which the names first joined.
+    /// Every member, in the order in which the names first joined.
     pub members: Vec<MemberRecord>,
 }
 
@@ -31,34 +31,34 @@ stored_as_json!(TeamRecord, "team");
 /// A member in the roster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemberRecord {
-    /// As first written.
+    /// The name as first written.
     pub name: Name,
-    /// Counts the lives of the name.
+    /// The number of the life under this name, from 1.
     pub incarnation: u64,
-    /// Where this life stands.
+    /// The state of this life.
     pub life: Life,
-    /// When this life began.
+    /// When this life started.
     pub joined_ms: u64,
     /// When `life` last changed.
     pub since_ms: u64,
-    /// Of the secret of this life.
+    /// The hash of this life's secret.
     pub credential: SecretHash,
-    /// Of the secrets of the latest lives before, so that their bearers can be told what happened.
+    /// The hashes of the latest former lives' secrets, so that their bearers learn what happened.
     #[serde(default)]
     pub former_credentials: Vec<SecretHash>,
-    /// What it told of itself.
+    /// The attributes it gave itself.
     #[serde(default)]
     pub attributes: Attributes,
-    /// Must have a plan approved before it may work on tasks.
+    /// Whether it must have a plan approved before it may work on tasks.
     #[serde(default)]
     pub plan_mode_required: bool,
-    /// Has had a plan approved in this life.
+    /// Whether it has had a plan approved in this life.
     #[serde(default)]
     pub plan_approved: bool,
     /// The shutdown request that awaits its answer.
     #[serde(default)]
     pub pending_shutdown: Option<Pending>,
-    /// The plan of its own that awaits an answer.
+    /// Its plan that awaits an answer.
     #[serde(default)]
     pub pending_plan: Option<Pending>,
 }
@@ -72,38 +72,38 @@ pub struct Pending {
     pub expires_ms: u64,
 }
 
-/// Where a member's life stands. Active and idle are not told apart here; see [`PresenceRecord`].
+/// The state of a member's life. Whether a live member is active or idle is in its presence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Life {
-    /// Taken to be alive.
+    /// Counts as alive.
     Live,
-    /// Has agreed to end, or was made to.
+    /// Has approved its shutdown, or was stopped by force.
     Stopping {
         /// The request that it approved. `None`: it was stopped by force.
         request_id: Option<String>,
-        /// The lead was told that it has not exited.
+        /// Whether the lead was notified that it has not exited.
         alarmed: bool,
     },
-    /// Has ended.
+    /// Has exited.
     Exited {
-        /// How.
+        /// How it exited.
         exit: Exit,
-        /// It was asked or made to end: its credential is good for nothing any more.
+        /// Whether it approved a shutdown or was stopped by force, so that its credential is no longer accepted.
         dismissed: bool,
     },
-    /// Nothing was heard of it for too long.
+    /// Gave no heartbeat for too long.
     Lost,
 }
 
 impl Life {
-    /// Returns whether it keeps a team from being deleted and its name from being taken.
+    /// Returns whether this life keeps its team from being deleted and its name from being taken.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live | Self::Stopping { .. })
     }
 }
 
-/// How a process ended. See `ExitReport` of the protocol.
+/// How a process exited. See `ExitReport` of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// The exit code.
@@ -118,29 +118,30 @@ pub struct Exit {
 
 impl From<Exit> for v1::ExitReport {
     fn from(exit: Exit) -> Self {
-        Self { code: exit.code, signal: exit.signal, duration_ms: exit.duration_ms, detail: exit.detail }
+        let duration = (exit.duration_ms > 0).then(|| duration(exit.duration_ms));
+        Self { code: exit.code, signal: exit.signal, duration, detail: exit.detail }
     }
 }
 
-/// What a member told of itself. See `MemberAttributes` of the protocol.
+/// The attributes that a member gave itself. See `MemberAttributes` of the protocol.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Attributes {
-    /// Such as `researcher`.
+    /// Its role, such as `researcher`.
     pub agent_type: String,
-    /// The model behind it.
+    /// The model it uses.
     pub model: String,
     /// The machine it runs on.
     pub host: String,
-    /// A colour for displays.
+    /// A color for displays.
     pub color: String,
-    /// Free pairs.
+    /// Free-form pairs.
     pub labels: BTreeMap<String, String>,
 }
 
-/// A team in the directory; id: its folded name. May outlive the team for a moment, and precede it.
+/// A team in the directory. Id: its folded name. May exist a moment before and after the team.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListedTeam {
-    /// As first written.
+    /// The name as first written.
     pub name: Name,
 }
 

@@ -30,14 +30,14 @@ pub(super) fn lead_or_operator(caller: &Principal, task: &TaskRecord) -> Result<
     if is_lead_or_operator(caller) { Ok(()) } else { Err(claimed(task)) }
 }
 
-/// Returns whether the caller may do as it likes with everybody's tasks.
+/// Returns whether the caller may change every member's tasks.
 pub(super) fn is_lead_or_operator(caller: &Principal) -> bool {
     matches!(caller, Principal::Operator | Principal::Member { lead: true, .. })
 }
 
-/// The refusal for whoever wants a task that is another's.
+/// Returns the refusal of a caller that wants another member's task.
 pub(super) fn claimed(task: &TaskRecord) -> Refusal {
-    let owner = task.owner.as_ref().map_or("nobody", Name::as_str);
+    let owner = task.owner.as_ref().map_or("no member", Name::as_str);
     let how = if task.status == Status::InProgress { "in progress with" } else { "assigned to" };
     Refusal::new(
         Reason::TaskClaimed,

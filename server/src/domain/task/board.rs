@@ -1,4 +1,4 @@
-//! What is stored of a task board: each task by itself, and two records by which tasks are found without reading them.
+//! What is stored of a task board: one record per task, and two records by which rules find tasks without reading them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,49 +11,49 @@ use teamwire_proto::{
 
 use crate::domain::{actor::Actor, records::record_type::stored_as_json, time::timestamp};
 
-/// Ids of tasks. Kept as ranges, since tasks are made one after the other and mostly taken so.
+/// Ids of tasks. Kept as ranges, since tasks are created, and mostly claimed, in order.
 pub type Ids = RangeInclusiveSet<u64>;
 
-/// A task; id: its number in decimal.
+/// A task. Id: its number in decimal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskRecord {
-    /// Counts the tasks of a team.
+    /// The task's number within the team, from 1.
     pub id: u64,
-    /// On one line.
+    /// What is to be done, on one line.
     pub subject: String,
-    /// All there is to know.
+    /// The details.
     pub description: String,
-    /// What it is called while somebody does it.
+    /// What it is called while a member works on it.
     pub active_form: String,
-    /// Where it stands.
+    /// Its state.
     pub status: Status,
-    /// Whom it is assigned to, who has claimed it, or who completed it.
+    /// The member that it is assigned to, or that has claimed or completed it.
     pub owner: Option<Name>,
-    /// What must be completed first, completed and deleted tasks included.
+    /// The tasks that must be completed first, including those that are completed or deleted already.
     pub blocked_by: BTreeSet<u64>,
-    /// The other direction.
+    /// The tasks that it blocks.
     pub blocks: BTreeSet<u64>,
-    /// Free pairs.
+    /// Free-form pairs.
     pub metadata: BTreeMap<String, String>,
-    /// Counts the changes.
+    /// The number of its changes.
     pub version: u64,
-    /// Counts the claims.
+    /// The number of its claims.
     pub attempts: u32,
-    /// What came of it.
+    /// Its result.
     pub result: String,
-    /// Who added it. `None`: the operator.
+    /// The member that added it. `None`: the operator.
     pub created_by: Option<Name>,
     /// When it was added.
     pub created_ms: u64,
     /// When it last changed.
     pub updated_ms: u64,
-    /// When it was claimed last.
+    /// When it was last claimed.
     pub claimed_ms: u64,
     /// When it was completed or deleted.
     pub closed_ms: u64,
-    /// The token of the present claim; of the last one, when its owner has completed the task or given it back.
+    /// The token of the current claim, or of the last one if its owner has completed or released the task.
     pub claim: Option<String>,
-    /// Why it came back to the board.
+    /// Why it was last released.
     pub released_because: String,
 }
 
@@ -68,7 +68,7 @@ pub fn record_id(id: u64) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Nobody works on it.
+    /// No member works on it.
     Pending,
     /// Its owner has claimed it.
     InProgress,
@@ -90,7 +90,7 @@ impl From<Status> for TaskStatus {
 }
 
 impl TaskRecord {
-    /// Returns whether nothing can change it any more.
+    /// Returns whether it is completed or deleted, which is final.
     pub fn is_closed(&self) -> bool {
         matches!(self.status, Status::Completed | Status::Deleted)
     }
@@ -101,22 +101,22 @@ impl TaskRecord {
     }
 }
 
-/// Where every task of a team is; id "". Changes with every claim.
+/// Where every task of a team is. Id: "". Changes with every claim.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BoardRecord {
-    /// The last id that was given.
+    /// The last id given to a task.
     pub last_id: u64,
-    /// Pending, unblocked and assigned to nobody.
+    /// Pending, unblocked and unassigned.
     pub ready: Ids,
-    /// Pending and unblocked, by whom they are assigned to.
+    /// Pending and unblocked, by the member that they are assigned to.
     pub assigned: BTreeMap<Name, Ids>,
-    /// In progress, by whom they are claimed by.
+    /// In progress, by the member that has claimed them.
     pub claimed: BTreeMap<Name, Ids>,
     /// Pending, and waiting for others.
     pub blocked: Ids,
     /// Done.
     pub completed: Ids,
-    /// Deleted, and when.
+    /// Deleted, with the time of deletion in milliseconds since 1970.
     pub deleted: BTreeMap<u64, u64>,
 }
 
@@ -125,9 +125,9 @@ stored_as_json!(BoardRecord, "board");
 /// Where a task is on the board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// For whoever comes first.
+    /// Any member may claim it.
     Ready,
-    /// For this member.
+    /// It is assigned to this member.
     Assigned(Name),
     /// This member works on it.
     Claimed(Name),
@@ -180,7 +180,7 @@ impl BoardRecord {
         self.claimed.get(name).map_or_else(Vec::new, each)
     }
 
-    /// Returns whether a task is still to be done.
+    /// Returns whether a task is neither completed nor deleted.
     pub fn is_open(&self, id: u64) -> bool {
         let in_any = |by: &BTreeMap<Name, Ids>| by.values().any(|ids| ids.contains(&id));
         self.ready.contains(&id) || self.blocked.contains(&id) || in_any(&self.assigned) || in_any(&self.claimed)
@@ -192,7 +192,7 @@ pub fn each(ids: &Ids) -> Vec<u64> {
     ids.iter().flat_map(|range| range.clone()).collect()
 }
 
-/// What waits for what; id "". Holds only tasks that wait for one that is still to be done.
+/// Which task waits for which. Id: "". Holds only tasks that wait for an open one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WaitingRecord {
     /// By the task that waits.
@@ -204,20 +204,20 @@ stored_as_json!(WaitingRecord, "waiting");
 /// A task that waits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Waiting {
-    /// For these.
+    /// The open tasks that it waits for.
     pub on: BTreeSet<u64>,
-    /// Whom it is assigned to, so that it finds its place without being read.
+    /// The member that it is assigned to, so that it can be placed without being read.
     pub owner: Option<Name>,
 }
 
 impl WaitingRecord {
-    /// Returns how many dependencies there are in all.
+    /// Returns the total number of dependencies.
     pub fn dependencies(&self) -> usize {
         self.waiting.values().map(|waiting| waiting.on.len()).sum()
     }
 
-    /// Takes a task that is no longer to be done out of the way of all others. Returns those that wait no more, with
-    /// whom they are assigned to.
+    /// Removes a task that is no longer open from all dependencies. Returns the tasks that no longer wait, with the
+    /// members that they are assigned to.
     pub fn finish(&mut self, id: u64) -> Vec<(u64, Option<Name>)> {
         self.waiting.remove(&id);
         let mut free = Vec::new();
@@ -231,7 +231,7 @@ impl WaitingRecord {
         free
     }
 
-    /// Returns the way from `from` to `to` along what each waits for, both included.
+    /// Returns the path of dependencies from `from` to `to`, both included. `None`: there is none.
     pub fn path(&self, from: u64, to: u64) -> Option<Vec<u64>> {
         let mut came_from: BTreeMap<u64, u64> = BTreeMap::new();
         let mut next = vec![from];

@@ -33,7 +33,7 @@ impl Change {
         Ok(Self { board, waiting: WaitingRecord::default(), waiting_has_changed: false })
     }
 
-    /// Reads what waits for what, too.
+    /// Also reads which task waits for which.
     pub(super) fn with_waiting(mut self, tx: &mut Tx<'_>) -> Result<Self, RuleError> {
         if let Some(waiting) = tx.read::<WaitingRecord>("")? {
             self.waiting = WaitingRecord::clone(&waiting);
@@ -41,7 +41,7 @@ impl Change {
         Ok(self)
     }
 
-    /// Puts a task where it belongs while it is pending.
+    /// Puts a pending task in its place.
     pub(super) fn place_pending(&mut self, task: &TaskRecord) {
         let on: BTreeSet<u64> = task.blocked_by.iter().copied().filter(|id| self.board.is_open(*id)).collect();
         let place = match (&task.owner, on.is_empty()) {
@@ -57,7 +57,7 @@ impl Change {
         }
     }
 
-    /// Takes a task that is completed or deleted off what is to be done. Returns those that wait no more.
+    /// Closes a task that is completed or deleted. Returns the tasks that no longer wait.
     pub(super) fn close(&mut self, id: u64, place: Place) -> Vec<u64> {
         self.board.place(id, place);
         let before = self.waiting.dependencies();
@@ -71,7 +71,7 @@ impl Change {
         ids
     }
 
-    /// Writes the board, and wakes whoever waits for a task.
+    /// Writes the board, and wakes those who wait for a task.
     pub(super) fn finish(self, tx: &mut Tx<'_>) -> BoardRecord {
         tx.put("", &self.board);
         if self.waiting_has_changed {
@@ -82,7 +82,7 @@ impl Change {
     }
 }
 
-/// Returns a task of this team, to be changed.
+/// Returns a task of this team, for changing it.
 pub(super) fn find(tx: &mut Tx<'_>, board: &BoardRecord, id: u64) -> Result<TaskRecord, RuleError> {
     if id == 0 || id > board.last_id {
         return Err(not_found(id).into());

@@ -52,7 +52,7 @@ pub fn claim(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ClaimTaskRe
     take(tx, &team, &name, change, task, &call)
 }
 
-/// Claims the task that the caller should do next. `None`: there is none.
+/// Claims the task that the caller should do next. `None`: no task is ready for it.
 pub fn claim_next(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -108,7 +108,7 @@ fn take(
     Ok(claim)
 }
 
-/// Completes a task. Returns it, and those that wait no more.
+/// Completes a task. Returns it, and the tasks that no longer wait.
 pub fn complete(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -134,7 +134,7 @@ pub fn complete(
     if let (None, Principal::Member { name, .. }) = (&task.owner, &caller) {
         task.owner = Some(name.clone());
     }
-    // Only who has completed it with the token may say so again with the token.
+    // A repeated call with the token succeeds only if the first one presented it, too.
     task.claim = task.claim.take().filter(|token| *token == request.claim_token);
     task.status = Status::Completed;
     task.closed_ms = tx.ctx.now_ms;
@@ -170,16 +170,16 @@ pub fn release(
         let board = change.finish(tx);
         return Ok(show(&task, &board));
     }
-    // Nothing to give back, and nobody to take it from.
+    // The task is not claimed, so there is nothing to release.
     Ok(show(&task, &change.board))
 }
 
-/// Returns whether the owner says again what it has said with this token.
+/// Returns whether the owner repeats a call that it made with this token.
 fn is_repeated(task: &TaskRecord, status: Status, token: &str) -> bool {
     task.status == status && !token.is_empty() && task.claim.as_deref() == Some(token)
 }
 
-/// Returns whether the lead or the operator, which need no token, say again what they have said.
+/// Returns whether the lead or the operator, who need no token, repeats a call.
 fn is_repeated_by_ruler(caller: &Principal, task: &TaskRecord, request: &v1::CompleteTaskRequest) -> bool {
     let was_ruled = task.status == Status::Completed && task.claim.is_none() && task.result == request.result;
     was_ruled && request.claim_token.is_empty() && is_lead_or_operator(caller)
@@ -224,7 +224,7 @@ fn refuse_blocked(change: &Change, task: &TaskRecord) -> Result<(), Refusal> {
     .with("waiting_for", list))
 }
 
-/// Refuses work to a member whose plan must be approved first.
+/// Refuses work on tasks to a member whose plan must be approved first.
 fn check_plan(team: &TeamRecord, name: &Name) -> Result<(), Refusal> {
     let Some(member) = team.member(name).filter(|member| member.plan_required()) else { return Ok(()) };
     let text = match &member.pending_plan {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::domain::tx::{RuleError, Tx};
 
-/// Makes a task wait for others, which learn of it.
+/// Makes a task wait for others, whose records note it.
 pub(super) fn block(
     tx: &mut Tx<'_>,
     change: &mut Change,
@@ -44,7 +44,7 @@ pub(super) fn block(
             write(tx, &mut blocker);
         }
         task.blocked_by.insert(id);
-        // What is added next may close a circle over this one.
+        // A dependency that is added next may close a cycle through this one.
         if change.board.is_open(id) {
             change.waiting.waiting.entry(task.id).or_default().on.insert(id);
             change.waiting_has_changed = true;
@@ -53,9 +53,9 @@ pub(super) fn block(
     Ok(())
 }
 
-/// Makes a task no longer wait for others, which learn of it.
+/// Makes a task no longer wait for others, whose records note it.
 pub(super) fn unblock(tx: &mut Tx<'_>, task: &mut TaskRecord, blockers: &[u64]) -> Result<(), RuleError> {
-    // Whatever else was named need not be read, however much it is.
+    // Other tasks that were named need not be read, however many they are.
     let blockers: BTreeSet<u64> = blockers.iter().copied().filter(|id| task.blocked_by.contains(id)).collect();
     tx.want::<TaskRecord>(blockers.iter().map(|id| record_id(*id)))?;
     for id in &blockers {
@@ -76,10 +76,10 @@ fn with_field(stop: RuleError, field: &str) -> RuleError {
     }
 }
 
-/// How many tasks of a way round are named: its beginning and its end.
+/// How many tasks of a cycle a refusal names: its beginning and its end.
 const ROUND_NAMED_MAX: usize = 32;
 
-/// The refusal for tasks that would wait for each other, with the way round.
+/// Returns the refusal of dependencies that would close a cycle, with the cycle.
 fn cycle(path: &[u64], field: &str) -> Refusal {
     let mut round: Vec<String> = path.iter().map(u64::to_string).collect();
     if path.first() != path.last() || path.len() == 1 {

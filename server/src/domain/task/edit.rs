@@ -25,7 +25,7 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// How many pairs of metadata a task may have, and how many characters their keys and values.
+/// How many pairs of metadata a task may have, and how many characters their keys and values may have.
 const METADATA_PAIRS_MAX: usize = 32;
 const METADATA_KEY_CHARS_MAX: usize = 63;
 const METADATA_VALUE_CHARS_MAX: usize = 1_024;
@@ -56,7 +56,7 @@ pub fn create(
     if change.board.open() >= limits.open_tasks_max {
         return Err(Refusal::new(
             Reason::QuotaExceeded,
-            format!("The board has {} open tasks, which is the most. Complete or delete some.", limits.open_tasks_max),
+            format!("The board has {} open tasks, which is the limit. Complete or delete some.", limits.open_tasks_max),
         )
         .into());
     }
@@ -125,7 +125,7 @@ pub fn update(
         return Err(Refusal::new(
             Reason::TaskChanged,
             format!(
-                "Task {} has version {}, not {}: somebody has changed it. Look at it again, then decide anew.",
+                "Task {} has version {}, not {}: it has changed. Read it again, then decide.",
                 task.id, task.version, request.expected_version
             ),
         )
@@ -181,7 +181,7 @@ pub fn update(
     Ok(show(&task, &board))
 }
 
-/// Gives a task to another owner, or to nobody. Returns whether it has a new one.
+/// Assigns a task to another owner, or to none. Returns whether it has a new owner.
 fn assign(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
@@ -206,7 +206,7 @@ fn assign(
     Ok(task.owner.is_some())
 }
 
-/// Deletes a task. Returns those that wait no more.
+/// Deletes a task. Returns the tasks that no longer wait.
 pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) -> Result<Vec<u64>, RuleError> {
     let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
     let actor = caller.actor()?;
@@ -256,7 +256,7 @@ fn check_metadata(metadata: &BTreeMap<String, String>, field: &str) -> Result<()
     Ok(())
 }
 
-/// Returns the member that a task is to be assigned to. Empty: nobody.
+/// Resolves the member that a task is to be assigned to. Empty: none.
 fn resolve_owner(team: &TeamRecord, text: &str) -> Result<Option<Name>, Refusal> {
     match text {
         "" => Ok(None),

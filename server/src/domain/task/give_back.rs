@@ -1,4 +1,4 @@
-//! What becomes of the tasks of a life that has ended.
+//! What happens to a member's tasks when its life ends.
 
 use teamwire_proto::{name::Name, v1::TaskEventKind};
 
@@ -14,7 +14,7 @@ use crate::domain::{
 /// How many tasks a notice names.
 const IDS_NAMED_MAX: usize = 32;
 
-/// Gives back all that a member has claimed, because its life has ended. Returns the tasks.
+/// Releases every task that a member has claimed, because its life has ended. Returns the tasks.
 pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>, RuleError> {
     let mut change = Change::begin(tx)?;
     let ids = change.board.claimed_by(name);
@@ -33,7 +33,7 @@ pub fn give_back(tx: &mut Tx<'_>, name: &Name, because: &str) -> Result<Vec<u64>
     Ok(ids)
 }
 
-/// Returns the tasks that are assigned to a member and not claimed, blocked ones included.
+/// Returns the tasks that are assigned to a member and not claimed, including blocked ones.
 pub fn still_assigned(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<u64>, RuleError> {
     let mut ids = read_board(tx)?.assigned.get(name).map_or_else(Vec::new, each);
     let record = tx.read::<WaitingRecord>("")?.unwrap_or_default();
@@ -43,16 +43,16 @@ pub fn still_assigned(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<u64>, RuleErro
     Ok(ids)
 }
 
-/// Says of tasks of a member that is gone that nobody else will take them. Empty: there are none.
+/// Tells the lead about tasks that stay assigned to an exited member. Empty: there are none.
 pub fn still_assigned_text(ids: &[u64]) -> String {
     match ids {
         [] => String::new(),
-        [id] => format!(" Task {id} is still assigned to it: assign it anew."),
-        _ => format!(" Tasks {} are still assigned to it: assign them anew.", enumerate(ids)),
+        [id] => format!(" Task {id} is still assigned to it: reassign it."),
+        _ => format!(" Tasks {} are still assigned to it: reassign them.", enumerate(ids)),
     }
 }
 
-/// Says of tasks that were given back what has become of them. Empty: there were none.
+/// Tells the lead about tasks that were released. Empty: there were none.
 pub fn given_back_text(ids: &[u64]) -> String {
     match ids {
         [] => String::new(),
@@ -61,7 +61,7 @@ pub fn given_back_text(ids: &[u64]) -> String {
     }
 }
 
-/// Lists ids for a reader; of many only the first.
+/// Lists ids in a text; if there are many, only the first.
 fn enumerate(ids: &[u64]) -> String {
     let list: Vec<String> = ids.iter().take(IDS_NAMED_MAX).map(u64::to_string).collect();
     match ids.len().saturating_sub(IDS_NAMED_MAX) {
@@ -81,7 +81,7 @@ pub(super) fn back_to_the_board(
     task.owner = None;
     task.claim = kept;
     because.clone_into(&mut task.released_because);
-    // What is in progress waits for nothing.
+    // A task in progress waits for no other.
     change.board.place(task.id, Place::Ready);
     write(tx, task);
 }

@@ -1,11 +1,11 @@
 //! The task board.
 //!
-//! A claim has no lease: it ends with the life of its owner, whose lease its presence keeps up. Whatever ends a life calls
-//! [`give_back::give_back`].
+//! A claim has no lease: it ends with the life of its owner, whose lease its heartbeats renew. Every rule that ends a
+//! life calls [`give_back::give_back`].
 //!
 //! - [`board`]: what is stored. [`change`]: a board that is about to be changed.
 //! - [`edit`]: adding, changing and deleting tasks; [`dependencies`] between them.
-//! - [`claim`]: who works on them. [`give_back`]: what becomes of the tasks of a life that has ended.
+//! - [`claim`]: who works on them. [`give_back`]: what happens to a member's tasks when its life ends.
 //! - [`listing`]: which tasks a list contains.
 //! - [`authority`]: who may change a task. [`notices`]: what owners learn.
 

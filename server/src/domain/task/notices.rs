@@ -1,11 +1,11 @@
-//! What owners of tasks learn from the coordinator.
+//! The notices that owners of tasks get.
 
 use teamwire_proto::v1::{self, NoticeKind};
 
 use super::board::TaskRecord;
 use crate::domain::{actor::Actor, post, records::TeamRecord, tx::Tx};
 
-/// How many bytes a description may have to go with a notice.
+/// How many bytes a description may have to be included in a notice.
 const NOTICE_DESCRIPTION_BYTES_MAX: usize = 4 * 1024;
 
 fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
@@ -18,7 +18,7 @@ fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
     }
 }
 
-/// Tells a task's owner that it is assigned to it, unless it did that itself.
+/// Notifies a task's owner that it is assigned to it, unless the owner assigned it itself.
 pub(super) fn tell_assigned(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) {
     let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else { return };
     let notice = v1::Notice {
@@ -34,13 +34,13 @@ pub(super) fn tell_assigned(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, t
     post::notify(tx, team, &[&owner], notice);
 }
 
-/// Tells a task's owner that its claim was ended by somebody else.
+/// Notifies a task's owner that another caller ended its claim.
 pub(super) fn tell_revoked(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) {
     let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else { return };
     let notice = v1::Notice {
         kind: NoticeKind::TaskRevoked.into(),
         task: Some(summary(task, actor)),
-        text: format!("Task {} is not yours any more: {}. Stop working on it.", task.id, task.subject),
+        text: format!("Task {} is no longer yours: {}. Stop working on it.", task.id, task.subject),
         ..v1::Notice::default()
     };
     post::notify(tx, team, &[&owner], notice);

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_old_session_or_claim_still_does_is_found() {
+    fn effects_of_superseded_sessions_and_claims_are_found() {
         let opened = |epoch| What::Opened { epoch };
         let complete = |op| What::Completing { op, task_id: 1, token: format!("t{op}") };
         let claimed = |op| What::Claimed { op, task_id: 1, token: format!("t{op}") };
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn two_answers_and_ends_without_approval_are_found() {
+    fn contradictory_answers_and_unapproved_exits_are_found() {
         let deciding = |op, approve| What::Deciding { op, request_id: "r".to_owned(), approve };
         let decided = |op| What::Decided { op, replayed: false };
         assert_eq!(

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_in_which_all_is_well_is_found_so() {
+    fn a_sound_history_has_no_violations() {
         assert_eq!(
             broken(&[
                 ("ann", 1, sending(1)),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_invented_doubled_or_out_of_order_is_found() {
+    fn lost_invented_duplicated_and_reordered_messages_are_found() {
         let sends = [("ann", 1, sending(1)), ("ann", 1, sent(1)), ("ann", 1, sending(2)), ("ann", 1, sent(2))];
         let with = |more: &[(&'static str, u32, What)]| broken(&[&sends[..], more].concat());
         let ends = [("lead", 1, last(1, "processed")), ("lead", 1, last(2, "processed"))];

@@ -98,7 +98,7 @@ pub const PROMISES: [PromiseSpec; 14] = [
     },
     PromiseSpec {
         promise: Promise::LossReported,
-        says: "The team is told when the store loses acknowledged writes, and only then.",
+        says: "The team gets a notice when the store loses acknowledged writes, and only then.",
         checked: "the team's history against the times at which the store was made to lose writes",
         checker: store::loss_reported,
     },

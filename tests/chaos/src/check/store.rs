@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_forgetful_store_had_applied_may_be_lost_and_only_then() {
+    fn only_applied_writes_may_be_lost_and_only_while_the_store_loses_writes() {
         let applied = |op| match sent(op) {
             What::Sent { op, message_id, recipients, again, replayed, .. } => {
                 What::Sent { op, message_id, recipients, again, replayed, durability: APPLIED.to_owned() }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_that_opens_without_a_word_may_lack_the_last_of_each_only() {
+    fn a_damaged_file_that_opens_silently_may_lack_only_each_members_last_send() {
         let sends = [("ann", 1, sending(1)), ("ann", 1, sent(1)), ("ann", 1, sending(2)), ("ann", 1, sent(2))];
         let kept = [("lead", 1, last(1, "processed")), ("lead", 1, last(2, "processed"))];
         let kept = [&kept[..], &[("bob", 1, delivered(1, 1, 1)), ("bob", 1, delivered(2, 2, 1))]].concat();

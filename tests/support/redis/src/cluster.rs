@@ -110,7 +110,7 @@ impl TestCluster {
     }
 }
 
-/// The settings of a node, with a port of its own for its talk with others.
+/// The settings of a node, with a separate port for the cluster bus.
 fn settings() -> Vec<String> {
     let bus = free_port().to_string();
     let own = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"];

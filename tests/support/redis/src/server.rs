@@ -34,7 +34,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// Returns the program. `None`, with a notice, where there is none.
+    /// Returns the program. `None`, with a notice, if it is not installed.
     pub(crate) fn binary(self) -> Option<PathBuf> {
         let (variable, name) = match self {
             Self::Redis => ("TEAMWIRE_REDIS_SERVER", "redis-server"),
@@ -101,7 +101,7 @@ impl TestRedis {
         Self::started(Flavour::Redis, directory.to_owned(), None, settings)
     }
 
-    /// Starts a server with settings that are made anew for every try, as those are that name a port.
+    /// Starts a server with settings that are computed for every attempt, since they name a port.
     pub fn with_all(flavour: Flavour, settings: impl Fn() -> Vec<String>) -> Option<Self> {
         let temporary = tempfile::tempdir().unwrap();
         Self::started(flavour, temporary.path().to_owned(), Some(temporary), settings)

@@ -234,8 +234,8 @@ impl Model {
     pub(super) fn accepts_stream(&self, caller: &Caller) -> Option<String> {
         // The new session supersedes any session that the caller shows.
         let Caller::Member { name, incarnation, .. } = caller else { return None };
-        let anew = Caller::Member { name: name.clone(), incarnation: *incarnation, session: None };
-        self.member_only(&anew, Lets::Ending).map(ToOwned::to_owned)
+        let without_session = Caller::Member { name: name.clone(), incarnation: *incarnation, session: None };
+        self.member_only(&without_session, Lets::Ending).map(ToOwned::to_owned)
     }
 
     pub(super) fn accepts_ack(&self, caller: &Caller) -> Option<String> {

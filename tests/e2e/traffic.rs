@@ -7,12 +7,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use teamwire_client::{Client, Event, SubscribeOptions, message, v1, v1::message::Body};
 use tokio::{
     runtime::Runtime,
@@ -23,7 +24,7 @@ use tokio::{
 
 use crate::world::{LEAD, World, eventually};
 
-/// Where a crowd works: nothing that keeps it from sending and from piling up.
+/// Where a traffic works: nothing that keeps it from sending and from piling up.
 pub const ROOMY: &str = "[rates]\nsends_per_second = 1000\nsends_burst = 1000\n[limits]\ninbox_entries_max = 100000\n";
 
 /// How many members a team has besides its lead.
@@ -36,7 +37,7 @@ const SENDS_PER_SECOND: f64 = 100.0;
 const TO_LEAD: usize = 5;
 
 /// Teams of members that are at work.
-pub struct Crowd {
+pub struct Traffic {
     runtime: Runtime,
     members: Vec<Arc<Member>>,
     /// Each team's name and lead.
@@ -55,7 +56,7 @@ struct Member {
     stored: AtomicUsize,
     /// What came from the one before.
     took: Mutex<Vec<usize>>,
-    /// How often it was told that the store has lost something.
+    /// How many notices of lost writes it received.
     told: AtomicUsize,
 }
 
@@ -70,14 +71,14 @@ pub struct Account {
     pub doubles: usize,
     /// How many came after a later one of the same sender.
     pub disordered: usize,
-    /// The teams of which a member was told of a loss.
+    /// The teams in which a member received a notice of lost writes.
     pub told: BTreeSet<usize>,
     /// The teams in whose history a loss stands.
     pub recorded: BTreeSet<usize>,
 }
 
 impl Account {
-    /// Asserts that all came, once, in order, and that nobody was told otherwise.
+    /// Asserts that every message arrived once and in order, and that no loss was reported.
     #[track_caller]
     pub fn is_flawless(&self) {
         self.is_orderly();
@@ -99,7 +100,7 @@ impl Account {
     }
 }
 
-impl Crowd {
+impl Traffic {
     /// Returns how many streams there shall be: `TEAMWIRE_STREAMS`, or 50.
     pub fn size() -> usize {
         env::var("TEAMWIRE_STREAMS").map_or(50, |streams| streams.parse().expect("a number of streams"))
@@ -110,14 +111,14 @@ impl Crowd {
         let (runtime, streams) = (Runtime::new().unwrap(), Self::size());
         let (members, leads) = runtime.block_on(enrol(world, addresses, streams));
         let (stop, stopped) = watch::channel(false);
-        let mut crowd = Self { runtime, members, leads, stop, sending: Vec::new(), taking: Vec::new() };
+        let mut traffic = Self { runtime, members, leads, stop, sending: Vec::new(), taking: Vec::new() };
         let pace = Duration::from_secs_f64(streams as f64 / SENDS_PER_SECOND);
-        for (at, member) in (0..).zip(&crowd.members) {
+        for (at, member) in (0..).zip(&traffic.members) {
             let begin = Duration::from_secs_f64(f64::from(at) / SENDS_PER_SECOND);
-            crowd.taking.push(crowd.runtime.spawn(member.clone().take()));
-            crowd.sending.push(crowd.runtime.spawn(member.clone().send(begin, pace, stopped.clone())));
+            traffic.taking.push(traffic.runtime.spawn(member.clone().take()));
+            traffic.sending.push(traffic.runtime.spawn(member.clone().send(begin, pace, stopped.clone())));
         }
-        crowd
+        traffic
     }
 
     /// Returns the team of a sender.
@@ -151,7 +152,7 @@ impl Crowd {
         eventually(what, || {
             self.assert_well();
             let has_new = |(at, member): (usize, &Arc<Member>)| {
-                let took = member.took.lock().unwrap();
+                let took = member.took.lock();
                 took.last().is_some_and(|last| *last >= before[sender_to(at)])
             };
             self.members.iter().enumerate().all(has_new).then_some(())
@@ -169,7 +170,7 @@ impl Crowd {
         eventually("the last words come", || {
             let last = |(at, member): (usize, &Arc<Member>)| {
                 // Nobody's last word goes to the lead.
-                member.took.lock().unwrap().contains(&(stored[sender_to(at)] - 1))
+                member.took.lock().contains(&(stored[sender_to(at)] - 1))
             };
             self.members.iter().enumerate().all(last).then_some(())
         });
@@ -184,19 +185,17 @@ impl Crowd {
         for (at, member) in self.members.iter().enumerate() {
             let from = sender_to(at);
             let expected = (0..stored[from]).filter(|number| !is_for_lead(*number));
-            account.count(from, expected, &member.took.lock().unwrap());
+            account.count(from, expected, &member.took.lock());
             if member.told.load(Ordering::SeqCst) > 0 {
                 account.told.insert(member.team);
             }
         }
         for (team, (_, lead)) in self.leads.iter().enumerate() {
             let mut took: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-            let mut request = v1::ListInboxRequest { limit: 1_000, ..v1::ListInboxRequest::default() };
+            let mut request = v1::ListInboxRequest { page_size: 1_000, ..v1::ListInboxRequest::default() };
             loop {
-                let listed = lead.list_inbox(request.clone()).await.unwrap().deliveries;
-                let Some(last) = listed.last() else { break };
-                request.after_sequence = last.sequence;
-                for message in listed.into_iter().filter_map(|delivery| delivery.message) {
+                let page = lead.list_inbox(request.clone()).await.unwrap();
+                for message in page.deliveries.into_iter().filter_map(|delivery| delivery.message) {
                     let sender = message.sender.unwrap_or_default().name;
                     match message.body {
                         Some(Body::Message(text)) => {
@@ -207,6 +206,10 @@ impl Crowd {
                         }
                         _ => (),
                     }
+                }
+                request.page_token = page.next_page_token;
+                if request.page_token.is_empty() {
+                    break;
                 }
             }
             for (from, stored) in stored.iter().enumerate().skip(team * TEAM_SIZE).take(TEAM_SIZE) {
@@ -221,7 +224,7 @@ impl Crowd {
         account
     }
 
-    /// Fails where somebody's work has ended.
+    /// Fails if any member's work has ended.
     #[track_caller]
     fn assert_well(&self) {
         let over = self.sending.iter().chain(&self.taking).any(JoinHandle::is_finished);
@@ -249,7 +252,7 @@ impl Member {
             match event.expect("no error ever") {
                 Event::Delivery(delivery) => {
                     match &delivery.message.body {
-                        Some(Body::Message(text)) => self.took.lock().unwrap().push(text.content.parse().unwrap()),
+                        Some(Body::Message(text)) => self.took.lock().push(text.content.parse().unwrap()),
                         Some(Body::Notice(notice)) if notice.kind() == v1::NoticeKind::WritesLost => {
                             self.told.fetch_add(1, Ordering::SeqCst);
                         }
@@ -266,7 +269,7 @@ impl Member {
 
 async fn enrol(world: &World, addresses: &str, streams: usize) -> (Vec<Arc<Member>>, Vec<(String, Client)>) {
     let new = || Client::connect(addresses).unwrap();
-    // Each coordinator has an operator of its own.
+    // Each coordinator has its own operator.
     let operator = Client::connect(&world.coordinator.address()).unwrap().with_credential(&world.operator()).unwrap();
     let (mut members, mut leads) = (Vec::new(), Vec::new());
     for team in 0..streams / TEAM_SIZE {
@@ -294,7 +297,7 @@ async fn enrol(world: &World, addresses: &str, streams: usize) -> (Vec<Arc<Membe
 }
 
 async fn has_recorded_a_loss(lead: &Client) -> bool {
-    let mut request = v1::ListHistoryRequest { limit: 1_000, ..v1::ListHistoryRequest::default() };
+    let mut request = v1::ListHistoryRequest { page_size: 1_000, ..v1::ListHistoryRequest::default() };
     loop {
         let page = lead.list_history(request.clone()).await.unwrap();
         let is_loss = |entry: &v1::HistoryEntry| match &entry.event {
@@ -304,10 +307,10 @@ async fn has_recorded_a_loss(lead: &Client) -> bool {
         if page.entries.iter().any(is_loss) {
             return true;
         }
-        if !page.more {
+        if page.next_page_token.is_empty() {
             return false;
         }
-        request.after_sequence = page.next_after_sequence;
+        request.page_token = page.next_page_token;
     }
 }
 

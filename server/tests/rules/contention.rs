@@ -1,4 +1,4 @@
-//! A crowd that claims at once, over two coordinators on one store, while its members are killed: every task is
+//! A contention that claims at once, over two coordinators on one store, while its members are killed: every task is
 //! completed once, under the token of its last claim, and a claim costs few round trips.
 //!
 //! `TEAMWIRE_CROWD`, as in `100x1000`, sets how many claim how many tasks. `TEAMWIRE_SEED` sets what is drawn; how the
@@ -7,12 +7,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use teamwire_proto::{
     Reason, Refusal,
@@ -42,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How often an end that meets with no conflict goes to the store at most: its records are read as they are found wanting.
 const ENDS_TRIPS_MAX: usize = 6;
 
-/// How large a crowd is, and what happens to it.
+/// How large a contention is, and what happens to it.
 #[derive(Clone, Copy)]
 struct Plan {
     claimers: usize,
@@ -52,7 +53,7 @@ struct Plan {
     killers: usize,
 }
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 struct Tally {
     /// The token under which a completion was accepted, by task.
@@ -66,7 +67,7 @@ struct Tally {
     released: AtomicUsize,
 }
 
-struct Crowd {
+struct Contention {
     plan: Plan,
     seed: u64,
     store: Arc<dyn Store>,
@@ -80,7 +81,7 @@ struct Crowd {
     done: CancellationToken,
 }
 
-impl Crowd {
+impl Contention {
     async fn gather(store: Arc<dyn Store>, plan: Plan, seed: u64) -> Arc<Self> {
         let store: Arc<dyn Store> = Arc::new(Counting(store));
         let mut coordinators = Vec::new();
@@ -88,7 +89,7 @@ impl Crowd {
             coordinators.push(coordinator(store.clone(), Limits::default()).await);
         }
         let lead = coordinators[0].create_team(&operator(), &create("crowd")).await.unwrap().credential;
-        let mut crowd = Self {
+        let mut contention = Self {
             plan,
             seed,
             store,
@@ -100,8 +101,8 @@ impl Crowd {
             done: CancellationToken::new(),
         };
         for number in 0..plan.claimers {
-            let credential = crowd.join(number).await;
-            crowd.credentials.push(Mutex::new(credential));
+            let credential = contention.join(number).await;
+            contention.credentials.push(Mutex::new(credential));
         }
         let mut rng = StdRng::seed_from_u64(seed);
         for id in 1..=plan.tasks {
@@ -114,9 +115,9 @@ impl Crowd {
                 false => String::new(),
             };
             let request = v1::CreateTaskRequest { blocked_by, owner, ..task("work") };
-            crowd.coordinators[0].create_task(&presented(&lead), &request).await.unwrap();
+            contention.coordinators[0].create_task(&presented(&lead), &request).await.unwrap();
         }
-        Arc::new(crowd)
+        Arc::new(contention)
     }
 
     /// Begins a life of a worker that has none.
@@ -128,7 +129,7 @@ impl Crowd {
     }
 
     fn who(&self, number: usize) -> CallerCredentials {
-        presented(&self.credentials[number].lock().unwrap())
+        presented(&self.credentials[number].lock())
     }
 
     /// Lets everybody work until all is done.
@@ -144,12 +145,16 @@ impl Crowd {
             });
         }
         for number in 0..self.plan.claimers {
-            let crowd = Arc::clone(self);
-            all.spawn(async move { crowd.done.clone().run_until_cancelled(crowd.work(number)).await.unwrap_or(()) });
+            let contention = Arc::clone(self);
+            all.spawn(async move {
+                contention.done.clone().run_until_cancelled(contention.work(number)).await.unwrap_or(())
+            });
         }
         for killer in 0..self.plan.killers {
-            let crowd = Arc::clone(self);
-            all.spawn(async move { crowd.done.clone().run_until_cancelled(crowd.kill(killer)).await.unwrap_or(()) });
+            let contention = Arc::clone(self);
+            all.spawn(async move {
+                contention.done.clone().run_until_cancelled(contention.kill(killer)).await.unwrap_or(())
+            });
         }
         let ended = timeout(PATIENCE, async {
             while let Some(one) = all.join_next().await {
@@ -179,7 +184,7 @@ impl Crowd {
                     continue;
                 }
             };
-            self.tally.trips.lock().unwrap().push(trips);
+            self.tally.trips.lock().push(trips);
             for _ in 0..rng.random_range(0..30) {
                 tokio::task::yield_now().await;
             }
@@ -203,7 +208,7 @@ impl Crowd {
         let request = v1::CompleteTaskRequest { task_id, claim_token: claim_token.clone(), ..Default::default() };
         match coordinator.complete_task(who, &request).await {
             Ok(_) => {
-                self.tally.completed.lock().unwrap().entry(task_id).or_default().push(claim_token);
+                self.tally.completed.lock().entry(task_id).or_default().push(claim_token);
                 self.progress.send_modify(|done| *done += 1);
                 if *self.progress.borrow() == self.plan.tasks {
                     self.done.cancel();
@@ -213,14 +218,14 @@ impl Crowd {
         }
     }
 
-    /// Takes note of a refusal that whoever was killed must expect.
+    /// Counts a refusal that a killed member must expect.
     fn expected(&self, refusal: &Refusal) {
         let stale = [Reason::StaleClaim, Reason::TaskClosed, Reason::MemberStopped, Reason::SessionSuperseded];
         assert!(stale.contains(&refusal.reason), "{refusal}");
         self.tally.stale.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Kills one of its own victims each time that some tasks were completed, and begins a new life for it.
+    /// Kills one of this killer's victims after every few completions, and begins a new life for it.
     async fn kill(&self, killer: usize) {
         let mut rng = StdRng::seed_from_u64(!self.seed ^ killer as u64);
         let mut progress = self.progress.subscribe();
@@ -248,7 +253,7 @@ impl Crowd {
                     self.join(number).await
                 }
             };
-            *self.credentials[number].lock().unwrap() = credential;
+            *self.credentials[number].lock() = credential;
             self.tally.kills.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -256,15 +261,15 @@ impl Crowd {
     /// Ends a life, which nothing may prevent.
     async fn end<T>(&self, call: impl Future<Output = Result<T, Refusal>>) -> T {
         let (ended, trips) = counted(call).await;
-        self.tally.ends.lock().unwrap().push(trips);
+        self.tally.ends.lock().push(trips);
         ended.unwrap()
     }
 
-    /// Checks what came of it against the store and against the history.
+    /// Checks the outcome against the store and the history.
     async fn check(&self) {
         let board = check_board(&*self.store, &self.namespace).await;
         assert_eq!(board.tasks.len() as u64, self.plan.tasks, "a task was lost");
-        let completed = self.tally.completed.lock().unwrap().clone();
+        let completed = self.tally.completed.lock().clone();
         for (id, task) in &board.tasks {
             let accepted = completed.get(id).map(Vec::as_slice).unwrap_or_default();
             assert_eq!(task.status, Status::Completed);
@@ -321,14 +326,14 @@ fn seed() -> u64 {
     std::env::var("TEAMWIRE_SEED").map_or(7, |seed| seed.parse().unwrap())
 }
 
-/// Runs a crowd to its end and returns the median of what a claim has cost.
-async fn run(store: Arc<dyn Store>, plan: Plan) -> (Arc<Crowd>, usize) {
-    let crowd = Crowd::gather(store, plan, seed()).await;
+/// Runs a contention to its end and returns the median of what a claim has cost.
+async fn run(store: Arc<dyn Store>, plan: Plan) -> (Arc<Contention>, usize) {
+    let contention = Contention::gather(store, plan, seed()).await;
     let began = Instant::now();
-    crowd.run().await;
+    contention.run().await;
     let took = began.elapsed();
-    crowd.check().await;
-    let mut trips = crowd.tally.trips.lock().unwrap().clone();
+    contention.check().await;
+    let mut trips = contention.tally.trips.lock().clone();
     trips.sort_unstable();
     let at = |share: f64| trips[((trips.len() - 1) as f64 * share) as usize];
     eprintln!(
@@ -338,43 +343,43 @@ async fn run(store: Arc<dyn Store>, plan: Plan) -> (Arc<Crowd>, usize) {
         plan.tasks,
         plan.coordinators,
         trips.len(),
-        crowd.tally.released.load(Ordering::Relaxed),
-        crowd.tally.kills.load(Ordering::Relaxed),
-        crowd.tally.stale.load(Ordering::Relaxed),
+        contention.tally.released.load(Ordering::Relaxed),
+        contention.tally.kills.load(Ordering::Relaxed),
+        contention.tally.stale.load(Ordering::Relaxed),
         at(0.5),
         at(0.9),
         at(0.99),
         at(1.0),
-        crowd.tally.ends.lock().unwrap().iter().max(),
+        contention.tally.ends.lock().iter().max(),
     );
-    (crowd, at(0.5))
+    (contention, at(0.5))
 }
 
-async fn everybody_is_killed_now_and_then(store: Arc<dyn Store>) {
+async fn complete_tasks_while_members_are_killed(store: Arc<dyn Store>) {
     let (claimers, tasks) = size();
-    let (crowd, _) = run(store, Plan { claimers, tasks, coordinators: 2, killers: claimers / 10 }).await;
-    let (kills, stale) = (&crowd.tally.kills, &crowd.tally.stale);
+    let (contention, _) = run(store, Plan { claimers, tasks, coordinators: 2, killers: claimers / 10 }).await;
+    let (kills, stale) = (&contention.tally.kills, &contention.tally.stale);
     assert!(kills.load(Ordering::Relaxed) > 5 && stale.load(Ordering::Relaxed) > 5, "too peaceful to tell anything");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_task_is_completed_once_though_members_are_killed_on_the_embedded_store() {
-    everybody_is_killed_now_and_then(EmbeddedStore::in_memory().unwrap()).await;
+    complete_tasks_while_members_are_killed(EmbeddedStore::in_memory().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_task_is_completed_once_though_members_are_killed_on_redis() {
     let Some(server) = TestRedis::start() else { return };
-    everybody_is_killed_now_and_then(RedisStore::connect(&server.url(), "test").await.unwrap()).await;
+    complete_tasks_while_members_are_killed(RedisStore::connect(&server.url(), "test").await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_one_coordinator_a_claim_costs_a_read_and_a_commit_and_an_end_waits_for_its_turn_only() {
     let (claimers, tasks) = size();
     let plan = Plan { claimers, tasks, coordinators: 1, killers: claimers / 10 };
-    let (crowd, median) = run(EmbeddedStore::in_memory().unwrap(), plan).await;
+    let (contention, median) = run(EmbeddedStore::in_memory().unwrap(), plan).await;
     assert!(median <= 2, "{median} round trips");
     // Once, an end lost against every change of the board, up to a hundred times, and was refused then.
-    let ends = crowd.tally.ends.lock().unwrap();
+    let ends = contention.tally.ends.lock();
     assert!(!ends.is_empty() && ends.iter().all(|trips| *trips <= ENDS_TRIPS_MAX), "{ends:?}");
 }
