@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_passes_and_the_next_send_is_told_when_to_come_again() {
+    fn a_burst_passes_and_the_next_send_learns_when_to_retry() {
         let meter = Meter::new(rates(3, 3));
         let ann = SecretHash::of("ann");
         for _ in 0..3 {
@@ -127,11 +127,11 @@ mod tests {
         assert_eq!(refusal.reason, Reason::RateLimited);
         let wait = refusal.retry_after.unwrap();
         assert!(wait > Duration::ZERO && wait <= Duration::from_millis(1_001), "{wait:?}");
-        meter.count(SecretHash::of("bob"), false).expect("what another does is no matter");
+        meter.count(SecretHash::of("bob"), false).expect("another credential's sends do not count");
     }
 
     #[test]
-    fn broadcasts_have_a_rate_of_their_own_and_count_as_sends() {
+    fn broadcasts_have_a_separate_rate_and_count_as_sends() {
         let meter = Meter::new(rates(3, 2));
         let ann = SecretHash::of("ann");
         meter.count(ann, true).unwrap();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_all_of_its_burst_again_is_forgotten() {
+    fn a_credential_whose_burst_is_replenished_is_dropped() {
         let mut fast = rates(1, 1);
         fast.sends_per_second = NonZeroU32::new(1_000_000).unwrap();
         let meter = Meter::new(fast);

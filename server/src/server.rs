@@ -217,7 +217,7 @@ impl Background {
         self.tasks.spawn(task);
     }
 
-    /// Keeps the answers to health checks up to date, on the protocol's listener and on one of their own.
+    /// Keeps the answers to health checks up to date, on the protocol's listener and on a separate one.
     fn report_health(
         &self,
         protocol: HealthReporter,

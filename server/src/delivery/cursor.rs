@@ -23,7 +23,7 @@ use crate::{
 /// How often a session records how far it has come, at most.
 const RECORD_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A cursor on its way into the store, on a task of its own: the session's loop does other things meanwhile, and a future
+/// A cursor on its way into the store, on a separate task: the session's loop does other things meanwhile, and a future
 /// that is not polled must not hold anything in the store. Returns how far the session may go then.
 type Recording = JoinHandle<Result<u64, Refusal>>;
 

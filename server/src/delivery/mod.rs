@@ -2,7 +2,7 @@
 //!
 //! - [`session`]: a session, from its opening to its last frame. [`delivery_loop`]: delivers while credit lasts.
 //!   [`cursor`]: how far a session has come. [`frames`]: its stream. [`end`]: why it ends.
-//! - [`heartbeats`]: signs of life, gathered and written in batches.
+//! - [`heartbeats`]: proof that members are alive, gathered and written in batches.
 //! - [`reconciler`]: finds what lost notifications have missed. [`data_loss`]: what to do when the store has lost commits.
 //! - [`expiry_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
 //!   enough. [`gauges`]: numbers that are looked up from time to time.

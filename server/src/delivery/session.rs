@@ -68,7 +68,7 @@ impl Session {
         })
     }
 
-    /// Runs the session on a task of its own. Returns the channel that its frames come out of.
+    /// Runs the session on a separate task. Returns the channel that its frames come out of.
     pub fn start(
         mut self,
         pace: Pace,

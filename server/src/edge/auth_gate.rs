@@ -128,24 +128,24 @@ mod tests {
     }
 
     #[test]
-    fn only_a_credential_that_holds_makes_a_visitor_known() {
+    fn only_a_valid_credential_opens_the_gate() {
         let gate = Arc::new(AuthGate::default());
         drop(call_of(&gate));
-        assert!(!gate.is_open(), "nothing was shown");
+        assert!(!gate.is_open(), "no credential was presented");
         let call = call_of(&gate);
         call.has_credential();
         drop(call);
-        assert!(!gate.is_open(), "what was shown does not hold");
+        assert!(!gate.is_open(), "the credential is not valid");
         let call = call_of(&gate);
         call.has_credential();
         call.opens();
         drop(call);
         assert!(gate.is_open());
-        assert!(call_of(&gate).is_open(), "for good");
+        assert!(call_of(&gate).is_open(), "it stays open");
     }
 
     #[test]
-    fn a_visitor_calls_until_each_call_is_over() {
+    fn a_gate_is_deciding_until_each_call_is_over() {
         let gate = Arc::new(AuthGate::default());
         let (one, other) = (call_of(&gate), call_of(&gate));
         one.has_credential();

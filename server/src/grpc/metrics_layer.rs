@@ -199,8 +199,8 @@ fn caller(headers: &HeaderMap) -> String {
     match Credential::parse(token) {
         Ok(Credential::Member { team, member, .. }) => format!("{member}@{team}"),
         Ok(Credential::Operator { .. }) => "operator".to_owned(),
-        Ok(other) => other.team().map_or_else(|| "somebody".to_owned(), |team| format!("somebody@{team}")),
-        Err(_) => "nobody".to_owned(),
+        Ok(other) => other.team().map_or_else(|| "unknown".to_owned(), |team| format!("unknown@{team}")),
+        Err(_) => "none".to_owned(),
     }
 }
 

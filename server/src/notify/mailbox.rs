@@ -102,7 +102,7 @@ impl State {
 
 /// For the tasks that wake the session.
 impl Mailbox {
-    /// Makes the mailbox of a session that has looked at nothing yet.
+    /// Makes the mailbox of a session that has read nothing yet.
     pub(crate) fn new(namespace: Namespace, member: Name, session_id: String) -> Arc<Self> {
         let state = Mutex::new(State { look: true, ..State::default() });
         Arc::new(Self { namespace, member, session_id, wake: Notify::new(), seen_next: AtomicU64::new(1), state })

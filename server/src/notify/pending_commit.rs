@@ -7,12 +7,12 @@ use tokio::{runtime::Handle, time::sleep};
 use super::notifier::Notifier;
 use crate::store::{Namespace, Txn, Write};
 
-/// How long after a call was dropped the notifier wakes those whom its commit may concern. A commit that happens later is
-/// found by the reconciler.
+/// How long after a call was dropped the notifier wakes those that its commit may concern. A commit that happens later
+/// is found by the reconciler.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
 
-/// A commit that the store has not answered yet. Dropped before [`is_known`](Self::is_known), because the caller went away
-/// or the store did not answer, it has everyone whom the commit may concern look into the store.
+/// A commit that the store has not answered yet. Dropped before [`is_known`](Self::is_known), because the caller went
+/// away or the store did not answer, it makes every session and call that the commit may concern read the store.
 pub(crate) struct PendingCommit<'t> {
     notifier: &'t Arc<Notifier>,
     namespace: &'t Namespace,

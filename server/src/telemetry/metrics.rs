@@ -163,7 +163,7 @@ impl Metrics {
         for cause in [Undeliverable::DeliveryLimit, Undeliverable::TargetReplaced] {
             drop(self.dead_letters.get_or_create(&[("cause", cause.as_str())]));
         }
-        for check in ["version", "seen", "lease", "full"] {
+        for check in ["version", "key_used", "lease", "full"] {
             drop(self.commit_conflicts.get_or_create(&[("check", check)]));
         }
         for why in ["missing", "stale", "conflict"] {
@@ -228,7 +228,7 @@ impl Metrics {
     pub(crate) fn conflict(&self, failed: &Failed) {
         let check = match failed {
             Failed::Version { .. } => "version",
-            Failed::KeyUsed { .. } => "seen",
+            Failed::KeyUsed { .. } => "key_used",
             Failed::Lease { .. } => "lease",
             Failed::Full { .. } => "full",
         };

@@ -122,11 +122,11 @@ fn scope(who: &CallerCredentials) -> String {
     }
 }
 
-fn not_for(whom: &str) -> Refusal {
+fn not_for(bearer: &str) -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
         format!(
-            "No member can join with the credential of {whom}. Create a join token with `teamwire invite`, and join with that."
+            "No member can join with the credential of {bearer}. Create a join token with `teamwire invite`, and join with that."
         ),
     )
 }
