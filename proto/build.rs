@@ -1,16 +1,31 @@
-//! Compiles the protocol with protox, so that building needs no protoc.
+//! Compiles the protocol, without protoc, and writes the crate's tables from its options.
+
+mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-use prost::Message;
+const FILES: [&str; 7] = ["history", "message", "options", "reason", "request", "task", "team"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["message", "team", "request", "task", "history"].map(|name| format!("teamwire/v1/{name}.proto"));
     println!("cargo:rerun-if-changed=teamwire");
-    let descriptors = protox::compile(&files, ["."])?;
+    println!("cargo:rerun-if-changed=codegen");
+    let mut compiler = protox::Compiler::new(["."])?;
+    compiler.include_source_info(true).include_imports(true);
+    compiler.open_files(FILES.map(|name| format!("teamwire/v1/{name}.proto")))?;
+    let pool = compiler.descriptor_pool();
+
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
-    // Ordered, so that the same request has one encoding, by which a repeated call is known.
-    tonic_prost_build::configure().btree_map(".teamwire.v1.CreateTaskRequest").compile_fds(descriptors)?;
+    fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
+    fs::write(out.join("reason.rs"), codegen::reason::table(&pool))?;
+    fs::write(out.join("method.rs"), codegen::method::table(&pool))?;
+    fs::write(out.join("kind.rs"), codegen::kind::table(&pool))?;
+    fs::write(out.join("redact.rs"), codegen::redact::table(&pool))?;
+
+    tonic_prost_build::configure()
+        // Ordered, so that equal requests have equal encodings: an idempotency key is checked against the encoding.
+        .btree_map(".teamwire.v1.CreateTaskRequest")
+        .extern_path(".teamwire.v1.Reason", "crate::Reason")
+        .skip_debug(codegen::redact::secret_messages(&pool).iter().map(|message| format!(".{}", message.full_name())))
+        .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

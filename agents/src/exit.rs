@@ -90,7 +90,7 @@ impl Exit {
         v1::ExitReport {
             code: self.code,
             signal: self.signal,
-            duration_ms: u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
+            duration: prost_types::Duration::try_from(self.duration).ok(),
             // The protocol asks for one line of up to 200 characters.
             detail: self.detail.chars().filter(|c| !c.is_control()).take(200).collect(),
         }

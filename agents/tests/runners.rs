@@ -33,7 +33,7 @@ const ID: &str = r#"id=$(printf '%s\n' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/
 
 struct Running {
     output: Lines<BufReader<DuplexStream>>,
-    progress: mpsc::UnboundedReceiver<RunnerEvent>,
+    events: mpsc::Receiver<RunnerEvent>,
     stopper: CancellationToken,
     exit: JoinHandle<RunnerExit>,
 }
@@ -56,9 +56,9 @@ impl Running {
     async fn until(&mut self, is_wanted: impl Fn(&RunnerEvent) -> bool) -> RunnerEvent {
         let waiting = async {
             loop {
-                let progress = self.progress.recv().await.expect("it still runs");
-                if is_wanted(&progress) {
-                    return progress;
+                let event = self.events.recv().await.expect("it still runs");
+                if is_wanted(&event) {
+                    return event;
                 }
             }
         };
@@ -72,10 +72,11 @@ fn shell(script: &str) -> Vec<OsString> {
 
 fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerConfig)) -> Running {
     let (ours, theirs) = duplex(1 << 16);
-    let (tell, progress) = mpsc::unbounded_channel();
+    // No test causes as many events; if one did, the rest would be dropped.
+    let (tell, events) = mpsc::channel(1_024);
     let mut config = RunnerConfig::new(coordinator.url(), JOIN_TOKEN, shell(script));
     config.output = Box::new(theirs);
-    config.on_event = Arc::new(move |progress| drop(tell.send(progress.clone())));
+    config.on_event = Arc::new(move |event| drop(tell.try_send(event.clone())));
     config.handles_signals = false;
     config.grace = Duration::from_millis(300);
     config.idle_after = Duration::from_millis(20);
@@ -85,7 +86,7 @@ fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerC
     change(&mut config);
     let runner = Runner::new(config);
     let stopper = runner.stopper();
-    Running { output: BufReader::new(ours).lines(), progress, stopper, exit: tokio::spawn(runner.run()) }
+    Running { output: BufReader::new(ours).lines(), events, stopper, exit: tokio::spawn(runner.run()) }
 }
 
 fn report(coordinator: &Coordinator) -> v1::ExitReport {
@@ -252,7 +253,7 @@ async fn the_runner_approves_if_configured_to() {
     let mut running = run(&coordinator, "read -r line; read -r line; echo never; exec sleep 1000", |config| {
         config.on_shutdown = OnShutdown::Approve;
     });
-    running.until(|progress| matches!(progress, RunnerEvent::Connected { .. })).await;
+    running.until(|event| matches!(event, RunnerEvent::Connected { .. })).await;
     coordinator.put_shutdown_request("req_1").await;
     assert_eq!(running.exit().await.code, 0);
 }
@@ -489,9 +490,9 @@ async fn a_message_that_keeps_failing_goes_back_and_the_session_is_renewed() {
     let coordinator = Coordinator::start().await;
     coordinator.put_text("poison").await;
     let mut running = run(&coordinator, "cat > /dev/null; echo oops; exit 1", exec);
-    running.until(|progress| matches!(progress, RunnerEvent::GivenBack { .. })).await;
+    running.until(|event| matches!(event, RunnerEvent::GivenBack { .. })).await;
     coordinator.until("another session", |state| (state.opened.len() == 2).then_some(())).await;
-    let again = running.until(|progress| matches!(progress, RunnerEvent::Handed { .. })).await;
+    let again = running.until(|event| matches!(event, RunnerEvent::Handed { .. })).await;
     assert!(matches!(again, RunnerEvent::Handed { delivery_count: 2, .. }), "{again:?}");
     let (instances, sends) = coordinator.with(|state| {
         (state.opened.iter().map(|opened| opened.instance_id.clone()).collect::<Vec<_>>(), state.sends.len())

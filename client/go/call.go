@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
@@ -24,9 +25,6 @@ const (
 	// delayMin bounds the first delay between attempts, delayMax every one.
 	delayMin, delayMax = 100 * time.Millisecond, 5 * time.Second
 )
-
-// once are the calls that may not be repeated while their outcome is not known.
-var once = map[string]bool{v1.TeamService_DeleteTeam_FullMethodName: true, v1.TeamService_SetLead_FullMethodName: true}
 
 // session is a session that a subscription has opened. Calls carry its id.
 type session struct {
@@ -42,10 +40,10 @@ var noSession = &session{end: func() {}}
 func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
-	request := c.complete(args.(proto.Message))
+	request := c.complete(method, args.(proto.Message))
 	for n := 0; ; n++ {
 		session, place := c.session.Load(), c.place.Load()
-		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(request))
+		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(method, request))
 		var at peer.Peer // stays empty if nothing was sent
 		err := c.conns[place].Invoke(attempt, method, request, reply, append(slices.Clip(opts), grpc.Peer(&at))...)
 		cancel()
@@ -57,8 +55,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		if failure.Reason == "SESSION_SUPERSEDED" && c.hasReopened(ctx, session) {
 			continue
 		}
-		isKnown := at.Addr == nil || failure.Reason == "DRAINING" || failure.Reason == "RATE_LIMITED"
-		if !failure.isRetryable() || once[method] && !isKnown {
+		if !failure.isRetryable() || isOnce(method) && at.Addr != nil && !isNotDone(failure.Reason) {
 			return failure
 		}
 		if failure.cause = c.pause(ctx, max(delay(n), failure.RetryAfter)); failure.cause != nil {
@@ -74,18 +71,19 @@ func (c *Client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	if err != nil {
 		return nil, c.failure(ctx, err, place)
 	}
-	return &stream{ClientStream: opened, client: c, place: place}, nil
+	return &stream{ClientStream: opened, client: c, method: method, place: place}, nil
 }
 
 // stream fills in the request of a stream, and converts its errors.
 type stream struct {
 	grpc.ClientStream
 	client *Client
+	method string
 	place  int32
 }
 
 func (s *stream) SendMsg(message any) error {
-	return s.ClientStream.SendMsg(s.client.complete(message.(proto.Message)))
+	return s.ClientStream.SendMsg(s.client.complete(s.method, message.(proto.Message)))
 }
 
 func (s *stream) RecvMsg(message any) error {
@@ -97,7 +95,7 @@ func (s *stream) RecvMsg(message any) error {
 }
 
 // complete returns a copy of a request with the team and the idempotency key filled in where they are empty.
-func (c *Client) complete(request proto.Message) proto.Message {
+func (c *Client) complete(method string, request proto.Message) proto.Message {
 	request = proto.Clone(request)
 	message := request.ProtoReflect()
 	set := func(name protoreflect.Name, value string) {
@@ -106,27 +104,25 @@ func (c *Client) complete(request proto.Message) proto.Message {
 		}
 	}
 	set("team", c.Team)
-	switch request.(type) {
-	case *v1.JoinRequest, *v1.CreateTeamRequest: // who guesses it is given the credential
+	if isSecret(method) { // whoever guesses the key gets the credential
 		set("idempotency_key", uuid.NewString())
-	default: // sorts by time, which is the cheapest for a coordinator
+	} else { // sorts by time, which is the cheapest for a coordinator
 		set("idempotency_key", uuid.Must(uuid.NewV7()).String())
 	}
 	return request
 }
 
 // waits returns how long a coordinator is asked to wait before it answers.
-func waits(request proto.Message) time.Duration {
-	asked := time.Duration(0)
-	switch request := request.(type) {
-	case *v1.ClaimNextTaskRequest:
-		asked = request.Wait.AsDuration()
-	case *v1.WaitForDecisionRequest:
-		if asked = 30 * time.Second; request.Timeout != nil {
-			asked = request.Timeout.AsDuration()
-		}
+func waits(method string, request proto.Message) time.Duration {
+	field, asked, most := waitOf(method)
+	if field == "" {
+		return 0
 	}
-	return max(0, min(asked, time.Minute))
+	message := request.ProtoReflect()
+	if field := message.Descriptor().Fields().ByName(protoreflect.Name(field)); message.Has(field) {
+		asked = message.Get(field).Message().Interface().(*durationpb.Duration).AsDuration()
+	}
+	return max(0, min(asked, most))
 }
 
 // sign adds the credential and the session. The call that opens a session is outside the previous one.

@@ -73,29 +73,24 @@ func (e *Error) isDistrust() bool {
 
 // isRetryable returns whether a retry with the same idempotency key may succeed.
 func (e *Error) isRetryable() bool {
-	switch e.Reason {
-	case "STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED":
-		return true
-	case "":
-		switch e.status.Code() {
-		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
-			return !e.isDistrust()
-		}
+	if e.Reason != "" {
+		return isRetried(e.Reason)
+	}
+	switch e.status.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
+		return !e.isDistrust()
 	}
 	return false
 }
 
 // isFinal returns whether another session of a subscription would fail likewise.
 func (e *Error) isFinal() bool {
-	switch e.Reason {
-	case "SLOW_CONSUMER", "INTERNAL":
-		return false
-	case "":
-		switch e.status.Code() {
-		case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
-			return true
-		}
-		return e.isDistrust()
+	if e.Reason != "" {
+		return !isReopened(e.Reason)
 	}
-	return !e.isRetryable()
+	switch e.status.Code() {
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+		return true
+	}
+	return e.isDistrust()
 }

@@ -257,7 +257,7 @@ func (i *Inbox) hold() error {
 		silence.Stop() // a slow consumer is not a silent coordinator
 		switch frame := response.Frame.(type) {
 		case *v1.StreamResponse_Opened:
-			patience = max(3*time.Duration(frame.Opened.HeartbeatIntervalMs)*time.Millisecond, time.Second)
+			patience = max(3*frame.Opened.HeartbeatInterval.AsDuration(), time.Second)
 			i.session = &session{id: frame.Opened.SessionId}
 			i.session.over, i.session.end = context.WithCancel(context.Background())
 			i.client.session.Swap(i.session).end()

@@ -13,12 +13,13 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
 
 func opened(id string) *v1.StreamResponse {
-	session := &v1.SessionOpened{SessionId: id, HeartbeatIntervalMs: 100}
+	session := &v1.SessionOpened{SessionId: id, HeartbeatInterval: durationpb.New(100 * time.Millisecond)}
 	return &v1.StreamResponse{Frame: &v1.StreamResponse_Opened{Opened: session}}
 }
 

@@ -1,10 +1,11 @@
-//! The contract of teamwire: what travels between a client and a coordinator, and the rules that both must know.
+//! The protocol of teamwire: what clients and coordinators exchange, and the rules that both must know.
 //!
 //! - [`v1`]: the generated protocol, from `proto/teamwire/v1`.
-//! - [`name`], [`credential`], [`id`]: what may stand in a string field, checked once at the edge.
-//! - [`address`], [`join_string`]: where a coordinator is, and the one word that is pasted to join from another machine.
-//! - [`reason`]: the one table from reasons to gRPC codes; [`refusal`]: an error with its reason, as a `tonic::Status`.
-//! - [`dialect`]: the JSON forms of SendMessage; [`word`]: the words in which people read values.
+//! - [`kind`], [`method`], [`reason`]: the tables of message kinds, RPCs and reasons, generated from the protocol's options.
+//! - [`refusal`]: an error with its reason, which travels in a `tonic::Status`.
+//! - [`name`], [`credential`], [`id`]: string fields with a format, parsed once at the edge.
+//! - [`address`], [`join_string`]: where a coordinator listens, and the one word to paste to join from another machine.
+//! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
 pub mod address;
@@ -12,12 +13,16 @@ pub mod credential;
 pub mod dialect;
 pub mod id;
 pub mod join_string;
+pub mod kind;
+pub mod method;
 pub mod name;
 pub mod reason;
 pub mod refusal;
 pub mod trace_parent;
 pub mod word;
 
+pub use kind::Kind;
+pub use method::Method;
 pub use reason::Reason;
 pub use refusal::Refusal;
 
@@ -25,6 +30,25 @@ pub use refusal::Refusal;
 #[allow(missing_debug_implementations, unreachable_pub, clippy::all)]
 pub mod v1 {
     tonic::include_proto!("teamwire.v1");
+}
+
+mod redact {
+    //! `Debug` for messages that hold a secret.
+
+    use std::fmt;
+
+    use crate::v1;
+
+    /// A secret in debug output.
+    struct Redacted(bool);
+
+    impl fmt::Debug for Redacted {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(if self.0 { "\"\"" } else { "[redacted]" })
+        }
+    }
+
+    include!(concat!(env!("OUT_DIR"), "/redact.rs"));
 }
 
 /// The descriptors of the protocol, for gRPC reflection.

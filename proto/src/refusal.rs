@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tonic::{Code, Status};
+use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::reason::{DOMAIN, Reason};
@@ -61,13 +61,9 @@ impl Refusal {
         if info.domain != DOMAIN {
             return None;
         }
-        let mut reason: Reason = info.reason.parse().ok()?;
-        if reason == Reason::InvalidRequestId && status.code() == Code::NotFound {
-            reason = Reason::RequestNotFound;
-        }
         let field = details.bad_request().and_then(|bad| bad.field_violations.first()).map(|v| v.field.clone());
         Some(Self {
-            reason,
+            reason: info.reason.parse().ok()?,
             message: status.message().to_owned(),
             field,
             retry_after: details.retry_info().and_then(|info| info.retry_delay),

@@ -44,16 +44,16 @@ impl History {
         };
         let mut request = v1::ListHistoryRequest {
             filter: Some(filter.clone()),
-            limit: if self.all { 1_000 } else { self.limit },
             newest: !self.all,
             ..v1::ListHistoryRequest::default()
         };
+        let at_once = if self.all { 1_000 } else { self.limit as usize };
         let after_sequence = loop {
-            let page = caller.client.list_history(request.clone()).await?;
+            let page = caller.client.list_all_history(request.clone(), at_once).await?;
             page.entries.iter().for_each(|entry| self.print(entry, own));
-            request.after_sequence = page.next_after_sequence;
-            if !self.all || !page.more {
-                break page.next_after_sequence;
+            request.page_token = page.next_page_token;
+            if !self.all || request.page_token.is_empty() {
+                break page.last_sequence;
             }
         };
         if !self.follow {

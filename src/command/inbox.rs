@@ -73,8 +73,8 @@ impl Inbox {
 
     async fn list(&self, caller: &Caller) -> Result<(), Failure> {
         let member = self.of.clone().unwrap_or_default();
-        let request = v1::ListInboxRequest { limit: self.limit, member, ..v1::ListInboxRequest::default() };
-        let reply = caller.client.list_inbox(request).await?;
+        let request = v1::ListInboxRequest { member, ..v1::ListInboxRequest::default() };
+        let reply = caller.client.list_all_inbox(request, self.limit as usize).await?;
         reply.deliveries.iter().for_each(|delivery| self.print(delivery));
         if !self.output.json {
             let shown = reply.deliveries.len();

@@ -13,6 +13,9 @@ use crate::{
     show,
 };
 
+/// How many requests are listed: the newest.
+const SHOWN_MAX: usize = 100;
+
 /// List shutdown requests and plans, or wait for a decision
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n\n    teamwire requests REQUEST_ID --wait")]
@@ -65,7 +68,7 @@ impl Requests {
                 member: self.member.clone().unwrap_or_default(),
                 ..v1::ListRequestsRequest::default()
             };
-            let found = caller.client.list_requests(request).await?.requests;
+            let found = caller.client.list_all_requests(request, SHOWN_MAX).await?.requests;
             self.print(&found);
             return Ok(());
         };

@@ -156,8 +156,8 @@ impl Send {
 }
 
 async fn last_sequence(caller: &Caller) -> Result<u64, Failure> {
-    let request = v1::ListHistoryRequest { limit: 1, newest: true, ..v1::ListHistoryRequest::default() };
-    Ok(caller.client.list_history(request).await?.next_after_sequence)
+    let request = v1::ListHistoryRequest { page_size: 1, newest: true, ..v1::ListHistoryRequest::default() };
+    Ok(caller.client.list_history(request).await?.last_sequence)
 }
 
 fn read(file: &str) -> Result<String, Failure> {

@@ -54,7 +54,7 @@ impl Shutdown {
         }
         let mut ask = message::shutdown_request(self.name.clone(), self.reason.clone());
         if let Some(v1::send_request::Body::ShutdownRequest(body)) = &mut ask.body {
-            body.deadline_seconds = self.deadline;
+            body.ttl = (self.deadline > 0).then_some(prost_types::Duration { seconds: self.deadline.into(), nanos: 0 });
         }
         let request_id = match caller.client.send(ask).await {
             Ok(reply) => {
@@ -174,12 +174,12 @@ impl Shutdown {
     }
 
     async fn newest_before(&self, caller: &Caller) -> Result<u64, Failure> {
-        let newest = v1::ListHistoryRequest { limit: 1, newest: true, ..v1::ListHistoryRequest::default() };
-        Ok(caller.client.list_history(newest).await?.next_after_sequence.saturating_sub(1))
+        let newest = v1::ListHistoryRequest { page_size: 1, newest: true, ..v1::ListHistoryRequest::default() };
+        Ok(caller.client.list_history(newest).await?.last_sequence.saturating_sub(1))
     }
 }
 
 async fn find(caller: &Caller, name: &str) -> Result<Option<v1::Member>, Failure> {
-    let reply = caller.client.list_members(v1::ListMembersRequest::default()).await?;
+    let reply = caller.client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?;
     Ok(reply.members.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
 }

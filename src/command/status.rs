@@ -28,7 +28,11 @@ pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Resul
     let named = named.unwrap_or_default().to_owned();
     let team = caller.client.get_team(v1::GetTeamRequest { team: named.clone() }).await?;
     let team = team.team.ok_or_else(show::incomplete)?;
-    let members = caller.client.list_members(v1::ListMembersRequest { team: named }).await?.members;
+    let members = caller
+        .client
+        .list_all_members(v1::ListMembersRequest { team: named, ..Default::default() }, usize::MAX)
+        .await?
+        .members;
     if output.json {
         let members: Vec<_> = members.iter().map(|member| show::json("Member", member)).collect();
         show::line(&serde_json::json!({ "team": show::json("Team", &team), "members": members }));

@@ -116,17 +116,7 @@ impl List {
             Ok(operator) => operator,
             Err(_) => context.caller()?,
         };
-        let mut teams = Vec::new();
-        let mut page_token = String::new();
-        loop {
-            let request = v1::ListTeamsRequest { page_size: 1_000, page_token };
-            let page = caller.client.list_teams(request).await?;
-            teams.extend(page.teams);
-            page_token = page.next_page_token;
-            if page_token.is_empty() {
-                break;
-            }
-        }
+        let teams = caller.client.list_all_teams(v1::ListTeamsRequest::default(), usize::MAX).await?.teams;
         if self.output.json {
             teams.iter().for_each(|team| show::line(&show::json("Team", team)));
             return Ok(());

@@ -147,7 +147,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "limits.exited_member_ttl": Seconds(1..=31_536_000) => limits.exited_member_ttl;
     "limits.completed_task_ttl": Seconds(1..=31_536_000) => limits.completed_task_ttl;
     "limits.deleted_task_ttl": Seconds(1..=31_536_000) => limits.deleted_task_ttl;
-    "limits.tidy_interval": Seconds(1..=86_400) => limits.tidy_interval;
+    "limits.retention_interval": Seconds(1..=86_400) => limits.retention_interval;
     "limits.shutdown_deadline": Seconds(1..=86_400) => limits.shutdown_deadline;
     "limits.plan_deadline": Seconds(1..=2_592_000) => limits.plan_deadline;
     "limits.join_token_ttl": Seconds(1..=2_592_000) => limits.join_token_ttl;

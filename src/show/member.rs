@@ -32,8 +32,8 @@ pub fn exit_text(exit: &v1::ExitReport) -> String {
         (Some(code), _) => format!("exit code {code}"),
         (None, _) => "exit not reported".to_owned(),
     };
-    if exit.duration_ms > 0 {
-        text.push_str(&format!(" after {:.1} s", std::time::Duration::from_millis(exit.duration_ms).as_secs_f64()));
+    if let Some(duration) = exit.duration.and_then(|duration| std::time::Duration::try_from(duration).ok()) {
+        text.push_str(&format!(" after {:.1} s", duration.as_secs_f64()));
     }
     text
 }

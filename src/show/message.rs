@@ -137,6 +137,9 @@ pub(super) fn receipt_state(receipt: &v1::Receipt) -> String {
         ReceiptState::Queued => "queued".to_owned(),
         ReceiptState::Delivered => "delivered".to_owned(),
         ReceiptState::Processed => "processed".to_owned(),
-        ReceiptState::DeadLettered => format!("dead letter: {}", receipt.dead_letter_cause),
+        ReceiptState::DeadLettered => {
+            let cause = receipt.dead_letter_cause().as_str_name().trim_start_matches("DEAD_LETTER_CAUSE_");
+            format!("dead letter: {}", cause.to_ascii_lowercase())
+        }
     }
 }

@@ -132,8 +132,8 @@ fn what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_cod
         ("bob", json!({"type": "plan_approval_request"}), "MISSING_CONTENT", "content", USAGE),
         ("ann", answer(""), "INVALID_REQUEST_ID", "request_id", USAGE),
         ("ann", answer("nonsense"), "INVALID_REQUEST_ID", "request_id", USAGE),
-        ("ann", answer(UNKNOWN), "INVALID_REQUEST_ID", "request_id", REFUSED),
-        ("lead", judge("bob", &scene.foreign, true), "INVALID_REQUEST_ID", "request_id", REFUSED),
+        ("ann", answer(UNKNOWN), "REQUEST_NOT_FOUND", "request_id", REFUSED),
+        ("lead", judge("bob", &scene.foreign, true), "REQUEST_NOT_FOUND", "request_id", REFUSED),
         ("lead", judge("ann", &scene.asks_ann, true), "REQUEST_KIND_MISMATCH", "request_id", REFUSED),
         ("lead", answer(&scene.pending), "REQUEST_KIND_MISMATCH", "request_id", REFUSED),
         (
@@ -200,8 +200,8 @@ fn commands_that_are_refused_say_why_and_what_to_do(world: World) {
         ("ann", &["shutdown", "bob", "--force"], NOT_PERMITTED, &["LEAD_ONLY"]),
         (LEAD, &["shutdown", "nobody", "--force"], REFUSED, &["AGENT_NOT_FOUND"]),
         (LEAD, &["shutdown", "gone"], REFUSED, &["AGENT_EXITED"]),
-        ("ann", &["approve", UNKNOWN], REFUSED, &["INVALID_REQUEST_ID"]),
-        ("ann", &["requests", &scene.pending], REFUSED, &["INVALID_REQUEST_ID"]),
+        ("ann", &["approve", UNKNOWN], REFUSED, &["REQUEST_NOT_FOUND"]),
+        ("ann", &["requests", &scene.pending], REFUSED, &["REQUEST_NOT_FOUND"]),
         ("ann", &["inbox", "ack", "nonsense"], USAGE, &["INVALID_MESSAGE_ID"]),
         ("ann", &["send", "bob"], USAGE, &["recipient and a text"]),
         ("ann", &["status", "--credential", "nonsense"], NOT_PERMITTED, &["CREDENTIAL_INVALID"]),
@@ -254,7 +254,7 @@ fn over_grpc_a_refusal_carries_code_reason_and_field(world: World) {
         refused(text("bob", "c", "").await, InvalidArgument, "MISSING_SUMMARY", "summary");
         refused(text("bob", "c", "a\nb").await, InvalidArgument, "INVALID_SUMMARY", "summary");
         refused(answer("", Some(true)).await, InvalidArgument, "INVALID_REQUEST_ID", "request_id");
-        refused(answer(UNKNOWN, Some(true)).await, NotFound, "INVALID_REQUEST_ID", "request_id");
+        refused(answer(UNKNOWN, Some(true)).await, NotFound, "REQUEST_NOT_FOUND", "request_id");
         refused(answer(&scene.asks_ann, None).await, InvalidArgument, "APPROVE_MISSING", "approve");
         let ask = message::shutdown_request("bob", "").body;
         refused(caller.send(ask).await, PermissionDenied, "LEAD_ONLY", "");

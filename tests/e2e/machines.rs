@@ -53,7 +53,7 @@ fn a_network_that_is_cut_costs_no_message(network: &Network, cut: &Machine) {
     let pasted = invite(&world, "echo");
     let other = pasted.replace(fingerprint, &format!("sha256:{}", "0a".repeat(32)));
     let deceived = world.cli("deceived", &["run", "--join", &other, "echo", "--", "true"]);
-    deceived.exits(69).complains_of("does not show the certificate");
+    deceived.exits(69).complains_of("does not present the certificate");
 
     let echo = world.run_again("echo", &["--join", &pasted], agents::ECHO).ready();
     let counting = world.run_again("counting", &["--join", &invite(&world, "counting")], agents::COUNTING).ready();

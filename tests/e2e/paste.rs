@@ -20,7 +20,7 @@ fn one_paste_says_whom_to_trust_and_is_not_taken_in_by_anybody_else() {
     assert_eq!(pasted, format!("{token}@https://localhost:{port}+{fingerprint}"));
 
     let other = pasted.replace(fingerprint, &format!("sha256:{}", "0a".repeat(32)));
-    world.cli("ann", &["join", &other]).exits(69).complains_of("does not show the certificate");
+    world.cli("ann", &["join", &other]).exits(69).complains_of("does not present the certificate");
     let address = format!("https://localhost:{port}");
     world.cli("ann", &["join", token, "--address", &address]).exits(69).complains_of("--ca");
     let plain = format!("http://localhost:{port}");

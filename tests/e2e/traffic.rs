@@ -192,12 +192,10 @@ impl Traffic {
         }
         for (team, (_, lead)) in self.leads.iter().enumerate() {
             let mut took: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-            let mut request = v1::ListInboxRequest { limit: 1_000, ..v1::ListInboxRequest::default() };
+            let mut request = v1::ListInboxRequest { page_size: 1_000, ..v1::ListInboxRequest::default() };
             loop {
-                let listed = lead.list_inbox(request.clone()).await.unwrap().deliveries;
-                let Some(last) = listed.last() else { break };
-                request.after_sequence = last.sequence;
-                for message in listed.into_iter().filter_map(|delivery| delivery.message) {
+                let page = lead.list_inbox(request.clone()).await.unwrap();
+                for message in page.deliveries.into_iter().filter_map(|delivery| delivery.message) {
                     let sender = message.sender.unwrap_or_default().name;
                     match message.body {
                         Some(Body::Message(text)) => {
@@ -208,6 +206,10 @@ impl Traffic {
                         }
                         _ => (),
                     }
+                }
+                request.page_token = page.next_page_token;
+                if request.page_token.is_empty() {
+                    break;
                 }
             }
             for (from, stored) in stored.iter().enumerate().skip(team * TEAM_SIZE).take(TEAM_SIZE) {
@@ -295,7 +297,7 @@ async fn enrol(world: &World, addresses: &str, streams: usize) -> (Vec<Arc<Membe
 }
 
 async fn has_recorded_a_loss(lead: &Client) -> bool {
-    let mut request = v1::ListHistoryRequest { limit: 1_000, ..v1::ListHistoryRequest::default() };
+    let mut request = v1::ListHistoryRequest { page_size: 1_000, ..v1::ListHistoryRequest::default() };
     loop {
         let page = lead.list_history(request.clone()).await.unwrap();
         let is_loss = |entry: &v1::HistoryEntry| match &entry.event {
@@ -305,10 +307,10 @@ async fn has_recorded_a_loss(lead: &Client) -> bool {
         if page.entries.iter().any(is_loss) {
             return true;
         }
-        if !page.more {
+        if page.next_page_token.is_empty() {
             return false;
         }
-        request.after_sequence = page.next_after_sequence;
+        request.page_token = page.next_page_token;
     }
 }
 

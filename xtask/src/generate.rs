@@ -1,6 +1,7 @@
-//! Makes the clients' code out of the protocol: with buf (`buf.gen.yaml`), and for Python with grpcio-tools.
+//! Generates the clients' code from the protocol: stubs with buf (`buf.gen.yaml`), for Python with grpcio-tools, and small
+//! files with the policy of refusals and calls (`proto/examples/client_policies.rs`).
 //!
-//! What it makes is committed, so that who uses a client needs none of these tools.
+//! The output is committed, so that using a client takes none of these tools.
 
 use std::{env, fs, path::PathBuf};
 
@@ -10,19 +11,27 @@ use crate::{
     step::{Failure, Step, root},
 };
 
-/// What holds nothing but made code, and is made anew.
-const MADE: [&str; 3] = ["client/python/src/teamwire/v1", "client/typescript/src/gen", "client/go/teamwire"];
+/// Directories that hold nothing but generated code.
+const DIRECTORIES: [&str; 3] = ["client/python/src/teamwire/v1", "client/typescript/src/gen", "client/go/teamwire"];
 
-/// The protocol's files, as protoc is told them. Python's is run from the directory that its packages are in.
-const PROTOS: [&str; 5] = ["history", "message", "request", "task", "team"];
+/// Generated files that lie among others.
+const FILES: [&str; 4] = [
+    "docs/protocol.md",
+    "client/python/src/teamwire/_policy.py",
+    "client/go/policy.go",
+    "client/java/src/main/java/io/teamwire/Policy.java",
+];
 
-/// Makes all of it.
+/// The protocol's files, without their extension.
+const PROTOS: [&str; 7] = ["history", "message", "options", "reason", "request", "task", "team"];
+
+/// Generates everything.
 pub(crate) fn run() -> Result<(), Failure> {
     let buf = buf::install()?;
     npm("client/typescript")?;
     let python = python()?;
 
-    for directory in MADE {
+    for directory in DIRECTORIES {
         let _ = fs::remove_dir_all(root().join(directory));
     }
     Step::new(buf, &["generate"]).advice("it needs Go 1.24 or newer, and network access the first time").run()?;
@@ -32,22 +41,26 @@ pub(crate) fn run() -> Result<(), Failure> {
     let outs = ["python", "grpc_python", "mypy", "mypy_grpc"].map(|kind| format!("--{kind}_out={out}"));
     let mut arguments = vec!["-m", "grpc_tools.protoc", "--proto_path=proto"];
     arguments.extend(outs.iter().chain(&files).map(String::as_str));
-    // The plugins of mypy-protobuf stand beside the interpreter.
+    // The plugins of mypy-protobuf are beside the interpreter.
     let mut path = vec![python.parent().map(PathBuf::from).unwrap_or_default()];
     path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let path = env::join_paths(path).unwrap_or_default();
-    Step::new(&python, &arguments).env("PATH", path).run()
+    Step::new(&python, &arguments).env("PATH", path).run()?;
+    Step::new("cargo", &["run", "--quiet", "--package", "teamwire-proto", "--example", "client_policies", "--", "."])
+        .advice("put right what the compiler names in proto/")
+        .run()
 }
 
-/// Makes everything anew, and fails where that differs from what is committed.
+/// Generates everything, and fails where the result differs from what is committed.
 pub(crate) fn check() -> Result<(), Failure> {
     run()?;
     let differs = Failure::new(
-        "the generated code is not what the protocol's files make",
-        "run `cargo xtask generate`, and commit what it changes",
+        "the generated code does not match the protocol's files",
+        "run `cargo xtask generate`, and commit the changes",
     );
     let mut arguments = vec!["status", "--porcelain", "--untracked-files=all", "--"];
-    arguments.extend(MADE);
+    arguments.extend(DIRECTORIES);
+    arguments.extend(FILES);
     match Step::new("git", &arguments).output() {
         Some(changes) if changes.is_empty() => Ok(()),
         Some(changes) => {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use teamwire_proto::{Refusal, dialect, v1};
+use teamwire_proto::{Kind, Refusal, dialect, v1};
 
 /// A line that a program wrote.
 #[derive(Debug, PartialEq)]
@@ -40,7 +40,7 @@ impl OutputLine {
         if let Some(id) = value.get("release").and_then(task_id) {
             return Self::Release(id, text("reason"), value);
         }
-        let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| dialect::TYPES.contains(&kind));
+        let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| Kind::sendable(kind).is_some());
         let is_newer = value.get("type").is_none() && value.get("to").is_some() && value.get("message").is_some();
         match value.get("ack") {
             Some(Value::String(id)) => Self::Ack(vec![id.clone()]),

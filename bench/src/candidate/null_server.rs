@@ -117,7 +117,7 @@ impl MessageService for NullServer {
         let opened = v1::SessionOpened {
             session_id: Uuid::new_v4().to_string(),
             epoch: 1,
-            heartbeat_interval_ms: 3_600_000,
+            heartbeat_interval: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),
             member: member.clone(),
             ..v1::SessionOpened::default()
         };

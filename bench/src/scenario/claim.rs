@@ -82,7 +82,7 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
     let created: Vec<_> = stream::iter(tasks).buffer_unordered(32).try_collect().await?;
     // Opens the connections before the clock starts.
     for worker in &workers {
-        worker.list_tasks(v1::ListTasksRequest { limit: 1, ..v1::ListTasksRequest::default() }).await?;
+        worker.list_tasks(v1::ListTasksRequest { page_size: 1, ..v1::ListTasksRequest::default() }).await?;
     }
     let (commits, reads) = (coordinator.store_calls("commit").await?, coordinator.store_calls("read").await?);
     let began = Instant::now();

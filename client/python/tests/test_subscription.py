@@ -7,13 +7,15 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from google.protobuf import duration_pb2
 
 import teamwire
 from teamwire.v1 import message_pb2
 from teamwire.v1.message_pb2_grpc import add_MessageServiceServicer_to_server
 
 IDS = [str(uuid.UUID(int=n)) for n in range(4)]
-OPENED = message_pb2.StreamResponse(opened=message_pb2.SessionOpened(session_id="s", heartbeat_interval_ms=100))
+HEARTBEAT = duration_pb2.Duration(nanos=100_000_000)
+OPENED = message_pb2.StreamResponse(opened=message_pb2.SessionOpened(session_id="s", heartbeat_interval=HEARTBEAT))
 SILENCE = 60.0
 SHUTDOWN = message_pb2.ShutdownRequest(reason="done")
 APPROVED = message_pb2.StreamResponse(

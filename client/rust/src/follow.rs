@@ -3,13 +3,14 @@
 use std::fmt;
 
 use futures::future::BoxFuture;
+use teamwire_proto::Method;
 use tokio::time::sleep;
 use tonic::{Request, Response, Status, Streaming, transport::Channel};
 
 use crate::{
     Client, Error,
     client::Call,
-    retry::{Delays, Effect, Failure},
+    retry::{Delays, Failure},
     transport::Link,
 };
 
@@ -19,7 +20,7 @@ pub(crate) type Open<Q, A> = fn(Channel, Request<Q>) -> BoxFuture<'static, Resul
 /// Reads a stream, and reopens it whenever it breaks.
 pub(crate) struct Follower<Q, A> {
     client: Client,
-    name: &'static str,
+    method: Method,
     /// The request that opens the stream the next time.
     pub(crate) request: Q,
     open: Open<Q, A>,
@@ -29,10 +30,10 @@ pub(crate) struct Follower<Q, A> {
 }
 
 impl<Q: Clone, A> Follower<Q, A> {
-    /// Creates a follower of the RPC of this name. Sends nothing yet.
-    pub(crate) fn new(client: &Client, name: &'static str, request: Q, open: Open<Q, A>) -> Self {
+    /// Creates a follower of a streaming RPC. Sends nothing yet.
+    pub(crate) fn new(client: &Client, method: Method, request: Q, open: Open<Q, A>) -> Self {
         let delays = client.retry().delays();
-        Self { client: client.clone(), name, request, open, stream: None, delays, is_over: false }
+        Self { client: client.clone(), method, request, open, stream: None, delays, is_over: false }
     }
 
     /// Waits for the next frame. An error is final: None follows.
@@ -60,12 +61,12 @@ impl<Q: Clone, A> Follower<Q, A> {
                 Some(link) => self.client.judge(&link, &status),
                 None => Failure::of(&status),
             };
-            if !failure.is_retried(Effect::Read, &self.client.retry()) {
+            if !failure.is_retried(self.method.effect(), &self.client.retry()) {
                 self.is_over = true;
-                let call = Call::new(self.name, Effect::Read);
+                let call = Call::of(self.method);
                 return Some(Err(self.client.error(call, failure, false, status)));
             }
-            tracing::debug!(call = self.name, message = status.message(), "reopening the stream");
+            tracing::debug!(call = self.method.name(), message = status.message(), "reopening the stream");
             sleep(self.delays.next().max(failure.asks_to_wait())).await;
         }
         None
@@ -84,6 +85,6 @@ impl<Q: Clone, A> Follower<Q, A> {
 
 impl<Q: fmt::Debug, A> fmt::Debug for Follower<Q, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Follower").field("call", &self.name).field("request", &self.request).finish_non_exhaustive()
+        f.debug_struct("Follower").field("call", &self.method).field("request", &self.request).finish_non_exhaustive()
     }
 }

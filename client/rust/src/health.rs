@@ -1,9 +1,10 @@
 //! Health checks.
 
+use teamwire_proto::method::Effect;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
-use crate::{Client, Error, client::Call, retry::Effect};
+use crate::{Client, Error, client::Call};
 
 impl Client {
     /// Returns whether a service, such as `teamwire.v1.MessageService`, can be used now; "" stands for all of them.

@@ -1,6 +1,6 @@
 //! Follows the history of a team.
 
-use teamwire_proto::v1;
+use teamwire_proto::{Method, v1};
 
 use crate::{Client, Error, client::history, follow::Follower};
 
@@ -12,7 +12,7 @@ impl Client {
     /// Follows the history after `after_sequence`. Sends nothing before the first [`HistoryFollower::next`].
     pub fn follow_history(&self, mut request: v1::FollowHistoryRequest) -> HistoryFollower {
         self.fill(&mut request.team);
-        HistoryFollower(Follower::new(self, "FollowHistory", request, |channel, request| {
+        HistoryFollower(Follower::new(self, Method::FollowHistory, request, |channel, request| {
             Box::pin(async move { history(channel).follow_history(request).await })
         }))
     }

@@ -70,6 +70,7 @@ mod health;
 mod history;
 mod identity;
 pub mod message;
+mod pages;
 mod retry;
 mod subscription;
 mod task;

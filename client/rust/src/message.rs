@@ -23,7 +23,7 @@ pub fn broadcast(summary: impl Into<String>, content: impl Into<String>) -> v1::
 /// Builds a request that asks a member to shut down, with the coordinator's default deadline.
 pub fn shutdown_request(recipient: impl Into<String>, reason: impl Into<String>) -> v1::SendRequest {
     let (recipient, reason) = (recipient.into(), reason.into());
-    with(Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, deadline_seconds: 0 }))
+    with(Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, ttl: None }))
 }
 
 /// Builds the answer to a shutdown request.
@@ -35,7 +35,7 @@ pub fn shutdown_response(request_id: impl Into<String>, approve: bool, reason: i
 /// Builds a request that asks the lead to approve a plan, with the coordinator's default deadline.
 pub fn plan_approval_request(plan: impl Into<String>, summary: impl Into<String>) -> v1::SendRequest {
     let (plan, summary) = (plan.into(), summary.into());
-    with(Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, deadline_seconds: 0 }))
+    with(Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, ttl: None }))
 }
 
 /// Builds the answer to a plan. `recipient`: its author.

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use teamwire_proto::{Reason, Refusal};
+use teamwire_proto::{Reason, Refusal, method::Effect, reason};
 use tonic::{Code, ConnectError, Status};
 
 use crate::transport::{ConnectionEnded, DialError};
@@ -88,17 +88,6 @@ impl Delays {
     }
 }
 
-/// What a call changes, and so whether it may be repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// Nothing.
-    Read,
-    /// A change that may be repeated, by its idempotency key or by its nature.
-    Repeatable,
-    /// A change that must not be repeated while its outcome is unknown.
-    Once,
-}
-
 /// What a failed attempt means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -125,9 +114,7 @@ impl Failure {
             if !refusal.reason.is_retryable() {
                 return Self::Refused(refusal);
             }
-            // The protocol leaves the outcome of UNAVAILABLE open, with a reason or without. A coordinator that drains has
-            // not started the call, though.
-            let is_outcome_known = refusal.reason.code() != Code::Unavailable || refusal.reason == Reason::Draining;
+            let is_outcome_known = refusal.reason.is_outcome_known();
             return Self::NotNow { refusal, is_outcome_known };
         }
         if let Some(error) = causes(status).find_map(|cause| cause.downcast_ref::<DialError>()) {
@@ -151,8 +138,8 @@ impl Failure {
     pub(crate) fn is_retried(&self, effect: Effect, retry: &Retry) -> bool {
         match self {
             Self::NotSent | Self::Stale => true,
-            Self::NotNow { refusal, is_outcome_known } => match refusal.reason {
-                Reason::InboxFull => retry.while_full,
+            Self::NotNow { refusal, is_outcome_known } => match refusal.reason.retry() {
+                reason::Retry::OnRequest if !refusal.reason.reopens_stream() => retry.while_full,
                 _ => effect != Effect::Once || *is_outcome_known,
             },
             Self::Broken => effect != Effect::Once,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamwire_proto::v1;
+use teamwire_proto::{Method, v1};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -10,7 +10,6 @@ use crate::{
     Client, Error,
     client::{Call, tasks},
     follow::Follower,
-    retry::Effect,
 };
 
 /// How long one call waits for a task: the coordinator's limit.
@@ -20,14 +19,14 @@ impl Client {
     /// Adds a task, with the request's idempotency key or a new one.
     pub async fn create_task(&self, mut request: v1::CreateTaskRequest) -> Result<v1::CreateTaskResponse, Error> {
         self.fill(&mut request.team);
-        let call = repeatable("CreateTask", &mut request.idempotency_key);
+        let call = repeatable(Method::CreateTask, &mut request.idempotency_key);
         self.call(call, request, |channel, request| async move { tasks(channel).create_task(request).await }).await
     }
 
     /// Claims one task. A retry returns the same token.
     pub async fn claim_task(&self, task_id: u64) -> Result<v1::ClaimTaskResponse, Error> {
         let mut request = v1::ClaimTaskRequest { task_id, idempotency_key: String::new() };
-        let call = repeatable("ClaimTask", &mut request.idempotency_key);
+        let call = repeatable(Method::ClaimTask, &mut request.idempotency_key);
         self.call(call, request, |channel, request| async move { tasks(channel).claim_task(request).await }).await
     }
 
@@ -44,7 +43,7 @@ impl Client {
                 idempotency_key: String::new(),
                 wait: prost_types::Duration::try_from(wait).ok(),
             };
-            let call = repeatable("ClaimNextTask", &mut request.idempotency_key).waiting(wait);
+            let call = repeatable(Method::ClaimNextTask, &mut request.idempotency_key).waiting(wait);
             let asked = self
                 .call(call, request, |channel, request| async move { tasks(channel).claim_next_task(request).await });
             if let Some(claim) = asked.await?.claim {
@@ -63,17 +62,17 @@ impl Client {
     /// Follows the board: every task once, then every change. Sends nothing before the first [`TaskFollower::next`].
     pub fn follow_tasks(&self, mut request: v1::FollowTasksRequest) -> TaskFollower {
         self.fill(&mut request.team);
-        TaskFollower(Follower::new(self, "FollowTasks", request, |channel, request| {
+        TaskFollower(Follower::new(self, Method::FollowTasks, request, |channel, request| {
             Box::pin(async move { tasks(channel).follow_tasks(request).await })
         }))
     }
 }
 
-fn repeatable(name: &'static str, key: &mut String) -> Call {
+fn repeatable(method: Method, key: &mut String) -> Call {
     if key.is_empty() {
         *key = Uuid::now_v7().to_string();
     }
-    Call::new(name, Effect::Repeatable).with_key(key)
+    Call::of(method).with_key(key)
 }
 
 /// The task board as it changes. Reconnects by itself, and then starts over with every task.

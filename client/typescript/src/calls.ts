@@ -6,6 +6,7 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { v4, v7 } from "uuid";
 import { Changes } from "./changes.js";
 import { readError, TeamwireError } from "./error.js";
+import { NOT_DONE, ONCE, SECRET, WAITS } from "./gen/policy.js";
 import type { Settings } from "./settings.js";
 
 /**
@@ -16,17 +17,6 @@ export const ATTEMPT_MS = 10_000;
 
 /** How long a call may take, with all of its attempts, in milliseconds. */
 const PATIENCE_MS = 600_000;
-
-/** How long a coordinator waits before it answers, in milliseconds: at most, and where the request does not say. */
-const WAIT_MS_MAX = 60_000;
-const WAIT_MS: Readonly<Record<string, number>> = { WaitForDecision: 30_000 };
-
-/** Calls that may not be repeated as long as their outcome is unknown, and refusals of who has not begun. */
-const ONCE = ["DeleteTeam", "SetLead"];
-const NOT_BEGUN = ["DRAINING", "RATE_LIMITED"];
-
-/** Calls whose reply is a credential, also for whoever repeats them with the same key. */
-const SECRET = ["CreateTeam", "Join"];
 
 /** A request, with the fields that are read or filled in here. */
 type Open = Message & {
@@ -109,7 +99,7 @@ export class Calls {
         if (this.isClosed || call.signal.aborted) throw error;
         if (error.reason === "SESSION_SUPERSEDED" && sessionId && (await this.#isReplaced(sessionId))) continue;
         const delay = delays.after(error);
-        const mayRepeat = error.isRetryable && (!ONCE.includes(name) || NOT_BEGUN.includes(error.reason ?? ""));
+        const mayRepeat = error.isRetryable && (!ONCE.has(name) || NOT_DONE.has(error.reason ?? ""));
         if (!mayRepeat || performance.now() + delay >= until) throw error;
         await this.changes.until(() => this.isClosed, delay, call.signal);
       }
@@ -131,7 +121,7 @@ export class Calls {
     const request: Open = clone(method.input, message);
     if (request.team === "") request.team = this.#settings.team ?? "";
     // Version 7 sorts by time, which is the cheapest for a coordinator to keep.
-    if (request.idempotencyKey === "") request.idempotencyKey = SECRET.includes(method.name) ? v4() : v7();
+    if (request.idempotencyKey === "") request.idempotencyKey = SECRET.has(method.name) ? v4() : v7();
     // An invalid request is a bug of the program: throw here, outside the retries.
     toBinary(method.input, request);
     return request;
@@ -192,9 +182,11 @@ async function attempt(next: Next, call: Call, message: Open, header: Headers): 
 }
 
 /** Returns how long the request asks the coordinator to wait before it answers. */
-function waitMs(name: string, { timeout, wait }: Open): number {
-  const asked = timeout ?? wait;
-  return Math.min(asked === undefined ? (WAIT_MS[name] ?? 0) : durationMs(asked), WAIT_MS_MAX);
+function waitMs(name: string, request: Open): number {
+  const wait = WAITS.get(name);
+  if (wait === undefined) return 0;
+  const asked = request[wait.field];
+  return Math.min(asked === undefined ? wait.defaultMs : durationMs(asked), wait.maxMs);
 }
 
 async function* once<T>(message: T): AsyncIterable<T> {

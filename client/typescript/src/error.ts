@@ -4,12 +4,10 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { DurationSchema, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { RETRIED } from "./gen/policy.js";
 
 /** The domain of teamwire's ErrorInfo. */
 const DOMAIN = "teamwire";
-
-/** What passes by itself. INBOX_FULL is not among them: two that wait for each other would wait forever. */
-const PASSING_REASONS = ["STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED"];
 
 /** Codes that, without a reason, leave the outcome of the call unknown. */
 const UNKNOWN_OUTCOMES = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.Unknown];
@@ -58,7 +56,7 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
   const error = ConnectError.from(thrown);
   const { rawMessage, code } = error;
   const refusal = readRefusal(error);
-  if (refusal.reason) return new TeamwireError(rawMessage, code, PASSING_REASONS.includes(refusal.reason), refusal);
+  if (refusal.reason) return new TeamwireError(rawMessage, code, RETRIED.has(refusal.reason), refusal);
   const fault = tlsFault(error);
   if (fault !== undefined && !hasAnswered) {
     const advice = "Check the address, the trusted CA (ca), and the client certificate.";

@@ -1,10 +1,12 @@
 /** Subscribes to the caller's inbox: reconnects, hands out each message once, and acknowledges in the background. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, ConnectError } from "@connectrpc/connect";
 import { v4, validate } from "uuid";
 import { ATTEMPT_MS, type Calls, Delays, Session } from "./calls.js";
 import { readError, TeamwireError } from "./error.js";
+import { REOPENED } from "./gen/policy.js";
 import {
   CloseReason,
   type Delivery,
@@ -26,9 +28,6 @@ const HEARTBEATS_MISSED_MAX = 3;
 
 /** How long a session must last, in milliseconds, before its loss resets the delays. */
 const SETTLED_MS = 10_000;
-
-/** Reasons of refusals that say no more than that this session is over. */
-const SESSION_REASONS = ["SLOW_CONSUMER", "INTERNAL"];
 
 /** Codes that, without a reason, another attempt would meet again: the server is not a coordinator. */
 const FINAL_CODES = [
@@ -216,12 +215,12 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   }
 
   /** Records a new session, and returns its heartbeat interval in milliseconds. */
-  #opened({ sessionId, heartbeatIntervalMs }: SessionOpened): number {
+  #opened({ sessionId, heartbeatInterval }: SessionOpened): number {
     this.#openedAt = performance.now();
     this.#session.id = sessionId;
     this.#session.isReopening = false;
     this.#calls.changes.notify();
-    return Math.max(heartbeatIntervalMs, 334);
+    return Math.max(heartbeatInterval === undefined ? 0 : durationMs(heartbeatInterval), 334);
   }
 
   #closing({ reason, detail, requestId }: SessionClosing, turn: number): Ending {
@@ -284,7 +283,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 function endOf(error: TeamwireError): Ending | TeamwireError | undefined {
   const how = ENDINGS[error.reason ?? ""];
   if (how !== undefined) return { how };
-  if (error.isRetryable || SESSION_REASONS.includes(error.reason ?? "")) return undefined;
+  if (error.isRetryable || REOPENED.has(error.reason ?? "")) return undefined;
   return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
 }
 

@@ -68,7 +68,7 @@ fn messages() -> Vec<(&'static str, v1::Message)> {
             Body::ShutdownRequest(v1::ShutdownRequest {
                 recipient: recipient.clone(),
                 reason: reason.clone(),
-                deadline_seconds: 5,
+                ttl: Some(prost_types::Duration { seconds: 5, nanos: 0 }),
             }),
         ),
         (
@@ -84,7 +84,7 @@ fn messages() -> Vec<(&'static str, v1::Message)> {
             Body::PlanApprovalRequest(v1::PlanApprovalRequest {
                 plan: forged.clone(),
                 summary: "s".to_owned(),
-                deadline_seconds: 0,
+                ttl: None,
             }),
         ),
         (
@@ -132,10 +132,19 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
         approve: Some(true),
         feedback: String::new(),
     };
-    let shut = v1::ShutdownRequest { recipient: text("bob"), reason: text("r"), deadline_seconds: 60 };
+    let shut = v1::ShutdownRequest {
+        recipient: text("bob"),
+        reason: text("r"),
+        ttl: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
+    };
     let attributes =
         v1::MemberAttributes { agent_type: text("a"), labels: [(text("k"), text("v"))].into(), ..Default::default() };
-    let exit = Some(v1::ExitReport { code: Some(3), signal: 0, duration_ms: 9, detail: text("d") });
+    let exit = Some(v1::ExitReport {
+        code: Some(3),
+        signal: 0,
+        duration: Some(prost_types::Duration { seconds: 0, nanos: 9_000_000 }),
+        detail: text("d"),
+    });
     let update = v1::UpdateTaskRequest {
         task_id: 3,
         owner: Some(text("ann")),
@@ -189,7 +198,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
             "reads",
             [
                 call(LEAD, 3, &v1::GetMessageRequest { message_id: text(message_id), ..Default::default() }),
-                call(ANN, 4, &v1::ListInboxRequest { limit: 5, ..Default::default() }),
+                call(ANN, 4, &v1::ListInboxRequest { page_size: 5, ..Default::default() }),
                 call(OBSERVER, 6, &v1::GetTeamRequest::default()),
                 call(OPERATOR, 7, &v1::ListTeamsRequest::default()),
                 call(OBSERVER, 13, &v1::ListMembersRequest::default()),
@@ -274,7 +283,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
                     },
                 ),
                 call(LEAD, 22, &v1::GetTaskRequest { task_id: 1, ..Default::default() }),
-                call(LEAD, 23, &v1::ListTasksRequest { ready_only: true, limit: 1, ..Default::default() }),
+                call(LEAD, 23, &v1::ListTasksRequest { ready_only: true, page_size: 1, ..Default::default() }),
                 call(LEAD, 24, &update),
                 call(ANN, 25, &v1::ClaimTaskRequest { task_id: 1, idempotency_key: text("c") }),
                 call(BOB, 26, &v1::ClaimNextTaskRequest { wait, ..Default::default() }),

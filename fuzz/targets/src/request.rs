@@ -19,12 +19,7 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     coordinator::{Coordinator, history::HistoryQuery},
-    domain::{
-        Limits,
-        fields::{limit, wait},
-        identity::CallerCredentials,
-        secret::SecretHash,
-    },
+    domain::{Limits, fields::wait, identity::CallerCredentials, page::page_size, secret::SecretHash},
     store::{Namespace, Outcome, Store, StoreError, StoreLayer, Txn, embedded::EmbeddedStore},
 };
 use tonic::Status;
@@ -179,7 +174,7 @@ impl World {
             10 => c.create_observer(who, &decode(encoded)?).await.map(drop),
             11 => c.join(who, &decode(encoded)?).await.map(drop),
             12 => c.leave(who, &decode(encoded)?).await,
-            13 => c.list_members(who, &decode::<v1::ListMembersRequest>(encoded)?.team).await.map(drop),
+            13 => c.list_members(who, &decode(encoded)?).await.map(drop),
             14 => c.heartbeat(who, &decode(encoded)?).await.map(drop),
             15 => c.force_stop(who, &decode(encoded)?).await.map(drop),
             16 => c.set_lead(who, &decode(encoded)?).await.map(drop),
@@ -199,9 +194,9 @@ impl World {
             20 => {
                 let request: v1::ListHistoryRequest = decode(encoded)?;
                 let (filter, after, newest) = (request.filter, request.after_sequence, request.newest);
-                match limit(request.limit, "limit") {
+                match page_size(request.page_size) {
                     Ok(limit) => {
-                        let query = HistoryQuery { filter, after, limit, newest };
+                        let query = HistoryQuery { filter, after, before: None, limit, newest };
                         c.history(who, &request.team, &query).await.map(drop)
                     }
                     Err(refusal) => Err(refusal),
@@ -245,8 +240,11 @@ impl World {
     async fn check_readable(&self) {
         let operator = &self.callers[3];
         let c = &self.coordinator;
-        let members = match c.list_members(operator, "alpha").await {
-            Ok(members) => members,
+        let members = match c
+            .list_members(operator, &v1::ListMembersRequest { team: "alpha".to_owned(), ..Default::default() })
+            .await
+        {
+            Ok(page) => page.members,
             Err(refusal) => return assert_eq!(refusal.reason, Reason::TeamNotFound, "{refusal}"),
         };
         let filter = Some(v1::HistoryFilter { include_receipts: true, ..Default::default() });
@@ -263,7 +261,7 @@ impl World {
             let inbox = c.list_inbox(operator, &list).await.expect("an inbox");
             assert!(inbox.deliveries.len() as u64 <= inbox.total);
         }
-        let list = v1::ListTasksRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
+        let list = v1::ListTasksRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         for task in c.list_tasks(operator, &list).await.expect("tasks").tasks {
             text::task(&task);
         }

@@ -174,7 +174,7 @@ fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
             .filter(|_| matches!(&message.body, Some(message::Body::Message(body)) if is_named(&body.recipient))),
         message::Body::Broadcast(body) => Some(Body::Broadcast(body)),
         message::Body::ShutdownRequest(body) => {
-            let body = v1::ShutdownRequest { deadline_seconds: 0, ..body };
+            let body = v1::ShutdownRequest { ttl: None, ..body };
             is_named(&body.recipient).then_some(Body::ShutdownRequest(body))
         }
         message::Body::ShutdownResponse(body) => {
@@ -182,7 +182,7 @@ fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
             is_sound.then_some(Body::ShutdownResponse(body))
         }
         message::Body::PlanApprovalRequest(body) => {
-            Some(Body::PlanApprovalRequest(v1::PlanApprovalRequest { deadline_seconds: 0, ..body }))
+            Some(Body::PlanApprovalRequest(v1::PlanApprovalRequest { ttl: None, ..body }))
         }
         message::Body::PlanApprovalResponse(body) => {
             let is_sound = body.approve.is_some() && is_named(&body.request_id) && is_named(&body.recipient);

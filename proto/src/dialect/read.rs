@@ -4,24 +4,15 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, shown, wrong_type};
 use crate::{
-    Reason, Refusal,
+    Kind, Reason, Refusal,
+    kind::Parts,
     v1::{self, send_request::Body},
 };
 
-/// The six types, as both dialects write them. The last four are the protocol messages.
-pub const TYPES: [&str; 6] = [
-    "message",
-    "broadcast",
-    "shutdown_request",
-    "shutdown_response",
-    "plan_approval_request",
-    "plan_approval_response",
-];
-
-/// What either dialect may carry besides.
+/// The fields that both dialects have on every kind.
 const COMMON: [&str; 3] = ["in_reply_to", "attachments", "idempotency_key"];
 
-/// How a dialect writes what all kinds of messages are made of.
+/// The names of the fields that a dialect has for the parts of a message.
 struct Spelling {
     recipient: &'static str,
     texts: &'static [&'static str],
@@ -41,10 +32,10 @@ const NEWER: Spelling = Spelling {
 
 /// Reads one SendMessage in either dialect.
 ///
-/// Refused with INVALID_JSON: what is no JSON object, a value of the wrong type, an unknown field, a field that the
-/// type does not have. INVALID_TYPE: a type that is missing or unknown. MISSING_RECIPIENT, UNEXPECTED_RECIPIENT: a
-/// recipient that the type needs, or does not have. APPROVE_MISSING: an answer without a true or a false.
-/// MISSING_CONTENT: the newer dialect without its `message`. Each names the field at fault and says what to do.
+/// Refuses with INVALID_JSON input that is not a JSON object, a value of the wrong type, an unknown field, and a field that
+/// the type does not have; INVALID_TYPE: a missing or unknown type; MISSING_RECIPIENT, UNEXPECTED_RECIPIENT: a recipient
+/// that the type needs or does not have; APPROVE_MISSING: an answer without true or false; MISSING_CONTENT: the newer
+/// dialect without `message`. Each refusal names the field at fault and says what to do.
 pub fn read(json: &str) -> Result<v1::SendRequest, Refusal> {
     let value: Value = serde_json::from_str(json).map_err(|error| {
         let message = format!("This cannot be read as JSON: {error}. Send one JSON object.");
@@ -58,36 +49,23 @@ pub fn read(json: &str) -> Result<v1::SendRequest, Refusal> {
 }
 
 fn classic(map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
-    let kind = kind(map.get("type"), "type", &TYPES)?;
+    let kind = kind(map.get("type"), "type", Kind::SENDABLE)?;
     let known = [&["type", "recipient", "content", "summary", "request_id", "approve"][..], &COMMON[..]].concat();
     let mut fields = Fields::new("", map, &known)?;
-    let goes_to = match kind {
-        "broadcast" => "every other member",
-        "shutdown_response" => "whoever made the request",
-        "plan_approval_request" => "the lead",
-        _ => "",
-    };
-    if !goes_to.is_empty() {
-        let message = format!("A {kind} goes to {goes_to}. Leave recipient out.");
+    if !kind.has_recipient() {
+        let message = format!("A {} goes to {}. Leave recipient out.", kind.name(), kind.goes_to());
         fields.refuse(&["recipient"], Reason::UnexpectedRecipient, &message)?;
     }
-    let recipient = fields.text("recipient")?;
-    let summary = fields.text("summary")?;
-    let body = match kind {
-        "message" | "broadcast" => {
-            refuse_answer(&fields, kind, &CLASSIC)?;
-            text(kind, recipient, summary, fields.text("content")?, &CLASSIC)?
-        }
-        _ => protocol(kind, recipient, summary, &mut fields, &CLASSIC)?,
-    };
+    let parts = Parts { recipient: fields.text("recipient")?, summary: fields.text("summary")?, ..Parts::default() };
+    let body = body(kind, parts, &mut fields, &CLASSIC)?;
     request(fields, body)
 }
 
 fn newer(mut map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
     let message = map.remove("message").unwrap_or_default();
-    // Here it is null, or this would be the classic dialect.
+    // It is null here: otherwise this would be the classic dialect.
     map.remove("type");
-    // `message` is out already; it stands here so that an error can propose it.
+    // `message` is taken already; it is listed so that an error can suggest it.
     let known = [&["to", "message", "summary"][..], &COMMON[..]].concat();
     let mut fields = Fields::new("", map, &known)?;
     let to = fields.text("to")?;
@@ -97,104 +75,89 @@ fn newer(mut map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
             let message = "message is required: the text to send, or an object that is a protocol message.";
             return Err(Refusal::new(Reason::MissingContent, message).field("message"));
         }
-        Value::String(content) if to == "*" => text("broadcast", to, summary, content, &NEWER)?,
-        Value::String(content) => text("message", to, summary, content, &NEWER)?,
+        Value::String(text) => {
+            let kind = if to == "*" { Kind::Broadcast } else { Kind::Message };
+            check_recipient(kind, &to, &NEWER)?;
+            compose(kind, Parts { recipient: to, summary, text, ..Parts::default() })?
+        }
         Value::Object(inner) => {
-            let kind = kind(inner.get("type"), "message.type", &TYPES[2..])?;
+            let steps: Vec<Kind> = Kind::SENDABLE.iter().copied().filter(|kind| !kind.is_text()).collect();
+            let kind = kind(inner.get("type"), "message.type", &steps)?;
             let known = [&["type"][..], NEWER.request_ids, NEWER.answers, NEWER.texts].concat();
             let mut inner = Fields::new("message.", inner, &known)?;
-            // Nobody can be asked as "*". Where the recipient follows from the request, `to` is of no account: the
-            // tool that this dialect comes from demands one of every call.
-            let to = if to == "*" { String::new() } else { to };
-            protocol(kind, to, summary, &mut inner, &NEWER)?
+            // A step of a request goes to one member, never to "*". Where the recipient follows from the request, `to`
+            // is ignored: the tool that this dialect comes from requires it on every call.
+            let recipient = if to == "*" { String::new() } else { to };
+            body(kind, Parts { recipient, summary, ..Parts::default() }, &mut inner, &NEWER)?
         }
         other => return Err(wrong_type("message", "a string, or an object that is a protocol message", &other)),
     };
     request(fields, body)
 }
 
-/// Returns the type out of those that may stand here.
-fn kind(value: Option<&Value>, place: &str, types: &[&'static str]) -> Result<&'static str, Refusal> {
+/// Returns the kind that a type names, out of those allowed here.
+fn kind(value: Option<&Value>, place: &str, allowed: &[Kind]) -> Result<Kind, Refusal> {
     let text = match value {
         None | Some(Value::Null) => "",
         Some(Value::String(text)) => text,
         Some(other) => return Err(wrong_type(place, "a string", other)),
     };
-    types.iter().copied().find(|known| *known == text).ok_or_else(|| {
-        let fault = match text {
-            "" => format!("{place} is required."),
-            "message" | "broadcast" => format!("A {text} has a string as its \"message\", not an object."),
-            _ => format!("\"{}\" is no type of message.", shown(text)),
+    allowed.iter().copied().find(|kind| kind.name() == text).ok_or_else(|| {
+        let fault = match Kind::sendable(text) {
+            _ if text.is_empty() => format!("{place} is required."),
+            Some(_) => format!("A {text} has a string as its \"message\", not an object."),
+            None => format!("\"{}\" is no type of message.", shown(text)),
         };
-        let message = format!("{fault} Use one of: {}.", types.join(", "));
+        let names: Vec<&str> = allowed.iter().map(|kind| kind.name()).collect();
+        let message = format!("{fault} Use one of: {}.", names.join(", "));
         Refusal::new(Reason::InvalidType, message).field(place)
     })
 }
 
-fn text(kind: &str, recipient: String, summary: String, content: String, spelling: &Spelling) -> Result<Body, Refusal> {
-    if kind == "broadcast" {
-        return Ok(Body::Broadcast(v1::Broadcast { summary, content }));
-    }
-    let recipient = required(recipient, kind, spelling)?;
-    Ok(Body::Message(v1::DirectMessage { recipient, summary, content }))
-}
-
-fn protocol(
-    kind: &str,
-    recipient: String,
-    summary: String,
-    fields: &mut Fields,
-    spelling: &Spelling,
-) -> Result<Body, Refusal> {
-    if kind.ends_with("_request") {
+/// Reads the rest of a message's parts, and makes its body.
+fn body(kind: Kind, mut parts: Parts, fields: &mut Fields, spelling: &Spelling) -> Result<Body, Refusal> {
+    if !kind.is_answer() {
         refuse_answer(fields, kind, spelling)?;
     }
-    let text = fields.text_under(spelling.texts)?;
-    Ok(match kind {
-        "shutdown_request" => Body::ShutdownRequest(v1::ShutdownRequest {
-            recipient: required(recipient, kind, spelling)?,
-            reason: text,
-            deadline_seconds: 0,
-        }),
-        "plan_approval_request" => {
-            Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: text, summary, deadline_seconds: 0 })
-        }
-        "shutdown_response" => Body::ShutdownResponse(v1::ShutdownResponse {
-            request_id: fields.text_under(spelling.request_ids)?,
-            approve: Some(fields.approve_under(spelling.answers)?),
-            reason: text,
-        }),
-        _ => Body::PlanApprovalResponse(v1::PlanApprovalResponse {
-            recipient: required(recipient, kind, spelling)?,
-            request_id: fields.text_under(spelling.request_ids)?,
-            approve: Some(fields.approve_under(spelling.answers)?),
-            feedback: text,
-        }),
+    parts.text = fields.text_under(spelling.texts)?;
+    check_recipient(kind, &parts.recipient, spelling)?;
+    if kind.is_answer() {
+        parts.request_id = fields.text_under(spelling.request_ids)?;
+        parts.approve = Some(fields.approve_under(spelling.answers)?);
+    }
+    compose(kind, parts)
+}
+
+fn compose(kind: Kind, parts: Parts) -> Result<Body, Refusal> {
+    kind.compose(parts).ok_or_else(|| {
+        Refusal::new(Reason::InvalidType, format!("Only the coordinator sends a {}.", kind.name())).field("type")
     })
 }
 
-fn required(recipient: String, kind: &str, spelling: &Spelling) -> Result<String, Refusal> {
-    if recipient.is_empty() {
-        let who = if kind == "plan_approval_response" { "the plan's author" } else { "one member, or team-lead" };
-        let message = format!("A {kind} needs a recipient. Name {who} in \"{}\".", spelling.recipient);
+fn check_recipient(kind: Kind, recipient: &str, spelling: &Spelling) -> Result<(), Refusal> {
+    if kind.has_recipient() && recipient.is_empty() {
+        let message =
+            format!("A {} needs a recipient. Name {} in \"{}\".", kind.name(), kind.goes_to(), spelling.recipient);
         return Err(Refusal::new(Reason::MissingRecipient, message).field(spelling.recipient));
     }
-    Ok(recipient)
+    Ok(())
 }
 
-/// Refuses what belongs to an answer on a message that is none. Ignored, it would let an agent believe that it answered.
-fn refuse_answer(fields: &Fields, kind: &str, spelling: &Spelling) -> Result<(), Refusal> {
-    let message = format!("A {kind} answers nothing. To answer, use a shutdown_response or a plan_approval_response.");
+/// Refuses the fields of an answer on a message that answers nothing. If they were ignored, an agent would believe that
+/// it had answered.
+fn refuse_answer(fields: &Fields, kind: Kind, spelling: &Spelling) -> Result<(), Refusal> {
+    let name = kind.name();
+    let answers: Vec<&str> = Kind::SENDABLE.iter().filter(|kind| kind.is_answer()).map(|kind| kind.name()).collect();
+    let message = format!("A {name} answers nothing. To answer, use a {}.", answers.join(" or a "));
     fields.refuse(spelling.answers, Reason::InvalidJson, &message)?;
-    let message = if kind.ends_with("_request") {
-        format!("The request_id of a {kind} is made by the coordinator. Leave it out; the reply has it.")
-    } else {
-        message
+    let message = match kind.is_request() {
+        true => format!("The coordinator makes the request_id of a {name}. Leave it out; the reply has it."),
+        false => message,
     };
     fields.refuse(spelling.request_ids, Reason::InvalidJson, &message)
 }
 
-/// Puts the body and what any message may carry together.
+/// Adds the fields that every kind may have.
 fn request(mut fields: Fields, body: Body) -> Result<v1::SendRequest, Refusal> {
     Ok(v1::SendRequest {
         team: String::new(),

@@ -3,22 +3,25 @@
 use prost_types::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::v1::{self, message::Body};
+use crate::{
+    Kind,
+    v1::{self, message::Body},
+};
 
 /// Returns the canonical JSON form of a message as it was delivered.
 ///
-/// Always there: `id`, `team`, `from` (`operator` and `coordinator` are no member's name), `type` (one of the six, or
-/// `notice`, or `unknown` for one that this version does not know), `recipients`, `sent_at` (RFC 3339). Where they apply:
-/// `to` (as the sender wrote it; `*` for a broadcast), `summary`, `content` (also the reason, the plan, the feedback, and
-/// a notice's sentence), `request_id`, `approve`, `request_expires_at`, `target_incarnation`, `in_reply_to`,
-/// `attachments`, `notice`. What is empty is left out.
+/// It always has `id`, `team`, `from` (members cannot be named `operator` or `coordinator`), `type` (the [`Kind`]'s name, or
+/// `unknown` for a kind that this version does not know), `recipients`, `sent_at` (RFC 3339). Where they apply: `to` (as
+/// the sender wrote it; `*` for a broadcast), `summary`, `content` (also the reason, the plan, the feedback, and a
+/// notice's sentence), `request_id`, `approve`, `request_expires_at`, `target_incarnation`, `in_reply_to`, `attachments`,
+/// `notice`. Empty fields are left out.
 pub fn write(message: &v1::Message) -> Value {
     let mut json = Map::new();
     let sender = message.sender.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();
     json.insert("id".to_owned(), json!(message.id));
     json.insert("team".to_owned(), json!(message.team));
     json.insert("from".to_owned(), json!(sender));
-    json.insert("type".to_owned(), json!(type_of(message)));
+    json.insert("type".to_owned(), json!(message.body.as_ref().map_or("unknown", |body| body.kind().name())));
     json.insert("recipients".to_owned(), json!(message.recipients));
     json.insert("sent_at".to_owned(), json!(message.sent_at.as_ref().map(rfc3339)));
     let mut put = |key: &str, value: &str| {
@@ -29,48 +32,17 @@ pub fn write(message: &v1::Message) -> Value {
     put("request_id", &message.request_id);
     put("in_reply_to", &message.in_reply_to);
     put("request_expires_at", &message.request_expires_at.as_ref().map(rfc3339).unwrap_or_default());
-    match message.body.as_ref() {
-        None => {}
-        Some(Body::Message(body)) => {
-            put("to", &body.recipient);
-            put("summary", &body.summary);
-            put("content", &body.content);
-        }
-        Some(Body::Broadcast(body)) => {
-            put("to", "*");
-            put("summary", &body.summary);
-            put("content", &body.content);
-        }
-        Some(Body::ShutdownRequest(body)) => {
-            put("to", &body.recipient);
-            put("content", &body.reason);
-        }
-        Some(Body::ShutdownResponse(body)) => {
-            put("request_id", &body.request_id);
-            put("content", &body.reason);
-        }
-        Some(Body::PlanApprovalRequest(body)) => {
-            put("summary", &body.summary);
-            put("content", &body.plan);
-        }
-        Some(Body::PlanApprovalResponse(body)) => {
-            put("to", &body.recipient);
-            put("request_id", &body.request_id);
-            put("content", &body.feedback);
-        }
-        Some(Body::Notice(body)) => {
-            put("content", &body.text);
-        }
-    }
-    match message.body.as_ref() {
-        Some(Body::ShutdownResponse(v1::ShutdownResponse { approve: Some(approve), .. }))
-        | Some(Body::PlanApprovalResponse(v1::PlanApprovalResponse { approve: Some(approve), .. })) => {
+    if let Some(body) = &message.body {
+        put("to", if body.kind() == Kind::Broadcast { "*" } else { body.recipient() });
+        put("summary", body.summary());
+        put("content", body.text());
+        put("request_id", body.request_id());
+        if let Some(approve) = body.approve() {
             json.insert("approve".to_owned(), json!(approve));
         }
-        Some(Body::Notice(body)) => {
+        if let Body::Notice(body) = body {
             json.insert("notice".to_owned(), notice(body));
         }
-        _ => {}
     }
     if message.target_incarnation != 0 {
         json.insert("target_incarnation".to_owned(), json!(message.target_incarnation));
@@ -79,20 +51,6 @@ pub fn write(message: &v1::Message) -> Value {
         json.insert("attachments".to_owned(), message.attachments.iter().map(attachment).collect());
     }
     Value::Object(json)
-}
-
-/// Returns the type of a message as both dialects write it.
-fn type_of(message: &v1::Message) -> &'static str {
-    match message.body {
-        Some(Body::Message(_)) => "message",
-        Some(Body::Broadcast(_)) => "broadcast",
-        Some(Body::ShutdownRequest(_)) => "shutdown_request",
-        Some(Body::ShutdownResponse(_)) => "shutdown_response",
-        Some(Body::PlanApprovalRequest(_)) => "plan_approval_request",
-        Some(Body::PlanApprovalResponse(_)) => "plan_approval_response",
-        Some(Body::Notice(_)) => "notice",
-        None => "unknown",
-    }
 }
 
 fn notice(notice: &v1::Notice) -> Value {
@@ -135,8 +93,8 @@ fn exit_report(exit: &v1::ExitReport) -> Value {
     if exit.signal != 0 {
         json.insert("signal".to_owned(), json!(exit.signal));
     }
-    if exit.duration_ms != 0 {
-        json.insert("duration_ms".to_owned(), json!(exit.duration_ms));
+    if let Some(duration) = exit.duration.and_then(|duration| std::time::Duration::try_from(duration).ok()) {
+        json.insert("duration_ms".to_owned(), json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
     }
     if !exit.detail.is_empty() {
         json.insert("detail".to_owned(), json!(exit.detail));

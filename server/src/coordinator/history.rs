@@ -10,7 +10,7 @@ use teamwire_proto::{
 
 use super::{Coordinator, messages::ReceiptLookup, store_errors::corrupt};
 use crate::{
-    domain::{identity::CallerCredentials, query, streams::HISTORY},
+    domain::{identity::CallerCredentials, page::Page, query, streams::HISTORY},
     store::{Entry, Namespace, Range},
 };
 
@@ -29,25 +29,32 @@ impl Coordinator {
             "" => None,
             text => Some(team.resolve(text, "filter.member")?.name.clone()),
         };
-        let mut page = HistoryPage { entries: Vec::new(), looked_to: query.after, more: false };
-        let (mut first, mut last) = (query.after.saturating_add(1), u64::MAX);
+        let mut page = Page::new(query.limit);
+        let (mut looked_from, mut looked_to, mut more) = (u64::MAX, query.after, false);
+        let mut first = query.after.saturating_add(1);
+        let mut last = query.before.map_or(u64::MAX, |before| before.saturating_sub(1));
         let mut lookup = ReceiptLookup::default();
         loop {
             let range = Range { first, last, limit: query.limit.max(64), newest_first: query.newest };
             let raw = self.entries(&namespace, HISTORY, range).await?;
             let is_last = raw.len() < range.limit;
             let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
-            for entry in self.join_history(&namespace, raw).await? {
-                if page.entries.len() == query.limit {
-                    page.more = true;
-                    break;
-                }
-                page.looked_to = page.looked_to.max(entry.sequence);
+            for mut entry in self.join_history(&namespace, raw).await? {
+                let sequence = entry.sequence;
                 if query::may_see_entry(&caller, &entry) && query::passes(&filter, member.as_ref(), &entry) {
-                    page.entries.push(entry);
+                    if filter.include_receipts
+                        && let Some(Event::Message(message)) = &entry.event
+                    {
+                        entry.receipts = self.receipts(&namespace, message, &mut lookup).await?;
+                    }
+                    if !page.add(entry) {
+                        more = true;
+                        break;
+                    }
                 }
+                (looked_from, looked_to) = (looked_from.min(sequence), looked_to.max(sequence));
             }
-            if is_last || page.more || (query.newest && edge <= first) {
+            if is_last || more || (query.newest && edge <= first) {
                 break;
             }
             if query.newest {
@@ -56,17 +63,11 @@ impl Coordinator {
                 first = edge + 1;
             }
         }
+        let mut entries = page.into_items();
         if query.newest {
-            page.entries.reverse();
+            entries.reverse();
         }
-        if filter.include_receipts {
-            for entry in &mut page.entries {
-                if let Some(Event::Message(message)) = &entry.event {
-                    entry.receipts = self.receipts(&namespace, message, &mut lookup).await?;
-                }
-            }
-        }
-        Ok(page)
+        Ok(HistoryPage { entries, looked_from, looked_to, more })
     }
 
     /// Loads the messages and requests that entries name, into those entries.
@@ -122,7 +123,9 @@ pub struct HistoryQuery {
     pub filter: Option<v1::HistoryFilter>,
     /// Only entries above this sequence.
     pub after: u64,
-    /// How many entries to return at most.
+    /// Only entries below this sequence. `None`: no bound.
+    pub before: Option<u64>,
+    /// How many at most.
     pub limit: usize,
     /// Whether to return the newest entries instead of the oldest.
     pub newest: bool,
@@ -133,7 +136,9 @@ pub struct HistoryQuery {
 pub struct HistoryPage {
     /// The entries, oldest first.
     pub entries: Vec<v1::HistoryEntry>,
-    /// The highest sequence that was searched.
+    /// The lowest sequence that the page covers.
+    pub looked_from: u64,
+    /// The highest sequence that the page covers.
     pub looked_to: u64,
     /// Whether there are more.
     pub more: bool,

@@ -10,6 +10,7 @@ use crate::{
         deadline,
         identity::{self, Admit, CallerCredentials, Principal, namespace_of},
         life,
+        page::{self, Page, page_size},
         query::{self, MemberFacts},
         records::{PresenceRecord, SessionRecord, TeamRecord},
         streams,
@@ -40,10 +41,17 @@ impl Coordinator {
     }
 
     /// See `TeamService.ListMembers`.
-    pub async fn list_members(&self, who: &CallerCredentials, named: &str) -> Result<Vec<v1::Member>, Refusal> {
-        let (namespace, team, _) = self.caller(who, named).await?;
-        let ids: Vec<String> = team.members.iter().map(|member| member.name.folded().to_owned()).collect();
-        let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
+    pub async fn list_members(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::ListMembersRequest,
+    ) -> Result<v1::ListMembersResponse, Refusal> {
+        let mut page = Page::new(page_size(request.page_size)?);
+        let before = usize::try_from(page::number(&request.page_token)?.unwrap_or(0)).unwrap_or(usize::MAX);
+        let (namespace, team, _) = self.caller(who, &request.team).await?;
+        let listed: Vec<_> = team.members.iter().skip(before).take(page.size()).collect();
+        let ids: Vec<String> = listed.iter().map(|member| member.name.folded().to_owned()).collect();
+        let inboxes: Vec<String> = listed.iter().map(|member| streams::inbox(&member.name)).collect();
         let leases = self.store.leases(&namespace).await.map_err(unavailable)?;
         let extents = self.store.extents(&namespace, &inboxes).await.map_err(unavailable)?;
         let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
@@ -56,15 +64,16 @@ impl Coordinator {
             lease_until_ms: 0,
             now_ms: leases.now_ms,
         });
-        Ok(team
-            .members
-            .iter()
-            .zip(facts)
-            .map(|(member, facts)| {
-                let lease_until_ms = leases.until_ms.get(member.name.folded()).copied().unwrap_or(0);
-                query::show_member(&team, member, &MemberFacts { lease_until_ms, ..facts })
-            })
-            .collect())
+        for (member, facts) in listed.into_iter().zip(facts) {
+            let lease_until_ms = leases.until_ms.get(member.name.folded()).copied().unwrap_or(0);
+            if !page.add(query::show_member(&team, member, &MemberFacts { lease_until_ms, ..facts })) {
+                break;
+            }
+        }
+        let members = page.into_items();
+        let covered = before.saturating_add(members.len());
+        let next_page_token = if covered < team.members.len() { page::token(covered) } else { String::new() };
+        Ok(v1::ListMembersResponse { members, next_page_token })
     }
 
     /// Renews the leases of members that gave a heartbeat.
@@ -75,14 +84,14 @@ impl Coordinator {
 
     /// Carries out everything that is due in a team. Returns when something will be due next if nothing changes.
     /// `None`: never.
-    pub async fn sweep(
+    pub async fn expire_due(
         &self,
         namespace: &Namespace,
         leases: &Leases,
         may_lose: bool,
     ) -> Result<Option<Duration>, Refusal> {
         let _turn = self.turns.take(namespace).await;
-        let done = self.decide(namespace, &[team_key()], |tx| deadline::sweep(tx, leases, may_lose)).await?;
+        let done = self.decide(namespace, &[team_key()], |tx| deadline::expire_due(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
 }

@@ -8,9 +8,9 @@ use super::{Coordinator, keys::usual_keys, sessions::SessionFacts, store_errors:
 use crate::{
     domain::{
         dead_letters::is_for_another_life,
-        fields::limit,
         identity::{CallerCredentials, namespace_of},
         inbox::{Leaving, message_id_of},
+        page::{self, Page, page_size},
         query::{self, ReceiptFacts},
         records::{ReceiptRecord, receipt_id},
         send,
@@ -111,25 +111,31 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListInboxRequest,
     ) -> Result<v1::ListInboxResponse, Refusal> {
-        let limit = limit(request.limit, "limit")?;
+        let mut page = Page::new(page_size(request.page_size)?);
+        let mut covered = page::number(&request.page_token)?.unwrap_or(0);
         query::check_inbox_named(who, &request.member)?;
         let (namespace, team, caller) = self.caller(who, &request.team).await?;
         let member = &query::inbox_owner(&team, &caller, &request.member)?;
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
         let total = self.extent(&namespace, &streams::inbox(member)).await?.entries;
-        let entries = self.inbox_entries(&namespace, member, Range::after(request.after_sequence, limit)).await?;
+        let entries = self.inbox_entries(&namespace, member, Range::after(covered, page.size())).await?;
         let messages = self.messages(&namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let facts = self.session_facts(&namespace, member).await?;
-        let deliveries = entries.iter().zip(messages).filter_map(|((sequence, _), message)| {
-            // The next session will move it to the dead letters.
-            let message = message.filter(|message| !is_for_another_life(message, incarnation))?;
-            Some(v1::Delivery {
-                sequence: *sequence,
-                delivery_count: facts.delivery_count(*sequence),
-                message: Some(v1::Message::clone(&message)),
-            })
-        });
-        Ok(v1::ListInboxResponse { deliveries: deliveries.collect(), total })
+        let mut may_have_more = entries.len() == page.size();
+        for ((sequence, _), message) in entries.into_iter().zip(messages) {
+            // The next session will move a message for another life to the dead letters.
+            if let Some(message) = message.filter(|message| !is_for_another_life(message, incarnation)) {
+                let delivery_count = facts.delivery_count(sequence);
+                let message = Some(v1::Message::clone(&message));
+                if !page.add(v1::Delivery { sequence, delivery_count, message }) {
+                    may_have_more = true;
+                    break;
+                }
+            }
+            covered = sequence;
+        }
+        let next_page_token = if may_have_more { page::token(covered) } else { String::new() };
+        Ok(v1::ListInboxResponse { deliveries: page.into_items(), total, next_page_token })
     }
 
     /// See `MessageService.GetMessage`.

@@ -10,8 +10,9 @@ use teamwire_proto::{
 use super::Coordinator;
 use crate::{
     domain::{
-        fields::{LIMIT_MAX, known, limit, wait},
+        fields::{known, wait},
         identity::{CallerCredentials, Principal, namespace_of},
+        page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
         streams::REQUESTS,
     },
@@ -52,8 +53,9 @@ impl Coordinator {
         &self,
         who: &CallerCredentials,
         request: &v1::ListRequestsRequest,
-    ) -> Result<Vec<v1::Request>, Refusal> {
-        let limit = limit(request.limit, "limit")?;
+    ) -> Result<v1::ListRequestsResponse, Refusal> {
+        let mut page = Page::new(page_size(request.page_size)?);
+        let mut covered = page::number(&request.page_token)?.unwrap_or(u64::MAX);
         let (kind, state) =
             (known::<RequestKind>(request.kind, "kind")?, known::<RequestState>(request.state, "state")?);
         let (namespace, team, caller) = self.caller(who, &request.team).await?;
@@ -61,28 +63,32 @@ impl Coordinator {
             "" => None,
             text => Some(team.resolve(text, "member")?.name.clone()),
         };
-        let mut found = Vec::new();
-        let mut last = u64::MAX;
-        while found.len() < limit {
-            let range = Range { first: 1, last, limit: LIMIT_MAX as usize, newest_first: true };
+        let is_wanted = |found: &v1::Request| {
+            query::may_see_request(&caller, found)
+                && (kind == RequestKind::Unspecified || kind == found.kind())
+                && (state == RequestState::Unspecified || state == found.state())
+                && member.as_ref().is_none_or(|name| found.member.eq_ignore_ascii_case(name.folded()))
+        };
+        while covered > 1 {
+            let range = Range { first: 1, last: covered - 1, limit: PAGE_SIZE_MAX as usize, newest_first: true };
             let entries = self.entries(&namespace, REQUESTS, range).await?;
-            let Some(oldest) = entries.last().map(|entry| entry.sequence) else { break };
-            let ids = entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
-            for request_found in self.fetch::<v1::Request>(&namespace, ids).await?.into_iter().flatten() {
-                let wanted = query::may_see_request(&caller, &request_found)
-                    && (kind == RequestKind::Unspecified || kind == request_found.kind())
-                    && (state == RequestState::Unspecified || state == request_found.state())
-                    && member.as_ref().is_none_or(|name| request_found.member.eq_ignore_ascii_case(name.folded()));
-                if wanted && found.len() < limit {
-                    found.push(v1::Request::clone(&request_found));
-                }
-            }
-            if oldest <= 1 {
+            if entries.is_empty() {
                 break;
             }
-            last = oldest - 1;
+            let ids = entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
+            for (entry, found) in entries.iter().zip(self.fetch::<v1::Request>(&namespace, ids).await?) {
+                if let Some(found) = found.filter(|found| is_wanted(found))
+                    && !page.add(v1::Request::clone(&found))
+                {
+                    return Ok(v1::ListRequestsResponse {
+                        requests: page.into_items(),
+                        next_page_token: page::token(covered),
+                    });
+                }
+                covered = entry.sequence;
+            }
         }
-        Ok(found)
+        Ok(v1::ListRequestsResponse { requests: page.into_items(), next_page_token: String::new() })
     }
 
     /// See `RequestService.WaitForDecision`.

@@ -36,7 +36,7 @@ const SCAN_MAX: usize = 1_000;
 
 impl Coordinator {
     /// Deletes what may be deleted of a team, and notifies its lead of unprocessed messages.
-    pub async fn tidy(&self, namespace: &Namespace) -> Result<(), Refusal> {
+    pub async fn delete_old(&self, namespace: &Namespace) -> Result<(), Refusal> {
         let Some(team) = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten() else {
             return Ok(());
         };

@@ -17,8 +17,9 @@ use super::{
 };
 use crate::{
     domain::{
-        fields::{limit, wait},
+        fields::wait,
         identity::{CallerCredentials, namespace_of},
+        page::{self, Page, page_size},
         streams::HISTORY,
         task::{
             board::{BoardRecord, TaskRecord, record_id, show},
@@ -36,9 +37,6 @@ const POLL: Duration = Duration::from_secs(2);
 
 /// How many tasks are read at once.
 const CHUNK: usize = 64;
-
-/// How many bytes of tasks a list returns at most, not counting the last task.
-const LIST_BYTES_MAX: usize = 4 << 20;
 
 impl Coordinator {
     /// See `TaskService.ClaimNextTask`.
@@ -104,31 +102,29 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListTasksRequest,
     ) -> Result<v1::ListTasksResponse, Refusal> {
-        let limit = limit(request.limit, "limit")?;
+        let mut page = Page::new(page_size(request.page_size)?);
+        let mut covered = page::number(&request.page_token)?.unwrap_or(0);
         let namespace = namespace_of(who, &request.team)?;
         let listing = self.decide(&namespace, &[team_key(), board_key()], |tx| listing::list(tx, who, request)).await?;
         let Listing { board, ids, filter } = listing.value;
-        let mut ids = ids.into_iter().filter(|id| *id > request.after_id).peekable();
-        let mut list = v1::ListTasksResponse { next_after_id: request.after_id, ..Default::default() };
-        let mut bytes = 0;
+        let after = covered;
+        let mut ids = ids.into_iter().filter(|id| *id > after).peekable();
         while ids.peek().is_some() {
             let chunk: Vec<u64> = ids.by_ref().take(CHUNK).collect();
             for (id, found) in chunk.iter().zip(self.tasks(&namespace, &chunk).await?) {
-                if list.tasks.len() == limit || bytes > LIST_BYTES_MAX {
-                    list.more = true;
-                    return Ok(list);
-                }
-                list.next_after_id = *id;
-                let Some(found) = found else { continue };
                 // It may have changed since the board was read.
-                if filter.passes(&found) {
-                    let shown = show(&found, &board);
-                    bytes += shown.encoded_len();
-                    list.tasks.push(shown);
+                if let Some(found) = found.filter(|found| filter.passes(found))
+                    && !page.add(show(&found, &board))
+                {
+                    return Ok(v1::ListTasksResponse {
+                        tasks: page.into_items(),
+                        next_page_token: page::token(covered),
+                    });
                 }
+                covered = *id;
             }
         }
-        Ok(list)
+        Ok(v1::ListTasksResponse { tasks: page.into_items(), next_page_token: String::new() })
     }
 
     /// Returns the current state of tasks.

@@ -5,8 +5,8 @@ use teamwire_proto::{Refusal, name::Name, v1};
 use super::{Coordinator, decide::Touches, keys::team_key, store_errors::unavailable};
 use crate::{
     domain::{
-        fields::{LIMIT_MAX, limit},
         identity::{self, CallerCredentials, namespace_of},
+        page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
         records::{Life, ListedTeam, RecordType, TeamRecord},
         streams, team,
@@ -100,25 +100,32 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListTeamsRequest,
     ) -> Result<v1::ListTeamsResponse, Refusal> {
-        let page = limit(request.page_size, "page_size")?;
+        let mut page = Page::new(page_size(request.page_size)?);
+        let after = page::position(&request.page_token)?.unwrap_or_default();
         if who.credential.team().is_some() {
             let teams = vec![self.rule(who, "", Touches::Team, |tx| team::get(tx, who, "")).await?];
             return Ok(v1::ListTeamsResponse { teams, next_page_token: String::new() });
         }
         let directory = Namespace::directory();
         self.decide(&directory, &[], |tx| identity::operator(tx, who)).await?;
-        let listed = self.store.scan(&directory, ListedTeam::KIND, &request.page_token, page).await;
+        let listed = self.store.scan(&directory, ListedTeam::KIND, &after, page.size()).await;
         let listed = listed.map_err(unavailable)?;
-        let next = if listed.len() == page { listed.last().map(|(id, _)| id.clone()) } else { None };
-        let mut teams = Vec::with_capacity(listed.len());
+        let mut may_have_more = listed.len() == page.size();
+        let mut covered = after;
         for (id, _) in listed {
             let name = Name::parse(&id, "name")?;
             match self.fetch::<TeamRecord>(&Namespace::team(&name), vec![String::new()]).await?.pop().flatten() {
-                Some(team) => teams.push(query::show_team(&team)),
+                Some(team) if !page.add(query::show_team(&team)) => {
+                    may_have_more = true;
+                    break;
+                }
+                Some(_) => {}
                 None => self.unlist_team(&name).await?,
             }
+            covered = id;
         }
-        Ok(v1::ListTeamsResponse { teams, next_page_token: next.unwrap_or_default() })
+        let next_page_token = if may_have_more { page::token(covered) } else { String::new() };
+        Ok(v1::ListTeamsResponse { teams: page.into_items(), next_page_token })
     }
 
     /// Returns every team in the directory.
@@ -126,11 +133,12 @@ impl Coordinator {
         let mut namespaces: Vec<Namespace> = Vec::new();
         loop {
             let after = namespaces.last().map_or("", Namespace::as_str).to_owned();
-            let listed = self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, LIMIT_MAX as usize).await;
+            let listed =
+                self.store.scan(&Namespace::directory(), ListedTeam::KIND, &after, PAGE_SIZE_MAX as usize).await;
             let listed = listed.map_err(unavailable)?;
             let names = listed.iter().filter_map(|(id, _)| Name::parse(id, "name").ok());
             namespaces.extend(names.map(|name| Namespace::team(&name)));
-            if listed.len() < LIMIT_MAX as usize {
+            if listed.len() < PAGE_SIZE_MAX as usize {
                 return Ok(namespaces);
             }
         }

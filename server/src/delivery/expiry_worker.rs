@@ -77,7 +77,7 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
                 lose_from = Instant::now() + patience;
             }
             let may_lose = Instant::now() >= lose_from;
-            let rest = sweep(&coordinator, &namespace, &leases, may_lose).await;
+            let rest = visit(&coordinator, &namespace, &leases, may_lose).await;
             gauges.visit(&coordinator, &namespace).await;
             let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
             due.insert(namespace, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
@@ -107,8 +107,8 @@ async fn leases(coordinator: &Coordinator, namespace: &Namespace) -> Result<Leas
         .map_err(|error| tracing::debug!(?namespace, %error, "leases could not be read"))
 }
 
-async fn sweep(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases, may_lose: bool) -> Option<Duration> {
-    coordinator.sweep(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
+async fn visit(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases, may_lose: bool) -> Option<Duration> {
+    coordinator.expire_due(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
         tracing::debug!(?namespace, %refusal, "what is due could not be carried out");
         Some(EACH_MIN)
     })

@@ -13,7 +13,7 @@ const REST: Duration = Duration::from_millis(20);
 /// Visits all teams, periodically until cancelled. The interval between rounds is jittered by a fifth, so that
 /// coordinators that were started together drift apart.
 pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
-    let interval = coordinator.limits().tidy_interval;
+    let interval = coordinator.limits().retention_interval;
     let pause = || tokio::time::sleep(interval.mul_f64(rand::random_range(0.8..1.2)));
     while stop.run_until_cancelled(pause()).await.is_some() {
         // The next round does what fails now.
@@ -22,7 +22,7 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
             if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
                 return;
             }
-            if let Err(refusal) = coordinator.tidy(&namespace).await {
+            if let Err(refusal) = coordinator.delete_old(&namespace).await {
                 tracing::debug!(?namespace, %refusal, "a team could not be cleaned up");
             }
         }

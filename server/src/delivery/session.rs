@@ -75,7 +75,7 @@ impl Session {
         heartbeats: Arc<Heartbeats>,
         draining: CancellationToken,
     ) -> mpsc::Receiver<Frame> {
-        self.opened.heartbeat_interval_ms = u32::try_from(pace.heartbeat_interval.as_millis()).unwrap_or(u32::MAX);
+        self.opened.heartbeat_interval = prost_types::Duration::try_from(pace.heartbeat_interval).ok();
         let (frames, out) = channel();
         tokio::spawn(async move {
             let opened = stream_response::Frame::Opened(self.opened);

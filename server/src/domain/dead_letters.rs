@@ -2,7 +2,7 @@
 
 use teamwire_proto::{
     name::Name,
-    v1::{self, NoticeKind, history_entry::Event, message::Body},
+    v1::{self, DeadLetterCause, NoticeKind, history_entry::Event, message::Body},
 };
 
 use super::{
@@ -26,7 +26,15 @@ pub enum Undeliverable {
 }
 
 impl Undeliverable {
-    /// Returns the cause, as receipts name it.
+    /// Returns the cause as receipts name it.
+    pub fn cause(self) -> DeadLetterCause {
+        match self {
+            Self::DeliveryLimit => DeadLetterCause::DeliveryLimit,
+            Self::TargetReplaced => DeadLetterCause::TargetReplaced,
+        }
+    }
+
+    /// Returns the cause as metrics label it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DeliveryLimit => "delivery_limit",
@@ -70,13 +78,13 @@ pub fn dead_letter(
         return Ok(());
     }
     let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;
-    remove_from_inbox(tx, member, std::slice::from_ref(leaving), why.as_str());
+    remove_from_inbox(tx, member, std::slice::from_ref(leaving), Some(why.cause()));
     history::append(
         tx,
         Event::DeadLetter(v1::DeadLetterEvent {
             message_id: message.id.clone(),
             recipient: member.to_string(),
-            cause: why.as_str().to_owned(),
+            cause: why.cause().into(),
         }),
     );
     // The requester of an earlier life's shutdown got a notice when that request was cancelled. And a notice about an

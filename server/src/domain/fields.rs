@@ -4,22 +4,18 @@ use std::time::Duration;
 
 use teamwire_proto::{Reason, Refusal};
 
-/// How many entries a list returns by default.
-const LIMIT_DEFAULT: u32 = 100;
-
-/// How many entries a list returns at most.
-pub const LIMIT_MAX: u32 = 1_000;
+use super::time::ms;
 
 /// How long a call waits at most.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Checks the bound of a list.
-pub fn limit(given: u32, field: &str) -> Result<usize, Refusal> {
-    match given {
-        0 => Ok(LIMIT_DEFAULT as usize),
-        1..=LIMIT_MAX => Ok(given as usize),
-        _ => Err(Refusal::new(Reason::InvalidField, format!("{field} must be up to {LIMIT_MAX}.")).field(field)),
-    }
+/// Checks how long something lasts, in milliseconds: 1 second to `days_max` days.
+pub fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: i64) -> Result<u64, Refusal> {
+    let Some(given) = given else { return Ok(ms(default)) };
+    let seconds = u64::try_from(given.seconds).ok().filter(|s| (1..=days_max.unsigned_abs() * 86_400).contains(s));
+    seconds.map(|s| s * 1000).ok_or_else(|| {
+        Refusal::new(Reason::InvalidField, format!("ttl must be between 1 second and {days_max} days.")).field("ttl")
+    })
 }
 
 /// Checks how long a call wants to wait. Returns at most `WAIT_MAX`.

@@ -1,7 +1,7 @@
 //! The entries of an inbox, and how they leave it.
 
 use bytes::Bytes;
-use teamwire_proto::name::Name;
+use teamwire_proto::{name::Name, v1::DeadLetterCause};
 use uuid::Uuid;
 
 use super::{
@@ -34,9 +34,9 @@ pub struct Leaving {
     pub delivery_count: u32,
 }
 
-/// Removes messages from an inbox and writes their receipts. `cause`: why they become dead letters. Empty: they were
+/// Removes messages from an inbox and writes their receipts. `cause`: why they become dead letters. `None`: they were
 /// processed.
-pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: &str) {
+pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: Option<DeadLetterCause>) {
     tx.remove(streams::inbox(member), messages.iter().map(|message| message.sequence).collect());
     for message in messages {
         let receipt = ReceiptRecord {
@@ -44,7 +44,7 @@ pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leav
             delivered_ms: message.delivered_ms,
             finished_ms: tx.ctx.now_ms,
             delivery_count: message.delivery_count,
-            cause: cause.to_owned(),
+            cause: cause.map_or("", |cause| cause.as_str_name()).to_owned(),
         };
         tx.put(&receipt_id(&message.message_id, member), &receipt);
     }

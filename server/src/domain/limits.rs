@@ -42,7 +42,7 @@ pub struct Limits {
     /// How long a deleted task is kept. 24 h.
     pub deleted_task_ttl: Duration,
     /// How often the retention worker visits each team. 60 s.
-    pub tidy_interval: Duration,
+    pub retention_interval: Duration,
     /// How long a shutdown request stays open by default. 10 min.
     pub shutdown_deadline: Duration,
     /// How long a plan stays open by default. 24 h.
@@ -82,7 +82,7 @@ impl Default for Limits {
             exited_member_ttl: Duration::from_secs(7 * 24 * 60 * 60),
             completed_task_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             deleted_task_ttl: Duration::from_secs(24 * 60 * 60),
-            tidy_interval: Duration::from_secs(60),
+            retention_interval: Duration::from_secs(60),
             shutdown_deadline: Duration::from_secs(10 * 60),
             plan_deadline: Duration::from_secs(24 * 60 * 60),
             join_token_ttl: Duration::from_secs(15 * 60),

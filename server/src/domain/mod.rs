@@ -31,6 +31,7 @@ pub mod inbox;
 pub mod life;
 pub mod limits;
 pub mod membership;
+pub mod page;
 pub mod post;
 pub mod query;
 pub mod records;

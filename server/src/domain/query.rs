@@ -6,14 +6,14 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     name::Name,
-    v1::{self, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
+    v1::{self, DeadLetterCause, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
 };
 
 use super::{
     Context,
     identity::{CallerCredentials, Principal},
     records::{CursorRecord, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
-    time::timestamp,
+    time::{duration, timestamp},
 };
 
 /// Returns a member's state, and since when it has it. `session` and `presence`: the latest under its name.
@@ -104,7 +104,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         connected: session.is_some_and(|session| session.ended.is_none())
             && facts.lease_until_ms > facts.now_ms
             && member.life.is_live(),
-        lease_ms: facts.lease_until_ms.saturating_sub(facts.now_ms),
+        lease_left: Some(duration(facts.lease_until_ms.saturating_sub(facts.now_ms))),
     }
 }
 
@@ -267,13 +267,13 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
         receipt.delivered_at = (finished.delivered_ms > 0).then(|| timestamp(finished.delivered_ms));
         receipt.finished_at = Some(timestamp(finished.finished_ms));
         receipt.delivery_count = finished.delivery_count;
-        receipt.dead_letter_cause = finished.cause.clone();
+        receipt.set_dead_letter_cause(DeadLetterCause::from_str_name(&finished.cause).unwrap_or_default());
         return receipt;
     }
     let Some(sequence) = facts.queued_at else {
         // Only the coordinator's notices are left out of a full inbox, and no sender waits for their receipt.
         receipt.set_state(ReceiptState::DeadLettered);
-        receipt.dead_letter_cause = "inbox_full".to_owned();
+        receipt.set_dead_letter_cause(DeadLetterCause::InboxFull);
         receipt.finished_at = message.sent_at;
         return receipt;
     };

@@ -113,12 +113,12 @@ pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leavi
         return Ok(());
     }
     let shown = member.name.to_string();
-    remove_from_inbox(tx, name, inbox, "member_removed");
+    remove_from_inbox(tx, name, inbox, Some(v1::DeadLetterCause::MemberRemoved));
     for leaving in inbox {
         let event = v1::DeadLetterEvent {
             message_id: leaving.message_id.clone(),
             recipient: shown.clone(),
-            cause: "member_removed".to_owned(),
+            cause: v1::DeadLetterCause::MemberRemoved.into(),
         };
         history::append(tx, Event::DeadLetter(event));
     }

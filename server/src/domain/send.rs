@@ -9,15 +9,19 @@ use teamwire_proto::{
 use super::{
     actor::Actor,
     envelope::check_envelope,
+    fields::ttl,
     idempotency::{Fingerprint, KeyedCall, derived_message_id, fingerprint},
     identity::{self, Admit, CallerCredentials, Principal},
     post::{self, Urgency},
     records::{Life, TeamRecord},
     request::{self, Answer},
     text::{Required, check_content, summary},
-    time::{ms, timestamp},
+    time::timestamp,
     tx::{RuleError, Tx},
 };
+
+/// How many days a request may wait for its answer at most.
+const REQUEST_DAYS_MAX: i64 = 30;
 
 /// Sends one message of any kind.
 pub fn send(
@@ -139,14 +143,14 @@ impl Sending<'_> {
         let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
         self.refuse_self(&to.name)?;
         check_content(&ask.reason, Required::No, &tx.ctx.limits)?;
-        let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.shutdown_deadline)?;
+        let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.shutdown_deadline, REQUEST_DAYS_MAX)?;
         let body = Body::ShutdownRequest(v1::ShutdownRequest {
             recipient: to.name.to_string(),
             reason: ask.reason.clone(),
-            deadline_seconds: ask.deadline_seconds,
+            ttl: ask.ttl,
         });
         let message = self.compose(tx, body);
-        let message = request::open_shutdown(tx, self.team, self.sender, &to.name, message, deadline_ms)?;
+        let message = request::open_shutdown(tx, self.team, self.sender, &to.name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))
     }
 
@@ -183,14 +187,10 @@ impl Sending<'_> {
         self.team.resolve_receiver(LEAD_ALIAS, "recipient")?;
         check_content(&ask.plan, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
-        let deadline_ms = deadline_ms(ask.deadline_seconds, tx.ctx.limits.plan_deadline)?;
-        let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest {
-            plan: ask.plan.clone(),
-            summary,
-            deadline_seconds: ask.deadline_seconds,
-        });
+        let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.plan_deadline, REQUEST_DAYS_MAX)?;
+        let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: ask.plan.clone(), summary, ttl: ask.ttl });
         let message = self.compose(tx, body);
-        let message = request::open_plan(tx, self.team, name, message, deadline_ms)?;
+        let message = request::open_plan(tx, self.team, name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))
     }
 
@@ -271,14 +271,5 @@ fn answered(decided: request::Decided, answer: &Answer, advice: &str) -> v1::Sen
             replayed: true,
             ..v1::SendResponse::default()
         },
-    }
-}
-
-fn deadline_ms(seconds: u32, default: std::time::Duration) -> Result<u64, Refusal> {
-    match seconds {
-        0 => Ok(ms(default)),
-        1..=2_592_000 => Ok(u64::from(seconds) * 1000),
-        _ => Err(Refusal::new(Reason::InvalidField, "deadline_seconds must be between 1 and 2,592,000 (30 days).")
-            .field("deadline_seconds")),
     }
 }

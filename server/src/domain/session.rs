@@ -228,6 +228,6 @@ impl Acknowledgement {
 /// Marks messages as processed.
 pub fn acknowledge(tx: &mut Tx<'_>, who: &CallerCredentials, messages: &[Leaving]) -> Result<(), RuleError> {
     let (_, name) = identity::member(tx, who, Admit::Stopping)?;
-    remove_from_inbox(tx, &name, messages, "");
+    remove_from_inbox(tx, &name, messages, None);
     Ok(())
 }

@@ -18,3 +18,14 @@ pub fn timestamp(ms: u64) -> prost_types::Timestamp {
 pub fn milliseconds(timestamp: &prost_types::Timestamp) -> u64 {
     u64::try_from(timestamp.seconds).unwrap_or(0) * 1000 + u64::try_from(timestamp.nanos).unwrap_or(0) / 1_000_000
 }
+
+/// Converts a number of milliseconds to its protocol form.
+pub fn duration(ms: u64) -> prost_types::Duration {
+    let prost_types::Timestamp { seconds, nanos } = timestamp(ms);
+    prost_types::Duration { seconds, nanos }
+}
+
+/// Converts a duration from its protocol form, in milliseconds. Zero: absent, or negative.
+pub fn duration_ms(given: Option<&prost_types::Duration>) -> u64 {
+    given.and_then(|&given| Duration::try_from(given).ok()).map_or(0, ms)
+}

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     coordinator::{Coordinator, decide::Touches, history::HistoryQuery},
     domain::{
-        fields::limit,
         identity::{CallerCredentials, namespace_of},
+        page::{self, page_size},
         team,
     },
 };
@@ -30,17 +30,21 @@ impl HistoryService for Services {
         request: Request<v1::ListHistoryRequest>,
     ) -> Result<Response<v1::ListHistoryResponse>, Status> {
         let (who, request) = self.open(request).await?;
+        let position = page::number(&request.page_token)?;
+        let newest = request.newest;
         let query = HistoryQuery {
             filter: request.filter,
-            after: request.after_sequence,
-            limit: limit(request.limit, "limit")?,
-            newest: request.newest,
+            after: position.filter(|_| !newest).unwrap_or(request.after_sequence),
+            before: position.filter(|_| newest),
+            limit: page_size(request.page_size)?,
+            newest,
         };
         let page = self.coordinator.history(&who, &request.team, &query).await?;
+        let covered = if newest { page.looked_from } else { page.looked_to };
         Ok(Response::new(v1::ListHistoryResponse {
             entries: page.entries,
-            next_after_sequence: page.looked_to,
-            more: page.more,
+            last_sequence: page.looked_to,
+            next_page_token: if page.more { page::token(covered) } else { String::new() },
         }))
     }
 
@@ -52,7 +56,7 @@ impl HistoryService for Services {
         // Refuse at once rather than in the stream.
         self.coordinator.rule(&who, &team, Touches::Team, |tx| team::get(tx, &who, &team)).await?;
         let namespace = namespace_of(&who, &team)?;
-        let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, newest: false };
+        let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, ..HistoryQuery::default() };
         let watch = self.coordinator.notifier().watch(&namespace);
         let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: Arc::clone(&who), team, query };
         Ok(Response::new(self.follow(who, namespace, watch, entries)))

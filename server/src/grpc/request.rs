@@ -21,8 +21,7 @@ impl RequestService for Services {
         request: Request<v1::ListRequestsRequest>,
     ) -> Result<Response<v1::ListRequestsResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let requests = self.coordinator.list_requests(&who, &request).await?;
-        Ok(Response::new(v1::ListRequestsResponse { requests }))
+        Ok(Response::new(self.coordinator.list_requests(&who, &request).await?))
     }
 
     async fn wait_for_decision(

@@ -181,9 +181,9 @@ impl Followed for Board {
             return Ok((tasks.into_iter().map(frame).collect(), self.seen != before));
         };
         let page = self.coordinator.list_tasks(&self.who, request).await?;
-        request.after_id = page.next_after_id;
+        request.page_token = page.next_page_token;
         let mut frames: Vec<_> = page.tasks.into_iter().map(frame).collect();
-        if !page.more {
+        if request.page_token.is_empty() {
             self.listing = None;
             frames.push(v1::FollowTasksResponse { task: None, caught_up: true });
         }

@@ -84,8 +84,7 @@ impl TeamService for Services {
         request: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let members = self.coordinator.list_members(&who, &request.team).await?;
-        Ok(Response::new(v1::ListMembersResponse { members }))
+        Ok(Response::new(self.coordinator.list_members(&who, &request).await?))
     }
 
     async fn heartbeat(

@@ -108,7 +108,7 @@ async fn an_observer_reads_everything_and_changes_nothing_until_it_expires() {
     let observer = presented(&reply.credential);
     let get = v1::GetMessageRequest { message_id: id, ..Default::default() };
     t.coordinator.get_message(&observer, &get).await.unwrap();
-    assert_eq!(t.coordinator.list_members(&observer, "").await.unwrap().len(), 2);
+    assert_eq!(t.coordinator.list_members(&observer, &all_members("")).await.unwrap().members.len(), 2);
     let denied = (Code::PermissionDenied, Reason::NotPermitted);
     for request in [message("lead", "x"), broadcast("x"), shutdown("bob"), approve(&unknown_request()), plan("p")] {
         t.refused(t.try_send(&observer, request), denied.0, denied.1, "").await;

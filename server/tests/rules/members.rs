@@ -135,7 +135,10 @@ async fn an_exit_is_reported_once_to_the_lead_and_in_the_history() {
     let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
     assert_eq!((told.len(), told[0].exit.as_ref().unwrap().code), (1, Some(3)));
     let member = t.member("bob").await;
-    assert_eq!((member.state(), member.exit.unwrap().code, member.lease_ms), (MemberState::Exited, Some(3), 0));
+    assert_eq!(
+        (member.state(), member.exit.unwrap().code, member.lease_left),
+        (MemberState::Exited, Some(3), Some(prost_types::Duration::default()))
+    );
     let bad = Code::InvalidArgument;
     t.refused(t.try_leave(&bob, 256), bad, Reason::InvalidField, "exit").await;
 }
@@ -168,7 +171,7 @@ async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_
     assert_eq!(t.member("bob").await.state(), MemberState::Joined, "the grace is not over");
     t.pass(11 * SECOND).await;
     // A coordinator that may itself have been away loses nobody.
-    t.coordinator.sweep(&t.namespace, &t.leases().await, false).await.unwrap();
+    t.coordinator.expire_due(&t.namespace, &t.leases().await, false).await.unwrap();
     assert_eq!(t.member("bob").await.state(), MemberState::Joined);
     for _ in 0..2 {
         t.sweep().await;

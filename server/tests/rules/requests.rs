@@ -216,7 +216,7 @@ async fn requests_are_listed_to_whom_they_concern() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let (to_end, to_plan) = (t.ask(&t.lead, shutdown("bob")).await, t.ask(&eve, plan("p")).await);
     let list = async |who: &Member| {
-        let found = t.coordinator.list_requests(&who.who, &v1::ListRequestsRequest::default()).await.unwrap();
+        let found = t.coordinator.list_requests(&who.who, &v1::ListRequestsRequest::default()).await.unwrap().requests;
         found.into_iter().map(|request| request.id).collect::<Vec<_>>()
     };
     assert_eq!(list(&t.lead).await, [to_plan.clone(), to_end.clone()], "the newest first");
@@ -347,7 +347,7 @@ async fn a_shutdown_request_never_reaches_the_next_life_of_the_name() {
     }
     let receipt = t.receipts(&asked.message_id).await.remove(0);
     assert_eq!(receipt.state(), v1::ReceiptState::DeadLettered);
-    assert_eq!(receipt.dead_letter_cause, "target_replaced");
+    assert_eq!(receipt.dead_letter_cause(), v1::DeadLetterCause::TargetReplaced);
     // A request to the new life does reach it.
     let id = t.ask(&t.lead, shutdown("bob")).await;
     assert_eq!(session.delivery().await.message.unwrap().request_id, id);

@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 impl Team {
     async fn tidy_after(&mut self, time: Duration) {
         self.pass(time).await;
-        self.coordinator.tidy(&self.namespace).await.unwrap();
+        self.coordinator.delete_old(&self.namespace).await.unwrap();
     }
 
     async fn count<T: RecordType>(&self) -> usize {
@@ -76,7 +76,7 @@ async fn history_that_is_long_loses_its_oldest_entries() {
         t.ack(&bob, &[&id]).await.unwrap();
         ids.push(id);
     }
-    t.coordinator.tidy(&t.namespace).await.unwrap();
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
     let history = t.history().await;
     assert_eq!(history.len(), 10);
     let last: Vec<_> = ids.iter().rev().take(10).rev().collect();
@@ -99,7 +99,7 @@ async fn decided_requests_go_and_pending_ones_stay() {
     let lead = t.lead.clone();
     t.pass_and_sweep(29 * DAY, &[&lead, &ann, &bob]).await;
     let open = t.ask(&ann, plan("build")).await;
-    t.coordinator.tidy(&t.namespace).await.unwrap();
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
     assert_eq!(t.count::<v1::Request>().await, 2, "thirty days are not over");
     t.tidy_after(DAY + Duration::from_secs(60)).await;
     assert_eq!(t.count::<v1::Request>().await, 1);
@@ -116,12 +116,12 @@ async fn a_member_that_left_long_ago_leaves_the_roster_and_its_name_is_free() {
     t.tidy_after(6 * DAY).await;
     assert_eq!(t.member("bob").await.state(), v1::MemberState::Exited);
     t.tidy_after(2 * DAY).await;
-    let members = t.coordinator.list_members(&t.operator, "alpha").await.unwrap();
+    let members = t.coordinator.list_members(&t.operator, &all_members("alpha")).await.unwrap().members;
     assert_eq!(members.len(), 1, "{members:?}");
     let receipt = t.receipts(&unread).await.remove(0);
     assert_eq!(
-        (receipt.state(), receipt.dead_letter_cause.as_str()),
-        (v1::ReceiptState::DeadLettered, "member_removed")
+        (receipt.state(), receipt.dead_letter_cause()),
+        (v1::ReceiptState::DeadLettered, v1::DeadLetterCause::MemberRemoved)
     );
     let call = t.try_send(&t.lead, message("bob", "x"));
     t.refused(call, Code::NotFound, Reason::AgentNotFound, "recipient").await;

@@ -90,7 +90,10 @@ async fn a_message_delivered_by_five_sessions_is_dead_lettered_and_sender_and_le
     let mut session = t.open(&bob).await;
     assert_eq!(session.delivery().await.sequence, 2);
     let receipt = t.receipts(&id).await.remove(0);
-    assert_eq!((receipt.state(), receipt.dead_letter_cause.as_str()), (ReceiptState::DeadLettered, "delivery_limit"));
+    assert_eq!(
+        (receipt.state(), receipt.dead_letter_cause()),
+        (ReceiptState::DeadLettered, v1::DeadLetterCause::DeliveryLimit)
+    );
     assert_eq!(receipt.delivery_count, 5);
     for member in [&eve, &t.lead] {
         let told = t.notices(member, NoticeKind::DeadLetter).await;

@@ -268,8 +268,8 @@ async fn keys_and_waits_and_limits_have_bounds() {
     let wait = Some(prost_types::Duration { seconds: -1, nanos: 0 });
     let request = v1::ClaimNextTaskRequest { wait, ..Default::default() };
     t.refused(t.coordinator.claim_next_task(&bob.who, &request), BAD, Reason::InvalidField, "wait").await;
-    let list = v1::ListTasksRequest { limit: 1_001, ..Default::default() };
-    t.refused(t.try_list(&bob, list), BAD, Reason::InvalidField, "limit").await;
+    let list = v1::ListTasksRequest { page_size: 1_001, ..Default::default() };
+    t.refused(t.try_list(&bob, list), BAD, Reason::InvalidField, "page_size").await;
     let token = t.claim(&bob, 1).await;
     for reason in bad_lines() {
         let request = v1::ReleaseTaskRequest { task_id: 1, claim_token: token.clone(), reason, ..Default::default() };

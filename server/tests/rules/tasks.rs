@@ -1,9 +1,11 @@
 //! Tasks: adding, changing, assigning, deleting and listing them; what waits for what.
 
+use prost::Message as _;
 use teamwire_proto::{
     Reason,
     v1::{self, NoticeKind, TaskEventKind, TaskStatus, history_entry::Event},
 };
+use teamwire_server::domain::page;
 use tonic::Code;
 
 use crate::{board::*, calls::RuleCalls as _, team::*};
@@ -298,18 +300,18 @@ async fn a_list_has_the_tasks_that_were_asked_for_page_by_page() {
     assert_eq!(t.listed(with(TaskStatus::Deleted)).await, [4]);
     let of_bob = v1::ListTasksRequest { owner: "Bob@alpha".to_owned(), ..Default::default() };
     assert_eq!(t.listed(of_bob).await, [2, 131]);
-    let ready = v1::ListTasksRequest { ready_only: true, after_id: 129, ..Default::default() };
+    let ready = v1::ListTasksRequest { ready_only: true, page_token: page::token(129), ..Default::default() };
     assert_eq!(t.listed(ready).await, [130, 131]);
     let none = v1::ListTasksRequest { ready_only: true, ..with(TaskStatus::InProgress) };
     assert!(t.listed(none).await.is_empty());
 
     let all: Vec<u64> = (1..=132).filter(|id| *id != 4).collect();
-    let (mut request, mut pages) = (v1::ListTasksRequest { limit: 64, ..Default::default() }, Vec::new());
+    let (mut request, mut pages) = (v1::ListTasksRequest { page_size: 64, ..Default::default() }, Vec::new());
     loop {
         let page = t.try_list(&bob, request.clone()).await.unwrap();
-        request.after_id = page.next_after_id;
         pages.push(ids(&page));
-        if !page.more {
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
             break;
         }
     }
@@ -325,12 +327,18 @@ async fn a_list_of_long_tasks_is_cut_before_it_is_too_large_and_nothing_is_left_
     for _ in 0..70 {
         t.add(v1::CreateTaskRequest { description: description.clone(), ..task("long") }).await;
     }
-    let request = |after_id: u64| v1::ListTasksRequest { limit: 1_000, after_id, ..Default::default() };
-    let first = t.try_list(&t.lead, request(0)).await.unwrap();
-    assert!(first.more && first.tasks.len() < 70);
-    let rest = t.try_list(&t.lead, request(first.next_after_id)).await.unwrap();
-    assert!(!rest.more);
-    assert_eq!([ids(&first), ids(&rest)].concat(), (1..=70).collect::<Vec<u64>>());
+    let mut request = v1::ListTasksRequest { page_size: 1_000, ..Default::default() };
+    let mut listed = Vec::new();
+    loop {
+        let page = t.try_list(&t.lead, request.clone()).await.unwrap();
+        assert!(page.tasks.len() < 70 && page.encoded_len() <= page::PAGE_BYTES_MAX + 100);
+        listed.extend(ids(&page));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(listed, (1..=70).collect::<Vec<u64>>());
 }
 
 #[tokio::test]

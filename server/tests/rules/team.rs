@@ -142,7 +142,7 @@ impl Team {
     /// Does what is due.
     pub(crate) async fn sweep(&self) {
         let leases = self.leases().await;
-        self.coordinator.sweep(&self.namespace, &leases, true).await.unwrap();
+        self.coordinator.expire_due(&self.namespace, &leases, true).await.unwrap();
     }
 
     /// Lets time pass and carries out what is due. Renews the leases of `alive`.
@@ -247,7 +247,7 @@ impl Team {
     }
 
     pub(crate) async fn deliveries(&self, member: &Member) -> Vec<v1::Delivery> {
-        let request = v1::ListInboxRequest { limit: 1_000, ..Default::default() };
+        let request = v1::ListInboxRequest { page_size: 1_000, ..Default::default() };
         self.coordinator.list_inbox(&member.who, &request).await.unwrap().deliveries
     }
 
@@ -271,7 +271,7 @@ impl Team {
     }
 
     pub(crate) async fn member(&self, name: &str) -> v1::Member {
-        let members = self.coordinator.list_members(&self.operator, "alpha").await.unwrap();
+        let members = self.coordinator.list_members(&self.operator, &all_members("alpha")).await.unwrap().members;
         members.into_iter().find(|member| member.name == name).unwrap()
     }
 
@@ -488,4 +488,9 @@ pub(crate) fn keyed(key: &str, request: v1::SendRequest) -> v1::SendRequest {
 /// An id of a request that was never made.
 pub(crate) fn unknown_request() -> String {
     format!("req_{}", "0".repeat(26))
+}
+
+/// A list of all members of a team.
+pub(crate) fn all_members(team: &str) -> v1::ListMembersRequest {
+    v1::ListMembersRequest { team: team.to_owned(), page_size: 1_000, ..Default::default() }
 }

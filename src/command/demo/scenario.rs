@@ -175,8 +175,8 @@ async fn shut_down(lead: &mut Lead, name: &str, reason: &str) -> Result<(), Fail
 /// Checks that the teammates processed every message sent to them.
 async fn check_receipts(lead: &Lead) -> Result<(), Failure> {
     let filter = v1::HistoryFilter { messages_only: true, include_receipts: true, ..v1::HistoryFilter::default() };
-    let request = v1::ListHistoryRequest { filter: Some(filter), limit: 1_000, ..v1::ListHistoryRequest::default() };
-    let entries = lead.client.list_history(request).await?.entries;
+    let request = v1::ListHistoryRequest { filter: Some(filter), ..v1::ListHistoryRequest::default() };
+    let entries = lead.client.list_all_history(request, usize::MAX).await?.entries;
     let to_teammates = entries.iter().flat_map(|entry| &entry.receipts).filter(|receipt| receipt.recipient != "ceo");
     let mut processed = 0;
     for receipt in to_teammates {

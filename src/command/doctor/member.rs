@@ -88,9 +88,8 @@ impl Doctor {
         if member.inbox_depth == 0 {
             return Ok(());
         }
-        let limit = u32::try_from(EXAMINED_MAX).unwrap_or(u32::MAX);
-        let request = v1::ListInboxRequest { member: member.name.clone(), limit, ..v1::ListInboxRequest::default() };
-        let listed = match caller.client.list_inbox(request).await {
+        let request = v1::ListInboxRequest { member: member.name.clone(), ..v1::ListInboxRequest::default() };
+        let listed = match caller.client.list_all_inbox(request, EXAMINED_MAX).await {
             Ok(listed) => listed,
             // A teammate can read only its own inbox; for other members the roster must do.
             Err(error) if error.reason() == Some(Reason::LeadOnly) => return Ok(()),

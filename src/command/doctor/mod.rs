@@ -55,7 +55,7 @@ impl Doctor {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
-        let members = caller.client.list_members(v1::ListMembersRequest::default()).await?.members;
+        let members = caller.client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
         let mut findings = Vec::new();
         let is_wanted = |member: &v1::Member| {
             self.member.as_deref().is_none_or(|named| {
@@ -86,7 +86,7 @@ impl Doctor {
             member: self.member.clone().unwrap_or_default(),
             ..v1::ListRequestsRequest::default()
         };
-        let pending = match caller.client.list_requests(request).await {
+        let pending = match caller.client.list_all_requests(request, usize::MAX).await {
             Ok(reply) => reply.requests,
             // An unknown member is reported already.
             Err(error) if error.reason() == Some(Reason::AgentNotFound) => return Ok(()),

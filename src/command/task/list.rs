@@ -57,22 +57,13 @@ impl List {
         if self.follow {
             return self.follow(&caller).await;
         }
-        let mut request = v1::ListTasksRequest {
+        let request = v1::ListTasksRequest {
             status: self.status.map_or(TaskStatus::Unspecified, TaskStatus::from).into(),
             owner: self.owner.clone().unwrap_or_default(),
             ready_only: self.ready,
-            limit: 1_000,
             ..v1::ListTasksRequest::default()
         };
-        let mut tasks = Vec::new();
-        loop {
-            let page = caller.client.list_tasks(request.clone()).await?;
-            tasks.extend(page.tasks);
-            request.after_id = page.next_after_id;
-            if !page.more {
-                break;
-            }
-        }
+        let tasks = caller.client.list_all_tasks(request, usize::MAX).await?.tasks;
         if self.output.json {
             tasks.iter().for_each(|task| show::line(&show::json("Task", task)));
         } else if tasks.is_empty() {
@@ -109,7 +100,7 @@ impl List {
     /// Returns the name of the owner to filter by. Listing one task first makes the coordinator refuse an unknown member.
     async fn owner_named(&self, caller: &Caller) -> Result<Option<Name>, Failure> {
         let Some(owner) = &self.owner else { return Ok(None) };
-        let one = v1::ListTasksRequest { owner: owner.clone(), limit: 1, ..v1::ListTasksRequest::default() };
+        let one = v1::ListTasksRequest { owner: owner.clone(), page_size: 1, ..v1::ListTasksRequest::default() };
         caller.client.list_tasks(one).await?;
         let address = Address::parse(owner, "owner")?;
         if !address.is_lead_alias() {

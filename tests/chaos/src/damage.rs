@@ -99,16 +99,16 @@ fn answered(what: What) -> Option<String> {
 /// Returns the ids of all messages in the team's history.
 async fn messages(lead: &Client) -> Result<BTreeSet<String>, Error> {
     let mut found = BTreeSet::new();
-    let mut request = v1::ListHistoryRequest { limit: 1_000, ..Default::default() };
+    let mut request = v1::ListHistoryRequest { page_size: 1_000, ..Default::default() };
     loop {
         let page = lead.list_history(request.clone()).await?;
         found.extend(page.entries.into_iter().filter_map(|entry| match entry.event {
             Some(v1::history_entry::Event::Message(message)) => Some(message.id),
             _ => None,
         }));
-        if !page.more {
+        if page.next_page_token.is_empty() {
             return Ok(found);
         }
-        request.after_sequence = page.next_after_sequence;
+        request.page_token = page.next_page_token;
     }
 }

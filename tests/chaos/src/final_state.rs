@@ -9,7 +9,7 @@ pub async fn record(lead: &Client, note: &Recorder) -> Result<(), Error> {
     let word = |name: &str, prefix: &str| name.trim_start_matches(prefix).to_ascii_lowercase();
     let mut request = v1::ListHistoryRequest {
         filter: Some(v1::HistoryFilter { include_receipts: true, ..Default::default() }),
-        limit: 1_000,
+        page_size: 1_000,
         ..Default::default()
     };
     loop {
@@ -24,7 +24,13 @@ pub async fn record(lead: &Client, note: &Recorder) -> Result<(), Error> {
                         _ => continue,
                     };
                     let state = |it: &v1::Receipt| match word(it.state().as_str_name(), "RECEIPT_STATE_").as_str() {
-                        "dead_lettered" => format!("dead_lettered: {}", it.dead_letter_cause),
+                        "dead_lettered" => format!(
+                            "dead_lettered: {}",
+                            it.dead_letter_cause()
+                                .as_str_name()
+                                .trim_start_matches("DEAD_LETTER_CAUSE_")
+                                .to_ascii_lowercase()
+                        ),
                         state => state.to_owned(),
                     };
                     let receipts = entry.receipts.iter().map(|it| (it.recipient.clone(), state(it))).collect();
@@ -44,21 +50,21 @@ pub async fn record(lead: &Client, note: &Recorder) -> Result<(), Error> {
                 _ => {}
             }
         }
-        if !page.more {
+        if page.next_page_token.is_empty() {
             break;
         }
-        request.after_sequence = page.next_after_sequence;
+        request.page_token = page.next_page_token;
     }
-    let mut request = v1::ListTasksRequest { limit: 1_000, ..Default::default() };
+    let mut request = v1::ListTasksRequest { page_size: 1_000, ..Default::default() };
     loop {
         let page = lead.list_tasks(request.clone()).await?;
         for task in page.tasks {
             let is_completed = task.status() == v1::TaskStatus::Completed;
             note.note(What::FinalTask { task_id: task.id, is_completed });
         }
-        if !page.more {
+        if page.next_page_token.is_empty() {
             return Ok(());
         }
-        request.after_id = page.next_after_id;
+        request.page_token = page.next_page_token;
     }
 }

@@ -43,7 +43,7 @@ pub async fn decide(lead: Client, recorder: Recorder, history: PathBuf, every: D
             state: v1::RequestState::Pending.into(),
             ..Default::default()
         };
-        let Ok(pending) = lead.list_requests(pending).await else { continue };
+        let Ok(pending) = lead.list_all_requests(pending, usize::MAX).await else { continue };
         for request in pending.requests {
             op += 1;
             recorder.note(What::Deciding { op, request_id: request.id.clone(), approve });

@@ -321,7 +321,7 @@ async fn settle(cluster: &mut Cluster, note: &Recorder) -> Result<(), Error> {
     loop {
         // Restart members that were killed last.
         cluster.reap(true).map_err(|error| Error::Context(error.to_string()))?;
-        let members = cluster.lead.list_members(v1::ListMembersRequest::default()).await?.members;
+        let members = cluster.lead.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
         let left: Vec<_> = members.iter().filter(|m| m.inbox_depth > 0 || !m.connected).collect();
         let events = history::read(&cluster.history()).map_err(|error| Error::Context(error.to_string()))?;
         if left.is_empty() && history::in_flight(&events) == 0 {

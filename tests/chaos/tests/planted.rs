@@ -124,7 +124,7 @@ async fn broken(bug: Bug) -> Vec<Promise> {
 async fn settle(lead: &Client, directory: &Path) {
     for _ in 0..160 {
         sleep(Duration::from_millis(50)).await;
-        let members = lead.list_members(v1::ListMembersRequest::default()).await.unwrap().members;
+        let members = lead.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await.unwrap().members;
         let is_empty = members.iter().all(|member| member.inbox_depth == 0);
         if is_empty && history::in_flight(&history::read(directory).unwrap()) == 0 {
             return;

@@ -139,7 +139,7 @@ impl Lead {
         let began = Instant::now();
         loop {
             self.run_commands().await;
-            let members = self.client.list_members(v1::ListMembersRequest::default()).await?.members;
+            let members = self.client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
             let is_busy = |m: &&v1::Member| m.inbox_depth > 0 || !m.connected || !m.pending_shutdown.is_empty();
             let left: Vec<_> = members.iter().filter(|m| m.name != LEAD).filter(is_busy).collect();
             let in_flight = match left.is_empty() {

@@ -328,8 +328,8 @@ type DeadLetterEvent struct {
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The recipient that never acknowledged it.
 	Recipient string `protobuf:"bytes,2,opt,name=recipient,proto3" json:"recipient,omitempty"`
-	// See Receipt.dead_letter_cause.
-	Cause         string `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Why.
+	Cause         DeadLetterCause `protobuf:"varint,3,opt,name=cause,proto3,enum=teamwire.v1.DeadLetterCause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -378,11 +378,11 @@ func (x *DeadLetterEvent) GetRecipient() string {
 	return ""
 }
 
-func (x *DeadLetterEvent) GetCause() string {
+func (x *DeadLetterEvent) GetCause() DeadLetterCause {
 	if x != nil {
 		return x.Cause
 	}
-	return ""
+	return DeadLetterCause_DEAD_LETTER_CAUSE_UNSPECIFIED
 }
 
 // Something that happened to a task.
@@ -740,10 +740,13 @@ type ListHistoryRequest struct {
 	Filter *HistoryFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Optional. Only entries with a higher sequence. Zero: from the oldest.
 	AfterSequence uint64 `protobuf:"varint,3,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100.
-	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Optional. True: the newest entries instead of the oldest; `after_sequence` still bounds them.
-	Newest        bool `protobuf:"varint,5,opt,name=newest,proto3" json:"newest,omitempty"`
+	// Optional. True: the newest entries on the first page, and older ones on each further page. A page has its oldest
+	// entry first either way.
+	Newest bool `protobuf:"varint,5,opt,name=newest,proto3" json:"newest,omitempty"`
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	PageSize uint32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -799,13 +802,6 @@ func (x *ListHistoryRequest) GetAfterSequence() uint64 {
 	return 0
 }
 
-func (x *ListHistoryRequest) GetLimit() uint32 {
-	if x != nil {
-		return x.Limit
-	}
-	return 0
-}
-
 func (x *ListHistoryRequest) GetNewest() bool {
 	if x != nil {
 		return x.Newest
@@ -813,15 +809,30 @@ func (x *ListHistoryRequest) GetNewest() bool {
 	return false
 }
 
+func (x *ListHistoryRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListHistoryRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // The reply of HistoryService.ListHistory.
 type ListHistoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The oldest first.
 	Entries []*HistoryEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// For `after_sequence` of the next call. Greater than the last entry's own where the filter left entries out.
-	NextAfterSequence uint64 `protobuf:"varint,2,opt,name=next_after_sequence,json=nextAfterSequence,proto3" json:"next_after_sequence,omitempty"`
-	// True: there are more entries after these.
-	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	// The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
+	// entry's own where the filter left entries out.
+	LastSequence uint64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	// For the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -863,18 +874,18 @@ func (x *ListHistoryResponse) GetEntries() []*HistoryEntry {
 	return nil
 }
 
-func (x *ListHistoryResponse) GetNextAfterSequence() uint64 {
+func (x *ListHistoryResponse) GetLastSequence() uint64 {
 	if x != nil {
-		return x.NextAfterSequence
+		return x.LastSequence
 	}
 	return 0
 }
 
-func (x *ListHistoryResponse) GetMore() bool {
+func (x *ListHistoryResponse) GetNextPageToken() string {
 	if x != nil {
-		return x.More
+		return x.NextPageToken
 	}
-	return false
+	return ""
 }
 
 // The request of HistoryService.FollowHistory.
@@ -1002,12 +1013,12 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\x12+\n" +
 	"\x04exit\x18\x04 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\x12\x16\n" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x120\n" +
-	"\tforced_by\x18\x06 \x01(\v2\x13.teamwire.v1.SenderR\bforcedBy\"d\n" +
+	"\tforced_by\x18\x06 \x01(\v2\x13.teamwire.v1.SenderR\bforcedBy\"\x82\x01\n" +
 	"\x0fDeadLetterEvent\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x1c\n" +
-	"\trecipient\x18\x02 \x01(\tR\trecipient\x12\x14\n" +
-	"\x05cause\x18\x03 \x01(\tR\x05cause\"\xe3\x01\n" +
+	"\trecipient\x18\x02 \x01(\tR\trecipient\x122\n" +
+	"\x05cause\x18\x03 \x01(\x0e2\x1c.teamwire.v1.DeadLetterCauseR\x05cause\"\xe3\x01\n" +
 	"\tTaskEvent\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.teamwire.v1.TaskEventKindR\x04kind\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x04R\x06taskId\x12\x18\n" +
@@ -1031,17 +1042,19 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\rHistoryFilter\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12#\n" +
 	"\rmessages_only\x18\x02 \x01(\bR\fmessagesOnly\x12)\n" +
-	"\x10include_receipts\x18\x03 \x01(\bR\x0fincludeReceipts\"\xb1\x01\n" +
+	"\x10include_receipts\x18\x03 \x01(\bR\x0fincludeReceipts\"\xd7\x01\n" +
 	"\x12ListHistoryRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x122\n" +
 	"\x06filter\x18\x02 \x01(\v2\x1a.teamwire.v1.HistoryFilterR\x06filter\x12%\n" +
-	"\x0eafter_sequence\x18\x03 \x01(\x04R\rafterSequence\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06newest\x18\x05 \x01(\bR\x06newest\"\x8e\x01\n" +
+	"\x0eafter_sequence\x18\x03 \x01(\x04R\rafterSequence\x12\x16\n" +
+	"\x06newest\x18\x05 \x01(\bR\x06newest\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"\x97\x01\n" +
 	"\x13ListHistoryResponse\x123\n" +
-	"\aentries\x18\x01 \x03(\v2\x19.teamwire.v1.HistoryEntryR\aentries\x12.\n" +
-	"\x13next_after_sequence\x18\x02 \x01(\x04R\x11nextAfterSequence\x12\x12\n" +
-	"\x04more\x18\x03 \x01(\bR\x04more\"\x85\x01\n" +
+	"\aentries\x18\x01 \x03(\v2\x19.teamwire.v1.HistoryEntryR\aentries\x12#\n" +
+	"\rlast_sequence\x18\x02 \x01(\x04R\flastSequence\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x85\x01\n" +
 	"\x14FollowHistoryRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x122\n" +
 	"\x06filter\x18\x02 \x01(\v2\x1a.teamwire.v1.HistoryFilterR\x06filter\x12%\n" +
@@ -1064,10 +1077,10 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x19TASK_EVENT_KIND_COMPLETED\x10\x05\x12\x1c\n" +
 	"\x18TASK_EVENT_KIND_RELEASED\x10\x06\x12\x1a\n" +
 	"\x16TASK_EVENT_KIND_LAPSED\x10\a\x12\x1b\n" +
-	"\x17TASK_EVENT_KIND_DELETED\x10\b2\xbc\x01\n" +
-	"\x0eHistoryService\x12P\n" +
-	"\vListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\x12X\n" +
-	"\rFollowHistory\x12!.teamwire.v1.FollowHistoryRequest\x1a\".teamwire.v1.FollowHistoryResponse0\x01BQ\n" +
+	"\x17TASK_EVENT_KIND_DELETED\x10\b2\xc6\x01\n" +
+	"\x0eHistoryService\x12U\n" +
+	"\vListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\"\x03\x90\x02\x01\x12]\n" +
+	"\rFollowHistory\x12!.teamwire.v1.FollowHistoryRequest\x1a\".teamwire.v1.FollowHistoryResponse\"\x03\x90\x02\x010\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -1100,10 +1113,11 @@ var file_teamwire_v1_history_proto_goTypes = []any{
 	(*Sender)(nil),                // 12: teamwire.v1.Sender
 	(MemberState)(0),              // 13: teamwire.v1.MemberState
 	(*ExitReport)(nil),            // 14: teamwire.v1.ExitReport
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*Receipt)(nil),               // 16: teamwire.v1.Receipt
-	(*Message)(nil),               // 17: teamwire.v1.Message
-	(*Request)(nil),               // 18: teamwire.v1.Request
+	(DeadLetterCause)(0),          // 15: teamwire.v1.DeadLetterCause
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Receipt)(nil),               // 17: teamwire.v1.Receipt
+	(*Message)(nil),               // 18: teamwire.v1.Message
+	(*Request)(nil),               // 19: teamwire.v1.Request
 }
 var file_teamwire_v1_history_proto_depIdxs = []int32{
 	0,  // 0: teamwire.v1.TeamEvent.kind:type_name -> teamwire.v1.TeamEventKind
@@ -1111,29 +1125,30 @@ var file_teamwire_v1_history_proto_depIdxs = []int32{
 	13, // 2: teamwire.v1.MemberEvent.state:type_name -> teamwire.v1.MemberState
 	14, // 3: teamwire.v1.MemberEvent.exit:type_name -> teamwire.v1.ExitReport
 	12, // 4: teamwire.v1.MemberEvent.forced_by:type_name -> teamwire.v1.Sender
-	1,  // 5: teamwire.v1.TaskEvent.kind:type_name -> teamwire.v1.TaskEventKind
-	12, // 6: teamwire.v1.TaskEvent.actor:type_name -> teamwire.v1.Sender
-	15, // 7: teamwire.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
-	16, // 8: teamwire.v1.HistoryEntry.receipts:type_name -> teamwire.v1.Receipt
-	17, // 9: teamwire.v1.HistoryEntry.message:type_name -> teamwire.v1.Message
-	18, // 10: teamwire.v1.HistoryEntry.decision:type_name -> teamwire.v1.Request
-	3,  // 11: teamwire.v1.HistoryEntry.member:type_name -> teamwire.v1.MemberEvent
-	2,  // 12: teamwire.v1.HistoryEntry.team:type_name -> teamwire.v1.TeamEvent
-	4,  // 13: teamwire.v1.HistoryEntry.dead_letter:type_name -> teamwire.v1.DeadLetterEvent
-	5,  // 14: teamwire.v1.HistoryEntry.task:type_name -> teamwire.v1.TaskEvent
-	7,  // 15: teamwire.v1.ListHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
-	6,  // 16: teamwire.v1.ListHistoryResponse.entries:type_name -> teamwire.v1.HistoryEntry
-	7,  // 17: teamwire.v1.FollowHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
-	6,  // 18: teamwire.v1.FollowHistoryResponse.entry:type_name -> teamwire.v1.HistoryEntry
-	8,  // 19: teamwire.v1.HistoryService.ListHistory:input_type -> teamwire.v1.ListHistoryRequest
-	10, // 20: teamwire.v1.HistoryService.FollowHistory:input_type -> teamwire.v1.FollowHistoryRequest
-	9,  // 21: teamwire.v1.HistoryService.ListHistory:output_type -> teamwire.v1.ListHistoryResponse
-	11, // 22: teamwire.v1.HistoryService.FollowHistory:output_type -> teamwire.v1.FollowHistoryResponse
-	21, // [21:23] is the sub-list for method output_type
-	19, // [19:21] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	15, // 5: teamwire.v1.DeadLetterEvent.cause:type_name -> teamwire.v1.DeadLetterCause
+	1,  // 6: teamwire.v1.TaskEvent.kind:type_name -> teamwire.v1.TaskEventKind
+	12, // 7: teamwire.v1.TaskEvent.actor:type_name -> teamwire.v1.Sender
+	16, // 8: teamwire.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
+	17, // 9: teamwire.v1.HistoryEntry.receipts:type_name -> teamwire.v1.Receipt
+	18, // 10: teamwire.v1.HistoryEntry.message:type_name -> teamwire.v1.Message
+	19, // 11: teamwire.v1.HistoryEntry.decision:type_name -> teamwire.v1.Request
+	3,  // 12: teamwire.v1.HistoryEntry.member:type_name -> teamwire.v1.MemberEvent
+	2,  // 13: teamwire.v1.HistoryEntry.team:type_name -> teamwire.v1.TeamEvent
+	4,  // 14: teamwire.v1.HistoryEntry.dead_letter:type_name -> teamwire.v1.DeadLetterEvent
+	5,  // 15: teamwire.v1.HistoryEntry.task:type_name -> teamwire.v1.TaskEvent
+	7,  // 16: teamwire.v1.ListHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
+	6,  // 17: teamwire.v1.ListHistoryResponse.entries:type_name -> teamwire.v1.HistoryEntry
+	7,  // 18: teamwire.v1.FollowHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
+	6,  // 19: teamwire.v1.FollowHistoryResponse.entry:type_name -> teamwire.v1.HistoryEntry
+	8,  // 20: teamwire.v1.HistoryService.ListHistory:input_type -> teamwire.v1.ListHistoryRequest
+	10, // 21: teamwire.v1.HistoryService.FollowHistory:input_type -> teamwire.v1.FollowHistoryRequest
+	9,  // 22: teamwire.v1.HistoryService.ListHistory:output_type -> teamwire.v1.ListHistoryResponse
+	11, // 23: teamwire.v1.HistoryService.FollowHistory:output_type -> teamwire.v1.FollowHistoryResponse
+	22, // [22:24] is the sub-list for method output_type
+	20, // [20:22] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_history_proto_init() }

@@ -11,6 +11,7 @@ package teamwirev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -361,6 +362,67 @@ func (ReceiptState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{4}
 }
 
+// Why a message was given up.
+type DeadLetterCause int32
+
+const (
+	// It was not given up.
+	DeadLetterCause_DEAD_LETTER_CAUSE_UNSPECIFIED DeadLetterCause = 0
+	// Too many sessions saw it without acknowledging it.
+	DeadLetterCause_DEAD_LETTER_CAUSE_DELIVERY_LIMIT DeadLetterCause = 1
+	// It was a shutdown request for an earlier life of the member.
+	DeadLetterCause_DEAD_LETTER_CAUSE_TARGET_REPLACED DeadLetterCause = 2
+	// It was a notice that found the inbox full. Only the history has it.
+	DeadLetterCause_DEAD_LETTER_CAUSE_INBOX_FULL DeadLetterCause = 3
+	// The recipient exited long ago and was taken off the roster.
+	DeadLetterCause_DEAD_LETTER_CAUSE_MEMBER_REMOVED DeadLetterCause = 4
+)
+
+// Enum value maps for DeadLetterCause.
+var (
+	DeadLetterCause_name = map[int32]string{
+		0: "DEAD_LETTER_CAUSE_UNSPECIFIED",
+		1: "DEAD_LETTER_CAUSE_DELIVERY_LIMIT",
+		2: "DEAD_LETTER_CAUSE_TARGET_REPLACED",
+		3: "DEAD_LETTER_CAUSE_INBOX_FULL",
+		4: "DEAD_LETTER_CAUSE_MEMBER_REMOVED",
+	}
+	DeadLetterCause_value = map[string]int32{
+		"DEAD_LETTER_CAUSE_UNSPECIFIED":     0,
+		"DEAD_LETTER_CAUSE_DELIVERY_LIMIT":  1,
+		"DEAD_LETTER_CAUSE_TARGET_REPLACED": 2,
+		"DEAD_LETTER_CAUSE_INBOX_FULL":      3,
+		"DEAD_LETTER_CAUSE_MEMBER_REMOVED":  4,
+	}
+)
+
+func (x DeadLetterCause) Enum() *DeadLetterCause {
+	p := new(DeadLetterCause)
+	*p = x
+	return p
+}
+
+func (x DeadLetterCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DeadLetterCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_message_proto_enumTypes[5].Descriptor()
+}
+
+func (DeadLetterCause) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_message_proto_enumTypes[5]
+}
+
+func (x DeadLetterCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DeadLetterCause.Descriptor instead.
+func (DeadLetterCause) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{5}
+}
+
 // A text for one member.
 type DirectMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -488,10 +550,10 @@ type ShutdownRequest struct {
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Optional. Why; up to 64 KiB.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. Seconds until the request expires, 1 to 2,592,000 (30 days). Zero: the default, 600.
-	DeadlineSeconds uint32 `protobuf:"varint,3,opt,name=deadline_seconds,json=deadlineSeconds,proto3" json:"deadline_seconds,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default.
+	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ShutdownRequest) Reset() {
@@ -538,11 +600,11 @@ func (x *ShutdownRequest) GetReason() string {
 	return ""
 }
 
-func (x *ShutdownRequest) GetDeadlineSeconds() uint32 {
+func (x *ShutdownRequest) GetTtl() *durationpb.Duration {
 	if x != nil {
-		return x.DeadlineSeconds
+		return x.Ttl
 	}
-	return 0
+	return nil
 }
 
 // Answers a shutdown request. Only the member asked may send it. It goes to the requester.
@@ -617,10 +679,10 @@ type PlanApprovalRequest struct {
 	Plan string `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	// Optional. One line, up to 200 characters.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Optional. Seconds until the request expires, 1 to 2,592,000 (30 days). Zero: the default, 86,400.
-	DeadlineSeconds uint32 `protobuf:"varint,3,opt,name=deadline_seconds,json=deadlineSeconds,proto3" json:"deadline_seconds,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h, by default.
+	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanApprovalRequest) Reset() {
@@ -667,11 +729,11 @@ func (x *PlanApprovalRequest) GetSummary() string {
 	return ""
 }
 
-func (x *PlanApprovalRequest) GetDeadlineSeconds() uint32 {
+func (x *PlanApprovalRequest) GetTtl() *durationpb.Duration {
 	if x != nil {
-		return x.DeadlineSeconds
+		return x.Ttl
 	}
-	return 0
+	return nil
 }
 
 // Answers a plan. Only the lead or the operator may send it. It goes to the plan's author.
@@ -927,8 +989,8 @@ type ExitReport struct {
 	Code *int32 `protobuf:"varint,1,opt,name=code,proto3,oneof" json:"code,omitempty"`
 	// Optional. The number of the signal that ended the process. Zero: none.
 	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Optional. How long the process ran, in milliseconds. Zero: not known.
-	DurationMs uint64 `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// Optional. How long the process ran. Absent: not known.
+	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Optional. One line, up to 200 characters: why it ended, for a reader.
 	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -979,11 +1041,11 @@ func (x *ExitReport) GetSignal() int32 {
 	return 0
 }
 
-func (x *ExitReport) GetDurationMs() uint64 {
+func (x *ExitReport) GetDuration() *durationpb.Duration {
 	if x != nil {
-		return x.DurationMs
+		return x.Duration
 	}
-	return 0
+	return nil
 }
 
 func (x *ExitReport) GetDetail() string {
@@ -1888,9 +1950,9 @@ type SessionOpened struct {
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// How many messages were unprocessed when the session opened.
 	Backlog uint64 `protobuf:"varint,4,opt,name=backlog,proto3" json:"backlog,omitempty"`
-	// The longest silence between two frames, in milliseconds. A client that hears nothing for three times as long may
-	// take the stream for dead.
-	HeartbeatIntervalMs uint32 `protobuf:"varint,5,opt,name=heartbeat_interval_ms,json=heartbeatIntervalMs,proto3" json:"heartbeat_interval_ms,omitempty"`
+	// The longest silence between two frames. A client that hears nothing for three times as long may treat the stream as
+	// dead.
+	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// The member's own name as first written.
 	Member string `protobuf:"bytes,6,opt,name=member,proto3" json:"member,omitempty"`
 	// The team's name.
@@ -1957,11 +2019,11 @@ func (x *SessionOpened) GetBacklog() uint64 {
 	return 0
 }
 
-func (x *SessionOpened) GetHeartbeatIntervalMs() uint32 {
+func (x *SessionOpened) GetHeartbeatInterval() *durationpb.Duration {
 	if x != nil {
-		return x.HeartbeatIntervalMs
+		return x.HeartbeatInterval
 	}
-	return 0
+	return nil
 }
 
 func (x *SessionOpened) GetMember() string {
@@ -2379,10 +2441,8 @@ type Receipt struct {
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// How many sessions have delivered it or may have.
 	DeliveryCount uint32 `protobuf:"varint,6,opt,name=delivery_count,json=deliveryCount,proto3" json:"delivery_count,omitempty"`
-	// Set with RECEIPT_STATE_DEAD_LETTERED. Why it was given up: `delivery_limit` (too many sessions saw it without an
-	// acknowledgement), `target_replaced` (a shutdown request for an earlier life of the member), or `inbox_full` (a notice
-	// of the coordinator that found no room; it stands in the history only).
-	DeadLetterCause string `protobuf:"bytes,7,opt,name=dead_letter_cause,json=deadLetterCause,proto3" json:"dead_letter_cause,omitempty"`
+	// Set with RECEIPT_STATE_DEAD_LETTERED. Why it was given up.
+	DeadLetterCause DeadLetterCause `protobuf:"varint,7,opt,name=dead_letter_cause,json=deadLetterCause,proto3,enum=teamwire.v1.DeadLetterCause" json:"dead_letter_cause,omitempty"`
 	// The place in the recipient's inbox.
 	Sequence      uint64 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2461,11 +2521,11 @@ func (x *Receipt) GetDeliveryCount() uint32 {
 	return 0
 }
 
-func (x *Receipt) GetDeadLetterCause() string {
+func (x *Receipt) GetDeadLetterCause() DeadLetterCause {
 	if x != nil {
 		return x.DeadLetterCause
 	}
-	return ""
+	return DeadLetterCause_DEAD_LETTER_CAUSE_UNSPECIFIED
 }
 
 func (x *Receipt) GetSequence() uint64 {
@@ -2478,10 +2538,10 @@ func (x *Receipt) GetSequence() uint64 {
 // The request of MessageService.ListInbox.
 type ListInboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How many messages at most, 1 to 1,000. Zero: 100.
-	Limit uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Optional. Only messages with a higher sequence. Zero: from the oldest.
-	AfterSequence uint64 `protobuf:"varint,2,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
+	// Optional. How many messages at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	PageSize uint32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,3,opt,name=team,proto3" json:"team,omitempty"`
 	// Whose inbox; see DirectMessage.recipient. Empty: the caller's own.
@@ -2520,18 +2580,18 @@ func (*ListInboxRequest) Descriptor() ([]byte, []int) {
 	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *ListInboxRequest) GetLimit() uint32 {
+func (x *ListInboxRequest) GetPageSize() uint32 {
 	if x != nil {
-		return x.Limit
+		return x.PageSize
 	}
 	return 0
 }
 
-func (x *ListInboxRequest) GetAfterSequence() uint64 {
+func (x *ListInboxRequest) GetPageToken() string {
 	if x != nil {
-		return x.AfterSequence
+		return x.PageToken
 	}
-	return 0
+	return ""
 }
 
 func (x *ListInboxRequest) GetTeam() string {
@@ -2554,7 +2614,9 @@ type ListInboxResponse struct {
 	// The oldest unprocessed messages, in order. Their delivery count may be zero here.
 	Deliveries []*Delivery `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
 	// How many messages are unprocessed in all.
-	Total         uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// For the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2603,33 +2665,40 @@ func (x *ListInboxResponse) GetTotal() uint64 {
 	return 0
 }
 
+func (x *ListInboxResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 var File_teamwire_v1_message_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
+	"\x19teamwire/v1/message.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"a\n" +
 	"\rDirectMessage\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\tR\acontent\"?\n" +
 	"\tBroadcast\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\"r\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"t\n" +
 	"\x0fShutdownRequest\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n" +
-	"\x10deadline_seconds\x18\x03 \x01(\rR\x0fdeadlineSeconds\"t\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12+\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"t\n" +
 	"\x10ShutdownResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
 	"\aapprove\x18\x02 \x01(\bH\x00R\aapprove\x88\x01\x01\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reasonB\n" +
 	"\n" +
-	"\b_approve\"n\n" +
+	"\b_approve\"p\n" +
 	"\x13PlanApprovalRequest\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x18\n" +
-	"\asummary\x18\x02 \x01(\tR\asummary\x12)\n" +
-	"\x10deadline_seconds\x18\x03 \x01(\rR\x0fdeadlineSeconds\"\x9a\x01\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12+\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x9a\x01\n" +
 	"\x14PlanApprovalResponse\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x1d\n" +
 	"\n" +
@@ -2653,13 +2722,12 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"message_id\x18\x04 \x01(\tR\tmessageId\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12+\n" +
 	"\x04exit\x18\x06 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\x12,\n" +
-	"\x04task\x18\a \x01(\v2\x18.teamwire.v1.TaskSummaryR\x04task\"\x7f\n" +
+	"\x04task\x18\a \x01(\v2\x18.teamwire.v1.TaskSummaryR\x04task\"\x95\x01\n" +
 	"\n" +
 	"ExitReport\x12\x17\n" +
 	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1f\n" +
-	"\vduration_ms\x18\x03 \x01(\x04R\n" +
-	"durationMs\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\x125\n" +
+	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detailB\a\n" +
 	"\x05_code\"t\n" +
 	"\n" +
@@ -2672,7 +2740,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xb8\a\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xc4\n" +
+	"\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -2688,14 +2757,21 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\vin_reply_to\x18\t \x01(\tR\tinReplyTo\x129\n" +
 	"\vattachments\x18\n" +
 	" \x03(\v2\x17.teamwire.v1.AttachmentR\vattachments\x12!\n" +
-	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x126\n" +
-	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageH\x00R\amessage\x126\n" +
-	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastH\x00R\tbroadcast\x12I\n" +
-	"\x10shutdown_request\x18\x17 \x01(\v2\x1c.teamwire.v1.ShutdownRequestH\x00R\x0fshutdownRequest\x12L\n" +
-	"\x11shutdown_response\x18\x18 \x01(\v2\x1d.teamwire.v1.ShutdownResponseH\x00R\x10shutdownResponse\x12V\n" +
-	"\x15plan_approval_request\x18\x19 \x01(\v2 .teamwire.v1.PlanApprovalRequestH\x00R\x13planApprovalRequest\x12Y\n" +
-	"\x16plan_approval_response\x18\x1a \x01(\v2!.teamwire.v1.PlanApprovalResponseH\x00R\x14planApprovalResponse\x12-\n" +
-	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeH\x00R\x06noticeB\x06\n" +
+	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x12h\n" +
+	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageB0\x92\xb5\x18,\n" +
+	"\amessage\x12\acontent\x1a\x18one member, or team-leadH\x00R\amessage\x12d\n" +
+	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastB,\x92\xb5\x18(\n" +
+	"\tbroadcast\x12\acontent\x1a\x12every other memberH\x00R\tbroadcast\x12\x96\x01\n" +
+	"\x10shutdown_request\x18\x17 \x01(\v2\x1c.teamwire.v1.ShutdownRequestBK\x92\xb5\x18G\n" +
+	"\x10shutdown request\x12\x06reason\x1a\x18one member, or team-lead\"\x11shutdown_responseH\x00R\x0fshutdownRequest\x12\x8f\x01\n" +
+	"\x11shutdown_response\x18\x18 \x01(\v2\x1d.teamwire.v1.ShutdownResponseBA\x92\xb5\x18=\n" +
+	"\x11shutdown response\x12\x06reason\x1a the member that made the requestH\x00R\x10shutdownResponse\x12\x8a\x01\n" +
+	"\x15plan_approval_request\x18\x19 \x01(\v2 .teamwire.v1.PlanApprovalRequestB2\x92\xb5\x18.\n" +
+	"\x04plan\x12\x04plan\x1a\bthe lead\"\x16plan_approval_responseH\x00R\x13planApprovalRequest\x12\x8b\x01\n" +
+	"\x16plan_approval_response\x18\x1a \x01(\v2!.teamwire.v1.PlanApprovalResponseB0\x92\xb5\x18,\n" +
+	"\rplan response\x12\bfeedback\x1a\x11the plan's authorH\x00R\x14planApprovalResponse\x12_\n" +
+	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeB0\x92\xb5\x18,\n" +
+	"\x06notice\x12\x04text\x1a\x1cthe members that it concernsH\x00R\x06noticeB\x06\n" +
 	"\x04body\"\xe9\x04\n" +
 	"\vSendRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
@@ -2733,14 +2809,14 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\bdelivery\x18\x02 \x01(\v2\x15.teamwire.v1.DeliveryH\x00R\bdelivery\x126\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x16.teamwire.v1.HeartbeatH\x00R\theartbeat\x127\n" +
 	"\aclosing\x18\x04 \x01(\v2\x1b.teamwire.v1.SessionClosingH\x00R\aclosingB\a\n" +
-	"\x05frame\"\xe0\x01\n" +
+	"\x05frame\"\xf6\x01\n" +
 	"\rSessionOpened\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\x12\x18\n" +
-	"\abacklog\x18\x04 \x01(\x04R\abacklog\x122\n" +
-	"\x15heartbeat_interval_ms\x18\x05 \x01(\rR\x13heartbeatIntervalMs\x12\x16\n" +
+	"\abacklog\x18\x04 \x01(\x04R\abacklog\x12H\n" +
+	"\x12heartbeat_interval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12\x16\n" +
 	"\x06member\x18\x06 \x01(\tR\x06member\x12\x12\n" +
 	"\x04team\x18\a \x01(\tR\x04team\"}\n" +
 	"\bDelivery\x12\x1a\n" +
@@ -2769,7 +2845,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\"v\n" +
 	"\x12GetMessageResponse\x12.\n" +
 	"\amessage\x18\x01 \x01(\v2\x14.teamwire.v1.MessageR\amessage\x120\n" +
-	"\breceipts\x18\x02 \x03(\v2\x14.teamwire.v1.ReceiptR\breceipts\"\xfc\x02\n" +
+	"\breceipts\x18\x02 \x03(\v2\x14.teamwire.v1.ReceiptR\breceipts\"\x9a\x03\n" +
 	"\aReceipt\x12\x1c\n" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12/\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.teamwire.v1.ReceiptStateR\x05state\x127\n" +
@@ -2777,19 +2853,21 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\fdelivered_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vdeliveredAt\x12;\n" +
 	"\vfinished_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12%\n" +
-	"\x0edelivery_count\x18\x06 \x01(\rR\rdeliveryCount\x12*\n" +
-	"\x11dead_letter_cause\x18\a \x01(\tR\x0fdeadLetterCause\x12\x1a\n" +
-	"\bsequence\x18\b \x01(\x04R\bsequence\"{\n" +
-	"\x10ListInboxRequest\x12\x14\n" +
-	"\x05limit\x18\x01 \x01(\rR\x05limit\x12%\n" +
-	"\x0eafter_sequence\x18\x02 \x01(\x04R\rafterSequence\x12\x12\n" +
+	"\x0edelivery_count\x18\x06 \x01(\rR\rdeliveryCount\x12H\n" +
+	"\x11dead_letter_cause\x18\a \x01(\x0e2\x1c.teamwire.v1.DeadLetterCauseR\x0fdeadLetterCause\x12\x1a\n" +
+	"\bsequence\x18\b \x01(\x04R\bsequence\"z\n" +
+	"\x10ListInboxRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x12\n" +
 	"\x04team\x18\x03 \x01(\tR\x04team\x12\x16\n" +
-	"\x06member\x18\x04 \x01(\tR\x06member\"`\n" +
+	"\x06member\x18\x04 \x01(\tR\x06member\"\x88\x01\n" +
 	"\x11ListInboxResponse\x125\n" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x15.teamwire.v1.DeliveryR\n" +
 	"deliveries\x12\x14\n" +
-	"\x05total\x18\x02 \x01(\x04R\x05total*\xba\x03\n" +
+	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\xba\x03\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -2831,14 +2909,20 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n" +
 	"\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1b\n" +
 	"\x17RECEIPT_STATE_PROCESSED\x10\x03\x12\x1f\n" +
-	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x042\xe7\x02\n" +
-	"\x0eMessageService\x12;\n" +
-	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\x12C\n" +
-	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x128\n" +
-	"\x03Ack\x12\x17.teamwire.v1.AckRequest\x1a\x18.teamwire.v1.AckResponse\x12M\n" +
+	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\xc9\x01\n" +
+	"\x0fDeadLetterCause\x12!\n" +
+	"\x1dDEAD_LETTER_CAUSE_UNSPECIFIED\x10\x00\x12$\n" +
+	" DEAD_LETTER_CAUSE_DELIVERY_LIMIT\x10\x01\x12%\n" +
+	"!DEAD_LETTER_CAUSE_TARGET_REPLACED\x10\x02\x12 \n" +
+	"\x1cDEAD_LETTER_CAUSE_INBOX_FULL\x10\x03\x12$\n" +
+	" DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x042\xfb\x02\n" +
+	"\x0eMessageService\x12@\n" +
+	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\x03\x90\x02\x02\x12C\n" +
+	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x12=\n" +
+	"\x03Ack\x12\x17.teamwire.v1.AckRequest\x1a\x18.teamwire.v1.AckResponse\"\x03\x90\x02\x02\x12R\n" +
 	"\n" +
-	"GetMessage\x12\x1e.teamwire.v1.GetMessageRequest\x1a\x1f.teamwire.v1.GetMessageResponse\x12J\n" +
-	"\tListInbox\x12\x1d.teamwire.v1.ListInboxRequest\x1a\x1e.teamwire.v1.ListInboxResponseBQ\n" +
+	"GetMessage\x12\x1e.teamwire.v1.GetMessageRequest\x1a\x1f.teamwire.v1.GetMessageResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\tListInbox\x12\x1d.teamwire.v1.ListInboxRequest\x1a\x1e.teamwire.v1.ListInboxResponse\"\x03\x90\x02\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -2853,7 +2937,7 @@ func file_teamwire_v1_message_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_message_proto_rawDescData
 }
 
-var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_teamwire_v1_message_proto_goTypes = []any{
 	(NoticeKind)(0),               // 0: teamwire.v1.NoticeKind
@@ -2861,90 +2945,97 @@ var file_teamwire_v1_message_proto_goTypes = []any{
 	(Durability)(0),               // 2: teamwire.v1.Durability
 	(CloseReason)(0),              // 3: teamwire.v1.CloseReason
 	(ReceiptState)(0),             // 4: teamwire.v1.ReceiptState
-	(*DirectMessage)(nil),         // 5: teamwire.v1.DirectMessage
-	(*Broadcast)(nil),             // 6: teamwire.v1.Broadcast
-	(*ShutdownRequest)(nil),       // 7: teamwire.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),      // 8: teamwire.v1.ShutdownResponse
-	(*PlanApprovalRequest)(nil),   // 9: teamwire.v1.PlanApprovalRequest
-	(*PlanApprovalResponse)(nil),  // 10: teamwire.v1.PlanApprovalResponse
-	(*TaskSummary)(nil),           // 11: teamwire.v1.TaskSummary
-	(*Notice)(nil),                // 12: teamwire.v1.Notice
-	(*ExitReport)(nil),            // 13: teamwire.v1.ExitReport
-	(*Attachment)(nil),            // 14: teamwire.v1.Attachment
-	(*Sender)(nil),                // 15: teamwire.v1.Sender
-	(*Message)(nil),               // 16: teamwire.v1.Message
-	(*SendRequest)(nil),           // 17: teamwire.v1.SendRequest
-	(*SendResponse)(nil),          // 18: teamwire.v1.SendResponse
-	(*StreamRequest)(nil),         // 19: teamwire.v1.StreamRequest
-	(*StreamResponse)(nil),        // 20: teamwire.v1.StreamResponse
-	(*SessionOpened)(nil),         // 21: teamwire.v1.SessionOpened
-	(*Delivery)(nil),              // 22: teamwire.v1.Delivery
-	(*Heartbeat)(nil),             // 23: teamwire.v1.Heartbeat
-	(*SessionClosing)(nil),        // 24: teamwire.v1.SessionClosing
-	(*AckRequest)(nil),            // 25: teamwire.v1.AckRequest
-	(*AckResponse)(nil),           // 26: teamwire.v1.AckResponse
-	(*GetMessageRequest)(nil),     // 27: teamwire.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),    // 28: teamwire.v1.GetMessageResponse
-	(*Receipt)(nil),               // 29: teamwire.v1.Receipt
-	(*ListInboxRequest)(nil),      // 30: teamwire.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),     // 31: teamwire.v1.ListInboxResponse
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(DeadLetterCause)(0),          // 5: teamwire.v1.DeadLetterCause
+	(*DirectMessage)(nil),         // 6: teamwire.v1.DirectMessage
+	(*Broadcast)(nil),             // 7: teamwire.v1.Broadcast
+	(*ShutdownRequest)(nil),       // 8: teamwire.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),      // 9: teamwire.v1.ShutdownResponse
+	(*PlanApprovalRequest)(nil),   // 10: teamwire.v1.PlanApprovalRequest
+	(*PlanApprovalResponse)(nil),  // 11: teamwire.v1.PlanApprovalResponse
+	(*TaskSummary)(nil),           // 12: teamwire.v1.TaskSummary
+	(*Notice)(nil),                // 13: teamwire.v1.Notice
+	(*ExitReport)(nil),            // 14: teamwire.v1.ExitReport
+	(*Attachment)(nil),            // 15: teamwire.v1.Attachment
+	(*Sender)(nil),                // 16: teamwire.v1.Sender
+	(*Message)(nil),               // 17: teamwire.v1.Message
+	(*SendRequest)(nil),           // 18: teamwire.v1.SendRequest
+	(*SendResponse)(nil),          // 19: teamwire.v1.SendResponse
+	(*StreamRequest)(nil),         // 20: teamwire.v1.StreamRequest
+	(*StreamResponse)(nil),        // 21: teamwire.v1.StreamResponse
+	(*SessionOpened)(nil),         // 22: teamwire.v1.SessionOpened
+	(*Delivery)(nil),              // 23: teamwire.v1.Delivery
+	(*Heartbeat)(nil),             // 24: teamwire.v1.Heartbeat
+	(*SessionClosing)(nil),        // 25: teamwire.v1.SessionClosing
+	(*AckRequest)(nil),            // 26: teamwire.v1.AckRequest
+	(*AckResponse)(nil),           // 27: teamwire.v1.AckResponse
+	(*GetMessageRequest)(nil),     // 28: teamwire.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),    // 29: teamwire.v1.GetMessageResponse
+	(*Receipt)(nil),               // 30: teamwire.v1.Receipt
+	(*ListInboxRequest)(nil),      // 31: teamwire.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),     // 32: teamwire.v1.ListInboxResponse
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
 }
 var file_teamwire_v1_message_proto_depIdxs = []int32{
-	15, // 0: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
-	0,  // 1: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
-	13, // 2: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
-	11, // 3: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
-	1,  // 4: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
-	15, // 5: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
-	32, // 6: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
-	32, // 7: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
-	14, // 8: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
-	5,  // 9: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
-	6,  // 10: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
-	7,  // 11: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	8,  // 12: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	9,  // 13: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	10, // 14: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	12, // 15: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
-	14, // 16: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
-	5,  // 17: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
-	6,  // 18: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
-	7,  // 19: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	8,  // 20: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	9,  // 21: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	10, // 22: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	32, // 23: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
-	2,  // 24: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
-	21, // 25: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
-	22, // 26: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
-	23, // 27: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
-	24, // 28: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	16, // 29: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	32, // 30: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	3,  // 31: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	16, // 32: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	29, // 33: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	4,  // 34: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	32, // 35: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	32, // 36: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	32, // 37: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	22, // 38: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	17, // 39: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	19, // 40: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	25, // 41: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	27, // 42: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	30, // 43: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	18, // 44: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	20, // 45: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	26, // 46: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	28, // 47: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	31, // 48: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	44, // [44:49] is the sub-list for method output_type
-	39, // [39:44] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	33, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
+	33, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	16, // 2: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
+	0,  // 3: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
+	14, // 4: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
+	12, // 5: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
+	33, // 6: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
+	1,  // 7: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
+	16, // 8: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
+	34, // 9: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
+	34, // 10: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
+	15, // 11: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
+	6,  // 12: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
+	7,  // 13: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
+	8,  // 14: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	9,  // 15: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	10, // 16: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	11, // 17: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	13, // 18: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
+	15, // 19: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
+	6,  // 20: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
+	7,  // 21: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
+	8,  // 22: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	9,  // 23: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	10, // 24: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	11, // 25: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	34, // 26: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
+	2,  // 27: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
+	22, // 28: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
+	23, // 29: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
+	24, // 30: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
+	25, // 31: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
+	33, // 32: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	17, // 33: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	34, // 34: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	3,  // 35: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	17, // 36: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	30, // 37: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	4,  // 38: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	34, // 39: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	34, // 40: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	34, // 41: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	5,  // 42: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	23, // 43: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	18, // 44: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	20, // 45: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	26, // 46: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	28, // 47: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	31, // 48: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	19, // 49: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	21, // 50: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	27, // 51: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	29, // 52: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	32, // 53: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	49, // [49:54] is the sub-list for method output_type
+	44, // [44:49] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }
@@ -2952,6 +3043,7 @@ func file_teamwire_v1_message_proto_init() {
 	if File_teamwire_v1_message_proto != nil {
 		return
 	}
+	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_message_proto_msgTypes[3].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[8].OneofWrappers = []any{}
@@ -2983,7 +3075,7 @@ func file_teamwire_v1_message_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_message_proto_rawDesc), len(file_teamwire_v1_message_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,

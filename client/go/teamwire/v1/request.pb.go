@@ -488,8 +488,10 @@ type ListRequestsRequest struct {
 	State RequestState `protobuf:"varint,3,opt,name=state,proto3,enum=teamwire.v1.RequestState" json:"state,omitempty"`
 	// Optional. Only those that concern this member.
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100.
-	Limit         uint32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,18 +554,27 @@ func (x *ListRequestsRequest) GetMember() string {
 	return ""
 }
 
-func (x *ListRequestsRequest) GetLimit() uint32 {
+func (x *ListRequestsRequest) GetPageSize() uint32 {
 	if x != nil {
-		return x.Limit
+		return x.PageSize
 	}
 	return 0
+}
+
+func (x *ListRequestsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
 }
 
 // The reply of RequestService.ListRequests.
 type ListRequestsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The newest first.
-	Requests      []*Request `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	Requests []*Request `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	// For the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -603,6 +614,13 @@ func (x *ListRequestsResponse) GetRequests() []*Request {
 		return x.Requests
 	}
 	return nil
+}
+
+func (x *ListRequestsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // The request of RequestService.WaitForDecision.
@@ -719,7 +737,7 @@ var File_teamwire_v1_request_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/request.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\"\x84\x05\n" +
+	"\x19teamwire/v1/request.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\x84\x05\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x18.teamwire.v1.RequestKindR\x04kind\x12/\n" +
@@ -747,20 +765,24 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\"D\n" +
 	"\x12GetRequestResponse\x12.\n" +
-	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest\"\xb6\x01\n" +
+	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest\"\xdc\x01\n" +
 	"\x13ListRequestsRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12,\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x18.teamwire.v1.RequestKindR\x04kind\x12/\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x19.teamwire.v1.RequestStateR\x05state\x12\x16\n" +
-	"\x06member\x18\x04 \x01(\tR\x06member\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\rR\x05limit\"H\n" +
+	"\x06member\x18\x04 \x01(\tR\x06member\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"p\n" +
 	"\x14ListRequestsResponse\x120\n" +
-	"\brequests\x18\x01 \x03(\v2\x14.teamwire.v1.RequestR\brequests\"\x80\x01\n" +
+	"\brequests\x18\x01 \x03(\v2\x14.teamwire.v1.RequestR\brequests\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8e\x01\n" +
 	"\x16WaitForDecisionRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"I\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12A\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\f\x8a\xb5\x18\b\n" +
+	"\x02\b\x1e\x12\x02\b<R\atimeout\"I\n" +
 	"\x17WaitForDecisionResponse\x12.\n" +
 	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest*f\n" +
 	"\vRequestKind\x12\x1c\n" +
@@ -779,12 +801,12 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\x1cCANCEL_CAUSE_TARGET_REPLACED\x10\x01\x12\x1e\n" +
 	"\x1aCANCEL_CAUSE_TARGET_EXITED\x10\x02\x12\x17\n" +
 	"\x13CANCEL_CAUSE_FORCED\x10\x03\x12\x1b\n" +
-	"\x17CANCEL_CAUSE_NEWER_PLAN\x10\x042\x92\x02\n" +
-	"\x0eRequestService\x12M\n" +
+	"\x17CANCEL_CAUSE_NEWER_PLAN\x10\x042\xa1\x02\n" +
+	"\x0eRequestService\x12R\n" +
 	"\n" +
-	"GetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\x12S\n" +
-	"\fListRequests\x12 .teamwire.v1.ListRequestsRequest\x1a!.teamwire.v1.ListRequestsResponse\x12\\\n" +
-	"\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponseBQ\n" +
+	"GetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\"\x03\x90\x02\x01\x12X\n" +
+	"\fListRequests\x12 .teamwire.v1.ListRequestsRequest\x1a!.teamwire.v1.ListRequestsResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponse\"\x03\x90\x02\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -850,6 +872,7 @@ func file_teamwire_v1_request_proto_init() {
 		return
 	}
 	file_teamwire_v1_message_proto_init()
+	file_teamwire_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

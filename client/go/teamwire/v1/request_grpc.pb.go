@@ -37,7 +37,7 @@ const (
 type RequestServiceClient interface {
 	// Returns one request.
 	//
-	// INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+	// INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	GetRequest(ctx context.Context, in *GetRequestRequest, opts ...grpc.CallOption) (*GetRequestResponse, error)
 	// Lists requests, the newest first.
 	//
@@ -45,7 +45,7 @@ type RequestServiceClient interface {
 	ListRequests(ctx context.Context, in *ListRequestsRequest, opts ...grpc.CallOption) (*ListRequestsResponse, error)
 	// Returns the request as soon as it is no longer pending, or as it is when the time is over.
 	//
-	// INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(ctx context.Context, in *WaitForDecisionRequest, opts ...grpc.CallOption) (*WaitForDecisionResponse, error)
 }
 
@@ -98,7 +98,7 @@ func (c *requestServiceClient) WaitForDecision(ctx context.Context, in *WaitForD
 type RequestServiceServer interface {
 	// Returns one request.
 	//
-	// INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+	// INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	GetRequest(context.Context, *GetRequestRequest) (*GetRequestResponse, error)
 	// Lists requests, the newest first.
 	//
@@ -106,7 +106,7 @@ type RequestServiceServer interface {
 	ListRequests(context.Context, *ListRequestsRequest) (*ListRequestsResponse, error)
 	// Returns the request as soon as it is no longer pending, or as it is when the time is over.
 	//
-	// INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(context.Context, *WaitForDecisionRequest) (*WaitForDecisionResponse, error)
 	mustEmbedUnimplementedRequestServiceServer()
 }

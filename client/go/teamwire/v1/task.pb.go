@@ -581,10 +581,10 @@ type ListTasksRequest struct {
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Optional. True: only tasks that ClaimNextTask could give to somebody: pending and unblocked.
 	ReadyOnly bool `protobuf:"varint,4,opt,name=ready_only,json=readyOnly,proto3" json:"ready_only,omitempty"`
-	// Optional. Only tasks with a higher id. Zero: from the first.
-	AfterId uint64 `protobuf:"varint,5,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100.
-	Limit         uint32 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,29 +647,27 @@ func (x *ListTasksRequest) GetReadyOnly() bool {
 	return false
 }
 
-func (x *ListTasksRequest) GetAfterId() uint64 {
+func (x *ListTasksRequest) GetPageSize() uint32 {
 	if x != nil {
-		return x.AfterId
+		return x.PageSize
 	}
 	return 0
 }
 
-func (x *ListTasksRequest) GetLimit() uint32 {
+func (x *ListTasksRequest) GetPageToken() string {
 	if x != nil {
-		return x.Limit
+		return x.PageToken
 	}
-	return 0
+	return ""
 }
 
 // The reply of TaskService.ListTasks.
 type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of their ids. Fewer than `limit` where their descriptions are long.
+	// In the order of their ids.
 	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// For `after_id` of the next call.
-	NextAfterId uint64 `protobuf:"varint,2,opt,name=next_after_id,json=nextAfterId,proto3" json:"next_after_id,omitempty"`
-	// True: there are more.
-	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	// For the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,18 +709,11 @@ func (x *ListTasksResponse) GetTasks() []*Task {
 	return nil
 }
 
-func (x *ListTasksResponse) GetNextAfterId() uint64 {
+func (x *ListTasksResponse) GetNextPageToken() string {
 	if x != nil {
-		return x.NextAfterId
+		return x.NextPageToken
 	}
-	return 0
-}
-
-func (x *ListTasksResponse) GetMore() bool {
-	if x != nil {
-		return x.More
-	}
-	return false
+	return ""
 }
 
 // The request of TaskService.FollowTasks.
@@ -1617,7 +1608,7 @@ var File_teamwire_v1_task_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/task.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\"\xa3\x06\n" +
+	"\x16teamwire/v1/task.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xa3\x06\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
@@ -1672,19 +1663,19 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x0fGetTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.teamwire.v1.TaskR\x04task\x12\x1f\n" +
 	"\vclaim_token\x18\x02 \x01(\tR\n" +
-	"claimToken\"\xbd\x01\n" +
+	"claimToken\"\xc8\x01\n" +
 	"\x10ListTasksRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12/\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x17.teamwire.v1.TaskStatusR\x06status\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x1d\n" +
 	"\n" +
-	"ready_only\x18\x04 \x01(\bR\treadyOnly\x12\x19\n" +
-	"\bafter_id\x18\x05 \x01(\x04R\aafterId\x12\x14\n" +
-	"\x05limit\x18\x06 \x01(\rR\x05limit\"t\n" +
+	"ready_only\x18\x04 \x01(\bR\treadyOnly\x12\x1b\n" +
+	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"d\n" +
 	"\x11ListTasksResponse\x12'\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x11.teamwire.v1.TaskR\x05tasks\x12\"\n" +
-	"\rnext_after_id\x18\x02 \x01(\x04R\vnextAfterId\x12\x12\n" +
-	"\x04more\x18\x03 \x01(\bR\x04more\"(\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x11.teamwire.v1.TaskR\x05tasks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"(\n" +
 	"\x12FollowTasksRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\"Y\n" +
 	"\x13FollowTasksResponse\x12%\n" +
@@ -1721,10 +1712,10 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x04R\x06taskId\"=\n" +
 	"\x11ClaimTaskResponse\x12(\n" +
-	"\x05claim\x18\x01 \x01(\v2\x12.teamwire.v1.ClaimR\x05claim\"n\n" +
+	"\x05claim\x18\x01 \x01(\v2\x12.teamwire.v1.ClaimR\x05claim\"x\n" +
 	"\x14ClaimNextTaskRequest\x12'\n" +
-	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\x12-\n" +
-	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"A\n" +
+	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\x127\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\b\x8a\xb5\x18\x04\x12\x02\b<R\x04wait\"A\n" +
 	"\x15ClaimNextTaskResponse\x12(\n" +
 	"\x05claim\x18\x01 \x01(\v2\x12.teamwire.v1.ClaimR\x05claim\"{\n" +
 	"\x13CompleteTaskRequest\x12\x12\n" +
@@ -1755,21 +1746,21 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x13TASK_STATUS_PENDING\x10\x01\x12\x1b\n" +
 	"\x17TASK_STATUS_IN_PROGRESS\x10\x02\x12\x19\n" +
 	"\x15TASK_STATUS_COMPLETED\x10\x03\x12\x17\n" +
-	"\x13TASK_STATUS_DELETED\x10\x042\xab\x06\n" +
-	"\vTaskService\x12M\n" +
+	"\x13TASK_STATUS_DELETED\x10\x042\xdd\x06\n" +
+	"\vTaskService\x12R\n" +
 	"\n" +
-	"CreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\x12D\n" +
-	"\aGetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\x12J\n" +
-	"\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\x12R\n" +
-	"\vFollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse0\x01\x12M\n" +
+	"CreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\x03\x90\x02\x02\x12I\n" +
+	"\aGetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\vFollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse\"\x03\x90\x02\x010\x01\x12R\n" +
 	"\n" +
-	"UpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\x12J\n" +
-	"\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\x12V\n" +
-	"\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\x12S\n" +
-	"\fCompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\x12P\n" +
-	"\vReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\x12M\n" +
+	"UpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\"\x03\x90\x02\x02\x12O\n" +
+	"\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\"\x03\x90\x02\x02\x12[\n" +
+	"\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\"\x03\x90\x02\x02\x12X\n" +
+	"\fCompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\"\x03\x90\x02\x02\x12U\n" +
+	"\vReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\"\x03\x90\x02\x02\x12R\n" +
 	"\n" +
-	"DeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponseBQ\n" +
+	"DeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponse\"\x03\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -1872,6 +1863,7 @@ func file_teamwire_v1_task_proto_init() {
 		return
 	}
 	file_teamwire_v1_message_proto_init()
+	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

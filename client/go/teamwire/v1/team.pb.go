@@ -322,8 +322,8 @@ type Member struct {
 	InboxDepth uint64 `protobuf:"varint,13,opt,name=inbox_depth,json=inboxDepth,proto3" json:"inbox_depth,omitempty"`
 	// True while a session is open.
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
-	// What is left of its lease, in milliseconds. Zero: run out.
-	LeaseMs uint64 `protobuf:"varint,15,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	// What is left of its lease. Zero: it has run out.
+	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
 	// True: its inbox takes no more messages but answers and notices.
 	InboxFull     bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -458,11 +458,11 @@ func (x *Member) GetConnected() bool {
 	return false
 }
 
-func (x *Member) GetLeaseMs() uint64 {
+func (x *Member) GetLeaseLeft() *durationpb.Duration {
 	if x != nil {
-		return x.LeaseMs
+		return x.LeaseLeft
 	}
-	return 0
+	return nil
 }
 
 func (x *Member) GetInboxFull() bool {
@@ -804,9 +804,9 @@ func (x *GetTeamResponse) GetTeam() *Team {
 // The request of TeamService.ListTeams.
 type ListTeamsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
 	PageSize uint32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. From the reply before. Empty: from the start.
+	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -861,7 +861,7 @@ type ListTeamsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their names.
 	Teams []*Team `protobuf:"bytes,1,rep,name=teams,proto3" json:"teams,omitempty"`
-	// For the next call. Empty: there is no more.
+	// For the next page. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1470,7 +1470,11 @@ func (*LeaveResponse) Descriptor() ([]byte, []int) {
 type ListMembersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
-	Team          string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1512,11 +1516,27 @@ func (x *ListMembersRequest) GetTeam() string {
 	return ""
 }
 
+func (x *ListMembersRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListMembersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // The reply of TeamService.ListMembers.
 type ListMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 256, by default.
-	Members       []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	// In the order in which they first joined.
+	Members []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	// For the next page. Empty: this is the last one.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1556,6 +1576,13 @@ func (x *ListMembersResponse) GetMembers() []*Member {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *ListMembersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // The request of TeamService.Heartbeat.
@@ -1616,8 +1643,8 @@ func (x *HeartbeatRequest) GetSummary() string {
 // The reply of TeamService.Heartbeat.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the lease lasts from now without another call, in milliseconds. An open session renews it, too.
-	LeaseMs uint64 `protobuf:"varint,1,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	// How long the lease lasts from now without another call. An open session renews it, too.
+	Lease *durationpb.Duration `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	// The caller's state.
 	State         MemberState `protobuf:"varint,2,opt,name=state,proto3,enum=teamwire.v1.MemberState" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1654,11 +1681,11 @@ func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *HeartbeatResponse) GetLeaseMs() uint64 {
+func (x *HeartbeatResponse) GetLease() *durationpb.Duration {
 	if x != nil {
-		return x.LeaseMs
+		return x.Lease
 	}
-	return 0
+	return nil
 }
 
 func (x *HeartbeatResponse) GetState() MemberState {
@@ -1891,7 +1918,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\x86\x05\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\xa5\x05\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -1911,8 +1938,9 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\rplan_required\x18\f \x01(\bR\fplanRequired\x12\x1f\n" +
 	"\vinbox_depth\x18\r \x01(\x04R\n" +
 	"inboxDepth\x12\x1c\n" +
-	"\tconnected\x18\x0e \x01(\bR\tconnected\x12\x19\n" +
-	"\blease_ms\x18\x0f \x01(\x04R\aleaseMs\x12\x1d\n" +
+	"\tconnected\x18\x0e \x01(\bR\tconnected\x128\n" +
+	"\n" +
+	"lease_left\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\tleaseLeft\x12\x1d\n" +
 	"\n" +
 	"inbox_full\x18\x10 \x01(\bR\tinboxFull\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
@@ -1931,12 +1959,12 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1b\n" +
 	"\tlead_name\x18\x03 \x01(\tR\bleadName\x12F\n" +
 	"\x0flead_attributes\x18\x04 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\x0eleadAttributes\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\x84\x01\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\x89\x01\n" +
 	"\x12CreateTeamResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12'\n" +
-	"\x04lead\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x04lead\x12\x1e\n" +
+	"\x04lead\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x04lead\x12#\n" +
 	"\n" +
-	"credential\x18\x03 \x01(\tR\n" +
+	"credential\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\"$\n" +
 	"\x0eGetTeamRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\"8\n" +
@@ -1957,20 +1985,20 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x19\n" +
 	"\buses_max\x18\x03 \x01(\rR\ausesMax\x12+\n" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12,\n" +
-	"\x12plan_mode_required\x18\x05 \x01(\bR\x10planModeRequired\"\x8b\x01\n" +
-	"\x0eInviteResponse\x12\x1d\n" +
+	"\x12plan_mode_required\x18\x05 \x01(\bR\x10planModeRequired\"\x95\x01\n" +
+	"\x0eInviteResponse\x12\"\n" +
 	"\n" +
-	"join_token\x18\x01 \x01(\tR\tjoinToken\x129\n" +
+	"join_token\x18\x01 \x01(\tB\x03\x80\x01\x01R\tjoinToken\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1f\n" +
-	"\vjoin_string\x18\x03 \x01(\tR\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12$\n" +
+	"\vjoin_string\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
 	"joinString\"X\n" +
 	"\x15CreateObserverRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12+\n" +
-	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"s\n" +
-	"\x16CreateObserverResponse\x12\x1e\n" +
+	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"x\n" +
+	"\x16CreateObserverResponse\x12#\n" +
 	"\n" +
-	"credential\x18\x01 \x01(\tR\n" +
+	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
 	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x89\x01\n" +
@@ -1979,25 +2007,29 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x02 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\n" +
 	"attributes\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x82\x01\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
-	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12\x1e\n" +
+	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
 	"\n" +
-	"credential\x18\x03 \x01(\tR\n" +
+	"credential\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\";\n" +
 	"\fLeaveRequest\x12+\n" +
 	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\"\x0f\n" +
-	"\rLeaveResponse\"(\n" +
+	"\rLeaveResponse\"d\n" +
 	"\x12ListMembersRequest\x12\x12\n" +
-	"\x04team\x18\x01 \x01(\tR\x04team\"D\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"l\n" +
 	"\x13ListMembersResponse\x12-\n" +
-	"\amembers\x18\x01 \x03(\v2\x13.teamwire.v1.MemberR\amembers\"_\n" +
+	"\amembers\x18\x01 \x03(\v2\x13.teamwire.v1.MemberR\amembers\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"_\n" +
 	"\x10HeartbeatRequest\x121\n" +
 	"\bactivity\x18\x01 \x01(\x0e2\x15.teamwire.v1.ActivityR\bactivity\x12\x18\n" +
-	"\asummary\x18\x02 \x01(\tR\asummary\"^\n" +
-	"\x11HeartbeatResponse\x12\x19\n" +
-	"\blease_ms\x18\x01 \x01(\x04R\aleaseMs\x12.\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\"t\n" +
+	"\x11HeartbeatResponse\x12/\n" +
+	"\x05lease\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12.\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x18.teamwire.v1.MemberStateR\x05state\"V\n" +
 	"\x10ForceStopRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
@@ -2025,21 +2057,21 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\x88\a\n" +
-	"\vTeamService\x12M\n" +
+	"\rACTIVITY_IDLE\x10\x022\xba\a\n" +
+	"\vTeamService\x12R\n" +
 	"\n" +
-	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\x12D\n" +
-	"\aGetTeam\x12\x1b.teamwire.v1.GetTeamRequest\x1a\x1c.teamwire.v1.GetTeamResponse\x12J\n" +
-	"\tListTeams\x12\x1d.teamwire.v1.ListTeamsRequest\x1a\x1e.teamwire.v1.ListTeamsResponse\x12M\n" +
+	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x03\x90\x02\x02\x12I\n" +
+	"\aGetTeam\x12\x1b.teamwire.v1.GetTeamRequest\x1a\x1c.teamwire.v1.GetTeamResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\tListTeams\x12\x1d.teamwire.v1.ListTeamsRequest\x1a\x1e.teamwire.v1.ListTeamsResponse\"\x03\x90\x02\x01\x12M\n" +
 	"\n" +
-	"DeleteTeam\x12\x1e.teamwire.v1.DeleteTeamRequest\x1a\x1f.teamwire.v1.DeleteTeamResponse\x12A\n" +
-	"\x06Invite\x12\x1a.teamwire.v1.InviteRequest\x1a\x1b.teamwire.v1.InviteResponse\x12Y\n" +
-	"\x0eCreateObserver\x12\".teamwire.v1.CreateObserverRequest\x1a#.teamwire.v1.CreateObserverResponse\x12;\n" +
-	"\x04Join\x12\x18.teamwire.v1.JoinRequest\x1a\x19.teamwire.v1.JoinResponse\x12>\n" +
-	"\x05Leave\x12\x19.teamwire.v1.LeaveRequest\x1a\x1a.teamwire.v1.LeaveResponse\x12P\n" +
-	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\x12J\n" +
-	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\x12J\n" +
-	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\x12D\n" +
+	"DeleteTeam\x12\x1e.teamwire.v1.DeleteTeamRequest\x1a\x1f.teamwire.v1.DeleteTeamResponse\x12F\n" +
+	"\x06Invite\x12\x1a.teamwire.v1.InviteRequest\x1a\x1b.teamwire.v1.InviteResponse\"\x03\x90\x02\x02\x12^\n" +
+	"\x0eCreateObserver\x12\".teamwire.v1.CreateObserverRequest\x1a#.teamwire.v1.CreateObserverResponse\"\x03\x90\x02\x02\x12@\n" +
+	"\x04Join\x12\x18.teamwire.v1.JoinRequest\x1a\x19.teamwire.v1.JoinResponse\"\x03\x90\x02\x02\x12C\n" +
+	"\x05Leave\x12\x19.teamwire.v1.LeaveRequest\x1a\x1a.teamwire.v1.LeaveResponse\"\x03\x90\x02\x02\x12U\n" +
+	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x03\x90\x02\x02\x12O\n" +
+	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x03\x90\x02\x02\x12D\n" +
 	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponseBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
@@ -2101,54 +2133,56 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	31, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
 	5,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
 	32, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	30, // 7: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	5,  // 8: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	3,  // 9: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	4,  // 10: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	3,  // 11: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	3,  // 12: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	33, // 13: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	31, // 14: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	33, // 15: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	31, // 16: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	5,  // 17: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	3,  // 18: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	4,  // 19: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	32, // 20: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	4,  // 21: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	2,  // 22: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	1,  // 23: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	4,  // 24: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	3,  // 25: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	6,  // 26: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	8,  // 27: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	10, // 28: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	12, // 29: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	14, // 30: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	16, // 31: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	18, // 32: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	20, // 33: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	22, // 34: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	24, // 35: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	26, // 36: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	28, // 37: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	7,  // 38: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	9,  // 39: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	11, // 40: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	13, // 41: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	15, // 42: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	17, // 43: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	19, // 44: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	21, // 45: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	23, // 46: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	25, // 47: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	27, // 48: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	29, // 49: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	38, // [38:50] is the sub-list for method output_type
-	26, // [26:38] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	33, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	30, // 8: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	5,  // 9: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	3,  // 10: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	4,  // 11: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	3,  // 12: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	3,  // 13: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	33, // 14: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	31, // 15: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	33, // 16: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	31, // 17: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	5,  // 18: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	3,  // 19: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	4,  // 20: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	32, // 21: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	4,  // 22: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	2,  // 23: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	33, // 24: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 25: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	4,  // 26: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	3,  // 27: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	6,  // 28: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	8,  // 29: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	10, // 30: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	12, // 31: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	14, // 32: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	16, // 33: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	18, // 34: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	20, // 35: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	22, // 36: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	24, // 37: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	26, // 38: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	28, // 39: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	7,  // 40: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	9,  // 41: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	11, // 42: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	13, // 43: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	15, // 44: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	17, // 45: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	19, // 46: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	21, // 47: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	23, // 48: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	25, // 49: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	27, // 50: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	29, // 51: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	40, // [40:52] is the sub-list for method output_type
+	28, // [28:40] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }

@@ -92,7 +92,7 @@ type TeamServiceClient interface {
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
 	// Lists the members of a team in the order in which they first joined, those that have exited included.
 	//
-	// NOT_FOUND: TEAM_NOT_FOUND.
+	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
 	// Renews the caller's lease and says whether it is at work. Going idle tells the lead.
 	//
@@ -298,7 +298,7 @@ type TeamServiceServer interface {
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
 	// Lists the members of a team in the order in which they first joined, those that have exited included.
 	//
-	// NOT_FOUND: TEAM_NOT_FOUND.
+	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
 	// Renews the caller's lease and says whether it is at work. Going idle tells the lead.
 	//

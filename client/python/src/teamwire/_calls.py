@@ -24,6 +24,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode as Code
 
 from ._identity import Identity
+from ._policy import NOT_DONE, ONCE, RETRIED, SECRET, WAITS
 
 _T = TypeVar("_T")
 
@@ -34,10 +35,6 @@ PATIENCE = 600.0
 
 ATTEMPT = 10.0
 """How long one attempt may take, in seconds, in addition to the time that the request asks the coordinator to wait."""
-
-# Where two calls say how long the coordinator may wait, and what it takes for that otherwise, in seconds.
-_WAITS = {"WaitForDecision": ("timeout", 30), "ClaimNextTask": ("wait", 0)}
-_WAIT_MAX = 60
 
 _OPTIONS: list[tuple[str, Any]] = [
     # Room for 1,000 messages of 64 KiB.
@@ -55,10 +52,6 @@ _OPTIONS: list[tuple[str, Any]] = [
 ]
 
 _OUTCOME_UNKNOWN = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.UNKNOWN}
-_NOT_DONE = {"DRAINING", "RATE_LIMITED"}
-NOT_NOW = _NOT_DONE | {"STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED"}
-_ONCE = {"DeleteTeam", "SetLead"}
-_UNGUESSABLE = {"Join", "CreateTeam"}
 
 # The texts by which gRPC reports that nothing was sent, and that TLS failed. It has no codes for either.
 _UNSENT = "failed to connect"
@@ -111,10 +104,10 @@ class Error(grpc.RpcError):
 
 def is_retried(error: Error, call: str) -> bool:
     """Returns whether to retry a call, given by its name in the protocol."""
-    if error.reason in _NOT_DONE or (error.code() == Code.UNAVAILABLE and _UNSENT in error.message):
+    if error.reason in NOT_DONE or (error.code() == Code.UNAVAILABLE and _UNSENT in error.message):
         return True
-    is_passing = error.reason in NOT_NOW if error.reason else error.code() in _OUTCOME_UNKNOWN
-    return is_passing and call not in _ONCE
+    is_passing = error.reason in RETRIED if error.reason else error.code() in _OUTCOME_UNKNOWN
+    return is_passing and call not in ONCE
 
 
 def delays() -> Iterator[float]:
@@ -241,9 +234,9 @@ class Calls:
         """Makes one call. `timeout` limits all attempts together, in seconds; zero makes one attempt."""
         call = method.rpartition("/")[2]
         request = self._complete(request, call)
-        field, wait = _WAITS.get(call, ("", 0))
+        field, wait, wait_max = WAITS.get(call, ("", 0, 0))
         if field and request.HasField(field):
-            wait = min(max(0, getattr(request, field).seconds + 1), _WAIT_MAX)
+            wait = min(max(0, getattr(request, field).seconds + 1), wait_max)
         give_up = time.monotonic() + (self._patience if timeout is None else timeout)
         waits = delays()
         while True:
@@ -286,7 +279,7 @@ class Calls:
         """Returns a copy with the idempotency key and the team filled in where the program left them empty."""
         complete = type(request)()
         complete.CopyFrom(request)
-        key = str(uuid.uuid4()) if call in _UNGUESSABLE else uuid7()
+        key = str(uuid.uuid4()) if call in SECRET else uuid7()
         for field, value in (("idempotency_key", key), ("team", self.identity.team)):
             if field in request.DESCRIPTOR.fields_by_name and not getattr(request, field):
                 setattr(complete, field, value)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import grpc
 from grpc import StatusCode as Code
 
-from ._calls import ATTEMPT, LOG, NOT_NOW, Calls, Error, delays, within
+from ._calls import ATTEMPT, LOG, Calls, Error, delays, within
+from ._policy import REOPENED
 from .v1 import message_pb2
 from .v1.message_pb2_grpc import MessageServiceStub
 
@@ -216,7 +217,7 @@ class AsyncSubscription:
             frames, silence = aiter(stream), ATTEMPT
             while frame := await self._take_all(frames, silence):
                 if frame.HasField("opened"):
-                    silence = max(3 * frame.opened.heartbeat_interval_ms / 1000, 1.0)
+                    silence = max(3 * frame.opened.heartbeat_interval.ToTimedelta().total_seconds(), 1.0)
                     self._calls.opened(frame.opened.session_id)
                 elif how := _ENDS.get(frame.closing.reason):
                     return End(how, frame.closing.request_id)
@@ -230,7 +231,7 @@ class AsyncSubscription:
             LOG.debug("the session has ended: %s", error)
             if how := _ENDS.get(error.reason):
                 return End(how)
-            if error.reason not in NOT_NOW | {"SLOW_CONSUMER", "INTERNAL"} if error.reason else error.code() in _FINAL:
+            if error.reason not in REOPENED if error.reason else error.code() in _FINAL:
                 return error
         finally:
             if stream:

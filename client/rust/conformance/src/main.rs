@@ -127,7 +127,7 @@ impl Driver {
                 json!({})
             }
             "members" => {
-                let members = client.list_members(v1::ListMembersRequest::default()).await?.members;
+                let members = client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
                 let state = |member: &v1::Member| lower(member.state().as_str_name(), "MEMBER_STATE_");
                 members.iter().map(|member| (member.name.clone(), state(member))).collect::<Map<_, _>>().into()
             }

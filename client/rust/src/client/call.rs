@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use teamwire_proto::{Reason, SESSION_METADATA_KEY, trace_parent};
+use teamwire_proto::{Method, Reason, SESSION_METADATA_KEY, method::Effect, trace_parent};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Response, Status, transport::Channel};
 use tracing::{Instrument as _, Span};
 
 use super::{Client, Session};
-use crate::{
-    Error,
-    retry::{Effect, Failure},
-};
+use crate::{Error, retry::Failure};
 
 /// How long one attempt of a call may take, besides the time that the coordinator is asked to wait.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -25,9 +22,14 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Describes a call of the RPC of this name.
+    /// Describes a call that is not one of the protocol's own.
     pub(crate) fn new(name: &'static str, effect: Effect) -> Self {
         Self { name, effect, idempotency_key: String::new(), attempt_deadline: ATTEMPT_DEADLINE }
+    }
+
+    /// Describes a call by the protocol's options for its RPC.
+    pub(crate) fn of(method: Method) -> Self {
+        Self::new(method.name(), method.effect())
     }
 
     /// Sets the idempotency key that the request carries.

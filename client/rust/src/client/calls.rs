@@ -1,10 +1,8 @@
 //! One method for each RPC. Those with more to do than a call are in `answer`, `task`, `history` and `subscription`.
 
-use std::time::Duration;
-
 use prost::Message as _;
 use teamwire_proto::{
-    Reason, Refusal,
+    Method, Reason, Refusal,
     v1::{
         self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
         request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
@@ -15,7 +13,7 @@ use tonic::transport::Channel;
 use uuid::Uuid;
 
 use super::{Call, Client};
-use crate::{Error, retry::Effect};
+use crate::Error;
 
 /// The largest reply that is read, in bytes: 1,000 messages of 64 KiB each, and some room. A larger one is an error.
 const REPLY_BYTES_MAX: usize = 80 << 20;
@@ -47,14 +45,14 @@ impl Client {
                 .field("content"),
             ));
         }
-        let call = Call::new("Send", Effect::Repeatable).with_key(&request.idempotency_key);
+        let call = Call::of(Method::Send).with_key(&request.idempotency_key);
         self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await
     }
 
     /// Creates a team with the caller as its lead. The reply holds the lead's credential.
     pub async fn create_team(&self, mut request: v1::CreateTeamRequest) -> Result<v1::CreateTeamResponse, Error> {
         let key = unguessable(&mut request.idempotency_key);
-        let call = Call::new("CreateTeam", Effect::Repeatable).with_key(&key);
+        let call = Call::of(Method::CreateTeam).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).create_team(request).await }).await
     }
 
@@ -62,7 +60,7 @@ impl Client {
     /// credential of this incarnation.
     pub async fn join(&self, mut request: v1::JoinRequest) -> Result<v1::JoinResponse, Error> {
         let key = unguessable(&mut request.idempotency_key);
-        let call = Call::new("Join", Effect::Repeatable).with_key(&key);
+        let call = Call::of(Method::Join).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).join(request).await }).await
     }
 
@@ -74,9 +72,9 @@ impl Client {
         mut request: v1::WaitForDecisionRequest,
     ) -> Result<v1::WaitForDecisionResponse, Error> {
         self.fill(&mut request.team);
-        let asked = request.timeout.and_then(|timeout| Duration::try_from(timeout).ok());
-        let waits = asked.unwrap_or(Duration::from_secs(30)).min(Duration::from_secs(60));
-        let call = Call::new("WaitForDecision", Effect::Read).waiting(waits);
+        let method = Method::WaitForDecision;
+        let waits = method.wait().map(|wait| wait.asked(request.timeout.as_ref())).unwrap_or_default();
+        let call = Call::of(method).waiting(waits);
         self.call(call, request, |channel, request| async move { requests(channel).wait_for_decision(request).await })
             .await
     }
@@ -111,16 +109,16 @@ fn requests(channel: Channel) -> RequestServiceClient<Channel> {
 }
 
 /// Generates the methods that only make a call. Each entry names the service, the method, the RPC, the request with the
-/// field that names the team, the response, and the effect.
+/// field that names the team, and the response.
 macro_rules! calls {
-    ($($(#[$doc:meta])* $service:ident.$method:ident = $name:ident($request:ident $(.$team:ident)?) -> $response:ident, $effect:ident;)*) => {
+    ($($(#[$doc:meta])* $service:ident.$method:ident = $name:ident($request:ident $(.$team:ident)?) -> $response:ident;)*) => {
         impl Client {
             $(
                 $(#[$doc])*
                 #[allow(unused_mut)]
                 pub async fn $method(&self, mut request: v1::$request) -> Result<v1::$response, Error> {
                     $(self.fill(&mut request.$team);)?
-                    let call = Call::new(stringify!($name), Effect::$effect);
+                    let call = Call::of(Method::$name);
                     self.call(call, request, |channel, request| async move { $service(channel).$method(request).await })
                         .await
                 }
@@ -131,47 +129,47 @@ macro_rules! calls {
 
 calls! {
     /// Acknowledges messages as processed. A [`Subscription`](crate::Subscription) does this for what it delivers.
-    messages.ack = Ack(AckRequest) -> AckResponse, Repeatable;
+    messages.ack = Ack(AckRequest) -> AckResponse;
     /// Returns a message with its receipts.
-    messages.get_message = GetMessage(GetMessageRequest.team) -> GetMessageResponse, Read;
+    messages.get_message = GetMessage(GetMessageRequest.team) -> GetMessageResponse;
     /// Lists the unprocessed messages of an inbox without opening a session.
-    messages.list_inbox = ListInbox(ListInboxRequest.team) -> ListInboxResponse, Read;
+    messages.list_inbox = ListInbox(ListInboxRequest.team) -> ListInboxResponse;
     /// Returns a team.
-    teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse, Read;
+    teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse;
     /// Lists the teams that the caller can see.
-    teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse, Read;
+    teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;
     /// Deletes a team and everything in it. Not retried while its outcome is unknown.
-    teams.delete_team = DeleteTeam(DeleteTeamRequest.team) -> DeleteTeamResponse, Once;
+    teams.delete_team = DeleteTeam(DeleteTeamRequest.team) -> DeleteTeamResponse;
     /// Creates a join token. A retry may leave a second token behind, which expires unused.
-    teams.invite = Invite(InviteRequest.team) -> InviteResponse, Repeatable;
+    teams.invite = Invite(InviteRequest.team) -> InviteResponse;
     /// Creates an observer's credential. A retry may leave a second one behind, which expires unused.
-    teams.create_observer = CreateObserver(CreateObserverRequest.team) -> CreateObserverResponse, Repeatable;
+    teams.create_observer = CreateObserver(CreateObserverRequest.team) -> CreateObserverResponse;
     /// Ends the caller's own incarnation, and reports how its process exited.
-    teams.leave = Leave(LeaveRequest) -> LeaveResponse, Repeatable;
+    teams.leave = Leave(LeaveRequest) -> LeaveResponse;
     /// Lists the members of a team.
-    teams.list_members = ListMembers(ListMembersRequest.team) -> ListMembersResponse, Read;
+    teams.list_members = ListMembers(ListMembersRequest.team) -> ListMembersResponse;
     /// Renews the caller's lease and reports whether it is active.
-    teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse, Repeatable;
+    teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse;
     /// Stops a member at once, without asking it.
-    teams.force_stop = ForceStop(ForceStopRequest.team) -> ForceStopResponse, Repeatable;
+    teams.force_stop = ForceStop(ForceStopRequest.team) -> ForceStopResponse;
     /// Makes another member the lead. Not retried while its outcome is unknown.
-    teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse, Once;
+    teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse;
     /// Returns a request for a shutdown or a plan approval.
-    requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse, Read;
+    requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse;
     /// Lists requests, newest first.
-    requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse, Read;
+    requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse;
     /// Returns a task and, to its owner, the token of its claim.
-    tasks.get_task = GetTask(GetTaskRequest.team) -> GetTaskResponse, Read;
+    tasks.get_task = GetTask(GetTaskRequest.team) -> GetTaskResponse;
     /// Lists tasks in order of their ids.
-    tasks.list_tasks = ListTasks(ListTasksRequest.team) -> ListTasksResponse, Read;
+    tasks.list_tasks = ListTasks(ListTasksRequest.team) -> ListTasksResponse;
     /// Changes a task. With an expected version, a retry may be refused although the first attempt succeeded.
-    tasks.update_task = UpdateTask(UpdateTaskRequest.team) -> UpdateTaskResponse, Repeatable;
+    tasks.update_task = UpdateTask(UpdateTaskRequest.team) -> UpdateTaskResponse;
     /// Completes a claimed task.
-    tasks.complete_task = CompleteTask(CompleteTaskRequest.team) -> CompleteTaskResponse, Repeatable;
+    tasks.complete_task = CompleteTask(CompleteTaskRequest.team) -> CompleteTaskResponse;
     /// Gives a claimed task back to the board.
-    tasks.release_task = ReleaseTask(ReleaseTaskRequest.team) -> ReleaseTaskResponse, Repeatable;
+    tasks.release_task = ReleaseTask(ReleaseTaskRequest.team) -> ReleaseTaskResponse;
     /// Deletes a task.
-    tasks.delete_task = DeleteTask(DeleteTaskRequest.team) -> DeleteTaskResponse, Repeatable;
+    tasks.delete_task = DeleteTask(DeleteTaskRequest.team) -> DeleteTaskResponse;
     /// Lists a page of the history.
-    history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse, Read;
+    history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse;
 }

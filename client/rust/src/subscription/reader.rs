@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{
-    Reason,
+    Method, Reason,
     v1::{self, stream_response::Frame},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -13,7 +13,7 @@ use super::{Acks, Closed, Delivery, Event, inbox::Inbox};
 use crate::{
     Client, Error,
     client::{Call, Session, messages},
-    retry::{Effect, Failure},
+    retry::Failure,
     transport::Link,
 };
 
@@ -109,7 +109,10 @@ impl Reader {
             };
             match frame {
                 Some(Frame::Opened(opened)) => {
-                    let interval = Duration::from_millis(opened.heartbeat_interval_ms.into());
+                    let interval = opened
+                        .heartbeat_interval
+                        .and_then(|interval| Duration::try_from(interval).ok())
+                        .unwrap_or_default();
                     silence_max = (interval * HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
                     self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
                     self.inbox.opened(opened);
@@ -138,7 +141,7 @@ impl Reader {
                 Reason::MemberStopped => return Ending::ForGood(Ok(Event::Closed(Closed::MemberStopped))),
                 Reason::TeamNotFound => return Ending::ForGood(Ok(Event::Closed(Closed::TeamDeleted))),
                 // A bug in one coordinator must not end the subscription.
-                Reason::Internal => return Ending::Lost(refusal.message.clone()),
+                reason if reason.reopens_stream() => return Ending::Lost(refusal.message.clone()),
                 _ => {}
             }
         }
@@ -153,7 +156,7 @@ impl Reader {
     }
 
     fn error(&self, failure: Failure, status: Status) -> Error {
-        self.client.error(Call::new("Stream", Effect::Read), failure, false, status)
+        self.client.error(Call::of(Method::Stream), failure, false, status)
     }
 
     fn close_acks(&self, end: &Result<Event, Error>) {

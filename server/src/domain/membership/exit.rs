@@ -16,6 +16,7 @@ use crate::domain::{
     request, session,
     task::give_back,
     text::check_line,
+    time::duration_ms,
     topics::Topic,
     tx::{RuleError, Tx},
 };
@@ -33,8 +34,12 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     // its end is not the member's.
     let (team, name) = identity::member(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
-    let exit =
-        Exit { code: report.code, signal: report.signal, duration_ms: report.duration_ms, detail: report.detail };
+    let exit = Exit {
+        code: report.code,
+        signal: report.signal,
+        duration_ms: duration_ms(report.duration.as_ref()),
+        detail: report.detail,
+    };
     let present = team.member(&name).ok_or_else(invalid)?;
     // The exit was reported before, or the member was declared exited without a report; only better knowledge changes
     // anything.

@@ -12,7 +12,6 @@ use crate::domain::{
     post,
     records::{Life, PresenceRecord},
     text::check_line,
-    time::ms,
     tx::{RuleError, Tx},
 };
 
@@ -54,5 +53,5 @@ pub fn heartbeat(
         (false, true) => MemberState::Idle,
         (false, false) => MemberState::Active,
     };
-    Ok(v1::HeartbeatResponse { lease_ms: ms(lease), state: state.into() })
+    Ok(v1::HeartbeatResponse { lease: prost_types::Duration::try_from(lease).ok(), state: state.into() })
 }

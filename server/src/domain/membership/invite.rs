@@ -1,7 +1,5 @@
 //! Inviting: join tokens for members, credentials for observers.
 
-use std::time::Duration;
-
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -10,11 +8,12 @@ use teamwire_proto::{
 };
 
 use crate::domain::{
+    fields::ttl,
     history::{self, team_event},
     identity::{self, Admit, CallerCredentials},
     records::{JoinTokenRecord, ObserverRecord},
     secret::SecretHash,
-    time::{ms, timestamp},
+    time::timestamp,
     tx::{RuleError, Tx},
 };
 
@@ -67,12 +66,4 @@ pub fn create_observer(
     history::append(tx, team_event(TeamEventKind::ObserverCreated, &actor, ""));
     let credential = Credential::Observer { team: team.name.clone(), id, secret }.reveal();
     Ok(v1::CreateObserverResponse { credential, expires_at: Some(timestamp(expires_ms)) })
-}
-
-fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: i64) -> Result<u64, Refusal> {
-    let Some(given) = given else { return Ok(ms(default)) };
-    let seconds = u64::try_from(given.seconds).ok().filter(|s| (1..=days_max.unsigned_abs() * 86_400).contains(s));
-    seconds.map(|s| s * 1000).ok_or_else(|| {
-        Refusal::new(Reason::InvalidField, format!("ttl must be between 1 second and {days_max} days.")).field("ttl")
-    })
 }

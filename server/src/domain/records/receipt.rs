@@ -16,7 +16,7 @@ pub struct ReceiptRecord {
     pub finished_ms: u64,
     /// How many sessions have or may have delivered it.
     pub delivery_count: u32,
-    /// Why it became a dead letter. Empty: it was processed.
+    /// Why it became a dead letter: the name of a `DeadLetterCause`. Empty: it was processed.
     pub cause: String,
 }
 

@@ -7,7 +7,7 @@ use teamwire_proto::{name::Name, v1};
 use uuid::Uuid;
 
 use super::record_type::stored_as_json;
-use crate::domain::secret::SecretHash;
+use crate::domain::{secret::SecretHash, time::duration};
 
 /// A team with its roster. Nearly every rule reads this record. Id: "".
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -118,7 +118,8 @@ pub struct Exit {
 
 impl From<Exit> for v1::ExitReport {
     fn from(exit: Exit) -> Self {
-        Self { code: exit.code, signal: exit.signal, duration_ms: exit.duration_ms, detail: exit.detail }
+        let duration = (exit.duration_ms > 0).then(|| duration(exit.duration_ms));
+        Self { code: exit.code, signal: exit.signal, duration, detail: exit.detail }
     }
 }
 

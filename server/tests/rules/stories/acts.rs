@@ -247,8 +247,8 @@ impl Story {
     }
 
     async fn latest_request(&self) -> String {
-        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), limit: 1, ..Default::default() };
-        self.coordinators[0].list_requests(&operator(), &list).await.unwrap().remove(0).id
+        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), page_size: 1, ..Default::default() };
+        self.coordinators[0].list_requests(&operator(), &list).await.unwrap().requests.remove(0).id
     }
 
     async fn answer(&mut self, call: &Call, answer_: Answer) -> Option<Done> {
@@ -417,7 +417,7 @@ impl Story {
         let request = v1::ForceStopRequest { team, member, reason: String::new() };
         let is_accepted = self.model.accepts_force(&call.caller, name);
         let stopped = call.c.force_stop(&call.who, &request).await;
-        let stopped = stopped.map(|member| v1::Member { lease_ms: 0, ..member });
+        let stopped = stopped.map(|member| v1::Member { lease_left: None, ..member });
         self.expect(stopped, is_accepted, "a forced stop")?;
         self.model.force(name);
         self.end_session(name, CloseReason::MemberStopped);
@@ -469,7 +469,7 @@ impl Story {
             coordinator.create_observer(&operator(), &observe).await.unwrap();
         }
         let leases = self.team.leases().await;
-        call.c.sweep(&self.team.namespace, &leases, may_lose).await.unwrap();
+        call.c.expire_due(&self.team.namespace, &leases, may_lose).await.unwrap();
         let before: Vec<_> = self.model.members.iter().map(|(name, bearer)| (name.clone(), bearer.life)).collect();
         self.model.sweep(may_lose);
         for (name, life) in before {

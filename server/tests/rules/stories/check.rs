@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use teamwire_proto::{
     name::Name,
-    v1::{self, MemberState, ReceiptState, RequestKind, RequestState, SenderKind, history_entry::Event, message::Body},
+    v1::{
+        self, DeadLetterCause, MemberState, ReceiptState, RequestKind, RequestState, SenderKind, history_entry::Event,
+        message::Body,
+    },
 };
 use teamwire_server::{
     coordinator::history::HistoryQuery,
@@ -17,7 +20,10 @@ use super::{
     generate::NAMES,
     model::{self, Asks, Life, State, Status},
 };
-use crate::{board_check::check_board, team::operator};
+use crate::{
+    board_check::check_board,
+    team::{all_members, operator},
+};
 
 impl Story {
     /// Compares the team with the model.
@@ -27,7 +33,7 @@ impl Story {
             return;
         }
         let c = &self.coordinators[1];
-        let members = c.list_members(&operator(), "alpha").await.unwrap();
+        let members = c.list_members(&operator(), &all_members("alpha")).await.unwrap().members;
         assert_eq!(members.len(), self.model.members.len());
         for member in &members {
             let bearer = &self.model.members[&member.name];
@@ -40,8 +46,8 @@ impl Story {
             assert!(life.contains(&bearer.life), "{} is {:?}, and should be {:?}", member.name, life, bearer.life);
             assert_eq!(member.incarnation, bearer.incarnation);
         }
-        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
-        let mut requests = c.list_requests(&operator(), &list).await.unwrap();
+        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
+        let mut requests = c.list_requests(&operator(), &list).await.unwrap().requests;
         requests.reverse();
         let shown: Vec<_> = requests.iter().map(|request| (request.id.as_str(), state_of(request))).collect();
         let expected: Vec<_> = self.model.requests.iter().map(|request| (request.id.as_str(), request.state)).collect();
@@ -164,7 +170,7 @@ impl Story {
         };
         assert!(are_acked, "{processed} messages are processed, {} were acknowledged", self.acked.len());
         assert!(accepted.is_empty(), "accepted, but not in the history: {accepted:?}");
-        for member in self.coordinators[0].list_members(&operator(), "alpha").await.unwrap() {
+        for member in self.coordinators[0].list_members(&operator(), &all_members("alpha")).await.unwrap().members {
             let name = Name::parse(&member.name, "name").unwrap();
             let extent = self.team.clock.extents(&self.team.namespace, &[inbox(&name)]).await.unwrap().remove(0);
             let places = places.remove(&member.name).unwrap_or_default();
@@ -180,13 +186,13 @@ impl Story {
         let (seen, is_acked) = (self.seen.get(&key).copied().unwrap_or_default(), self.acked.contains(&key));
         let bearer = &self.model.members[&receipt.recipient];
         let only_for = self.model.sent.iter().find(|sent| sent.id == id).and_then(|sent| sent.only_for);
-        match (receipt.state(), receipt.dead_letter_cause.as_str()) {
+        match (receipt.state(), receipt.dead_letter_cause()) {
             (ReceiptState::Processed, _) => assert!(is_acked, "processed without an acknowledgement"),
-            (ReceiptState::DeadLettered, "delivery_limit") => assert!(seen >= model::DELIVERIES_MAX),
-            (ReceiptState::DeadLettered, "target_replaced") => {
+            (ReceiptState::DeadLettered, DeadLetterCause::DeliveryLimit) => assert!(seen >= model::DELIVERIES_MAX),
+            (ReceiptState::DeadLettered, DeadLetterCause::TargetReplaced) => {
                 assert!(only_for.is_some_and(|life| life != bearer.incarnation));
             }
-            (ReceiptState::DeadLettered, "inbox_full") => assert_eq!(receipt.sequence, 0),
+            (ReceiptState::DeadLettered, DeadLetterCause::InboxFull) => assert_eq!(receipt.sequence, 0),
             (ReceiptState::Queued | ReceiptState::Delivered, _) if !is_end => {
                 let is_waiting = |place: &usize| self.model.sent[*place].id == id;
                 let is_notice = !self.contents.contains_key(id);

@@ -46,7 +46,7 @@ impl Story {
 
     pub(super) async fn inbox(&self, name: &str) -> Vec<v1::Delivery> {
         let (team, member) = ("alpha".to_owned(), name.to_owned());
-        let list = v1::ListInboxRequest { team, member, limit: 1_000, ..Default::default() };
+        let list = v1::ListInboxRequest { team, member, page_size: 1_000, ..Default::default() };
         self.coordinators[0].list_inbox(&operator(), &list).await.unwrap().deliveries
     }
 

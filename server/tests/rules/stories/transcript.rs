@@ -6,7 +6,10 @@ use teamwire_proto::v1::{self, history_entry::Event};
 use teamwire_server::{coordinator::history::HistoryQuery, domain::task::board::TaskRecord};
 
 use super::Story;
-use crate::{board_check::check_board, team::operator};
+use crate::{
+    board_check::check_board,
+    team::{all_members, operator},
+};
 
 /// The answers and states of a story since the last comparison.
 #[derive(Default)]
@@ -61,10 +64,10 @@ impl Story {
     /// Records everything that the team's members can see.
     pub(super) async fn record_state(&mut self) {
         let c = self.coordinators[0].clone();
-        for member in c.list_members(&operator(), "alpha").await.unwrap() {
-            self.transcript.note(&v1::Member { lease_ms: 0, ..member });
+        for member in c.list_members(&operator(), &all_members("alpha")).await.unwrap().members {
+            self.transcript.note(&v1::Member { lease_left: None, ..member });
         }
-        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), limit: 1_000, ..Default::default() };
+        let list = v1::ListRequestsRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         self.transcript.note(&c.list_requests(&operator(), &list).await.unwrap());
         let filter = Some(v1::HistoryFilter { include_receipts: true, ..Default::default() });
         let query = HistoryQuery { filter, limit: 1_000, ..Default::default() };

@@ -258,7 +258,7 @@ impl MessageService for Coordinator {
             state.opened.push(request.into_inner());
             let opened = v1::SessionOpened {
                 session_id: format!("session-{}", state.opened.len()),
-                heartbeat_interval_ms: 10_000,
+                heartbeat_interval: Some(prost_types::Duration { seconds: 10, nanos: 0 }),
                 ..Default::default()
             };
             frames.try_send(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })).unwrap();

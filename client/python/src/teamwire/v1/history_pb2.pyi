@@ -192,14 +192,14 @@ class DeadLetterEvent(google.protobuf.message.Message):
     """The message."""
     recipient: builtins.str
     """The recipient that never acknowledged it."""
-    cause: builtins.str
-    """See Receipt.dead_letter_cause."""
+    cause: teamwire.v1.message_pb2.DeadLetterCause.ValueType
+    """Why."""
     def __init__(
         self,
         *,
         message_id: builtins.str = ...,
         recipient: builtins.str = ...,
-        cause: builtins.str = ...,
+        cause: teamwire.v1.message_pb2.DeadLetterCause.ValueType = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["cause", b"cause", "message_id", b"message_id", "recipient", b"recipient"]) -> None: ...
 
@@ -353,16 +353,21 @@ class ListHistoryRequest(google.protobuf.message.Message):
     TEAM_FIELD_NUMBER: builtins.int
     FILTER_FIELD_NUMBER: builtins.int
     AFTER_SEQUENCE_FIELD_NUMBER: builtins.int
-    LIMIT_FIELD_NUMBER: builtins.int
     NEWEST_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     after_sequence: builtins.int
     """Optional. Only entries with a higher sequence. Zero: from the oldest."""
-    limit: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100."""
     newest: builtins.bool
-    """Optional. True: the newest entries instead of the oldest; `after_sequence` still bounds them."""
+    """Optional. True: the newest entries on the first page, and older ones on each further page. A page has its oldest
+    entry first either way.
+    """
+    page_size: builtins.int
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    page_token: builtins.str
+    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
     @property
     def filter(self) -> Global___HistoryFilter:
         """Optional. Which entries. Absent: all."""
@@ -373,11 +378,12 @@ class ListHistoryRequest(google.protobuf.message.Message):
         team: builtins.str = ...,
         filter: Global___HistoryFilter | None = ...,
         after_sequence: builtins.int = ...,
-        limit: builtins.int = ...,
         newest: builtins.bool = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["filter", b"filter"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["after_sequence", b"after_sequence", "filter", b"filter", "limit", b"limit", "newest", b"newest", "team", b"team"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after_sequence", b"after_sequence", "filter", b"filter", "newest", b"newest", "page_size", b"page_size", "page_token", b"page_token", "team", b"team"]) -> None: ...
 
 Global___ListHistoryRequest: typing_extensions.TypeAlias = ListHistoryRequest
 
@@ -388,12 +394,14 @@ class ListHistoryResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: builtins.int
-    NEXT_AFTER_SEQUENCE_FIELD_NUMBER: builtins.int
-    MORE_FIELD_NUMBER: builtins.int
-    next_after_sequence: builtins.int
-    """For `after_sequence` of the next call. Greater than the last entry's own where the filter left entries out."""
-    more: builtins.bool
-    """True: there are more entries after these."""
+    LAST_SEQUENCE_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    last_sequence: builtins.int
+    """The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
+    entry's own where the filter left entries out.
+    """
+    next_page_token: builtins.str
+    """For the next page. Empty: this is the last one."""
     @property
     def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___HistoryEntry]:
         """The oldest first."""
@@ -402,10 +410,10 @@ class ListHistoryResponse(google.protobuf.message.Message):
         self,
         *,
         entries: collections.abc.Iterable[Global___HistoryEntry] | None = ...,
-        next_after_sequence: builtins.int = ...,
-        more: builtins.bool = ...,
+        last_sequence: builtins.int = ...,
+        next_page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entries", b"entries", "more", b"more", "next_after_sequence", b"next_after_sequence"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "last_sequence", b"last_sequence", "next_page_token", b"next_page_token"]) -> None: ...
 
 Global___ListHistoryResponse: typing_extensions.TypeAlias = ListHistoryResponse
 

@@ -22,10 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19teamwire/v1/message.proto\x12\x0bteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"D\n\rDirectMessage\x12\x11\n\trecipient\x18\x01 \x01(\t\x12\x0f\n\x07summary\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\"-\n\tBroadcast\x12\x0f\n\x07summary\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"N\n\x0fShutdownRequest\x12\x11\n\trecipient\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x03 \x01(\r\"X\n\x10ShutdownResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x14\n\x07\x61pprove\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\n\n\x08_approve\"N\n\x13PlanApprovalRequest\x12\x0c\n\x04plan\x18\x01 \x01(\t\x12\x0f\n\x07summary\x18\x02 \x01(\t\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x03 \x01(\r\"q\n\x14PlanApprovalResponse\x12\x11\n\trecipient\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x14\n\x07\x61pprove\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12\x10\n\x08\x66\x65\x65\x64\x62\x61\x63k\x18\x04 \x01(\tB\n\n\x08_approve\"i\n\x0bTaskSummary\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12(\n\x0b\x61ssigned_by\x18\x04 \x01(\x0b\x32\x13.teamwire.v1.Sender\"\xc4\x01\n\x06Notice\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.teamwire.v1.NoticeKind\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x12\n\nmessage_id\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12%\n\x04\x65xit\x18\x06 \x01(\x0b\x32\x17.teamwire.v1.ExitReport\x12&\n\x04task\x18\x07 \x01(\x0b\x32\x18.teamwire.v1.TaskSummary\"]\n\nExitReport\x12\x11\n\x04\x63ode\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06signal\x18\x02 \x01(\x05\x12\x13\n\x0b\x64uration_ms\x18\x03 \x01(\x04\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\tB\x07\n\x05_code\"Q\n\nAttachment\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x12\n\nmedia_type\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\t\"=\n\x06Sender\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.teamwire.v1.SenderKind\x12\x0c\n\x04name\x18\x02 \x01(\t\"\xd3\x05\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04team\x18\x02 \x01(\t\x12#\n\x06sender\x18\x03 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12+\n\x07sent_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nrecipients\x18\x05 \x03(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x36\n\x12request_expires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x12target_incarnation\x18\x08 \x01(\x04\x12\x13\n\x0bin_reply_to\x18\t \x01(\t\x12,\n\x0b\x61ttachments\x18\n \x03(\x0b\x32\x17.teamwire.v1.Attachment\x12\x14\n\x0ctrace_parent\x18\x0b \x01(\t\x12-\n\x07message\x18\x15 \x01(\x0b\x32\x1a.teamwire.v1.DirectMessageH\x00\x12+\n\tbroadcast\x18\x16 \x01(\x0b\x32\x16.teamwire.v1.BroadcastH\x00\x12\x38\n\x10shutdown_request\x18\x17 \x01(\x0b\x32\x1c.teamwire.v1.ShutdownRequestH\x00\x12:\n\x11shutdown_response\x18\x18 \x01(\x0b\x32\x1d.teamwire.v1.ShutdownResponseH\x00\x12\x41\n\x15plan_approval_request\x18\x19 \x01(\x0b\x32 .teamwire.v1.PlanApprovalRequestH\x00\x12\x43\n\x16plan_approval_response\x18\x1a \x01(\x0b\x32!.teamwire.v1.PlanApprovalResponseH\x00\x12%\n\x06notice\x18\x1b \x01(\x0b\x32\x13.teamwire.v1.NoticeH\x00\x42\x06\n\x04\x62ody\"\xd9\x03\n\x0bSendRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x13\n\x0bin_reply_to\x18\x03 \x01(\t\x12,\n\x0b\x61ttachments\x18\x04 \x03(\x0b\x32\x17.teamwire.v1.Attachment\x12-\n\x07message\x18\x15 \x01(\x0b\x32\x1a.teamwire.v1.DirectMessageH\x00\x12+\n\tbroadcast\x18\x16 \x01(\x0b\x32\x16.teamwire.v1.BroadcastH\x00\x12\x38\n\x10shutdown_request\x18\x17 \x01(\x0b\x32\x1c.teamwire.v1.ShutdownRequestH\x00\x12:\n\x11shutdown_response\x18\x18 \x01(\x0b\x32\x1d.teamwire.v1.ShutdownResponseH\x00\x12\x41\n\x15plan_approval_request\x18\x19 \x01(\x0b\x32 .teamwire.v1.PlanApprovalRequestH\x00\x12\x43\n\x16plan_approval_response\x18\x1a \x01(\x0b\x32!.teamwire.v1.PlanApprovalResponseH\x00\x42\x06\n\x04\x62ody\"\xc8\x01\n\x0cSendResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x12\n\nrecipients\x18\x03 \x03(\t\x12+\n\x07sent_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\ndurability\x18\x05 \x01(\x0e\x32\x17.teamwire.v1.Durability\x12\x10\n\x08replayed\x18\x06 \x01(\x08\x12\x10\n\x08warnings\x18\x07 \x03(\t\"]\n\rStreamRequest\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x1c\n\x14unacked_messages_max\x18\x02 \x01(\r\x12\x19\n\x11unacked_bytes_max\x18\x03 \x01(\r\"\xcf\x01\n\x0eStreamResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.teamwire.v1.SessionOpenedH\x00\x12)\n\x08\x64\x65livery\x18\x02 \x01(\x0b\x32\x15.teamwire.v1.DeliveryH\x00\x12+\n\theartbeat\x18\x03 \x01(\x0b\x32\x16.teamwire.v1.HeartbeatH\x00\x12.\n\x07\x63losing\x18\x04 \x01(\x0b\x32\x1b.teamwire.v1.SessionClosingH\x00\x42\x07\n\x05\x66rame\"\x95\x01\n\rSessionOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0f\n\x07\x62\x61\x63klog\x18\x04 \x01(\x04\x12\x1d\n\x15heartbeat_interval_ms\x18\x05 \x01(\r\x12\x0e\n\x06member\x18\x06 \x01(\t\x12\x0c\n\x04team\x18\x07 \x01(\t\"[\n\x08\x44\x65livery\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x16\n\x0e\x64\x65livery_count\x18\x02 \x01(\r\x12%\n\x07message\x18\x03 \x01(\x0b\x32\x14.teamwire.v1.Message\"<\n\tHeartbeat\x12/\n\x0bserver_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"^\n\x0eSessionClosing\x12(\n\x06reason\x18\x01 \x01(\x0e\x32\x18.teamwire.v1.CloseReason\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"5\n\nAckRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x02 \x03(\t\"\x1c\n\x0b\x41\x63kResponse\x12\r\n\x05\x61\x63ked\x18\x01 \x01(\r\"5\n\x11GetMessageRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\"c\n\x12GetMessageResponse\x12%\n\x07message\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Message\x12&\n\x08receipts\x18\x02 \x03(\x0b\x32\x14.teamwire.v1.Receipt\"\x9d\x02\n\x07Receipt\x12\x11\n\trecipient\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.teamwire.v1.ReceiptState\x12-\n\tqueued_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65livered_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x64\x65livery_count\x18\x06 \x01(\r\x12\x19\n\x11\x64\x65\x61\x64_letter_cause\x18\x07 \x01(\t\x12\x10\n\x08sequence\x18\x08 \x01(\x04\"W\n\x10ListInboxRequest\x12\r\n\x05limit\x18\x01 \x01(\r\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x04\x12\x0c\n\x04team\x18\x03 \x01(\t\x12\x0e\n\x06member\x18\x04 \x01(\t\"M\n\x11ListInboxResponse\x12)\n\ndeliveries\x18\x01 \x03(\x0b\x32\x15.teamwire.v1.Delivery\x12\r\n\x05total\x18\x02 \x01(\x04*\xba\x03\n\nNoticeKind\x12\x1b\n\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10NOTICE_KIND_IDLE\x10\x01\x12\x1d\n\x19NOTICE_KIND_MEMBER_EXITED\x10\x02\x12\x1b\n\x17NOTICE_KIND_MEMBER_LOST\x10\x03\x12!\n\x1dNOTICE_KIND_MEMBER_NOT_EXITED\x10\x04\x12\"\n\x1eNOTICE_KIND_SESSION_SUPERSEDED\x10\x05\x12\x1f\n\x1bNOTICE_KIND_REQUEST_EXPIRED\x10\x06\x12!\n\x1dNOTICE_KIND_REQUEST_CANCELLED\x10\x07\x12\x1b\n\x17NOTICE_KIND_DEAD_LETTER\x10\x08\x12\x1c\n\x18NOTICE_KIND_LEAD_CHANGED\x10\t\x12\x1f\n\x1bNOTICE_KIND_TASK_ASSIGNMENT\x10\n\x12\x1c\n\x18NOTICE_KIND_TASK_REVOKED\x10\x0b\x12\x1b\n\x17NOTICE_KIND_UNPROCESSED\x10\x0c\x12\x1b\n\x17NOTICE_KIND_WRITES_LOST\x10\r*x\n\nSenderKind\x12\x1b\n\x17SENDER_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12SENDER_KIND_MEMBER\x10\x01\x12\x18\n\x14SENDER_KIND_OPERATOR\x10\x02\x12\x1b\n\x17SENDER_KIND_COORDINATOR\x10\x03*s\n\nDurability\x12\x1a\n\x16\x44URABILITY_UNSPECIFIED\x10\x00\x12\x16\n\x12\x44URABILITY_APPLIED\x10\x01\x12\x16\n\x12\x44URABILITY_FSYNCED\x10\x02\x12\x19\n\x15\x44URABILITY_REPLICATED\x10\x03*\xc7\x01\n\x0b\x43loseReason\x12\x1c\n\x18\x43LOSE_REASON_UNSPECIFIED\x10\x00\x12\"\n\x1e\x43LOSE_REASON_SHUTDOWN_APPROVED\x10\x01\x12\x1b\n\x17\x43LOSE_REASON_SUPERSEDED\x10\x02\x12\x1d\n\x19\x43LOSE_REASON_TEAM_DELETED\x10\x03\x12\x19\n\x15\x43LOSE_REASON_DRAINING\x10\x04\x12\x1f\n\x1b\x43LOSE_REASON_MEMBER_STOPPED\x10\x05*\xa2\x01\n\x0cReceiptState\x12\x1d\n\x19RECEIPT_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1b\n\x17RECEIPT_STATE_PROCESSED\x10\x03\x12\x1f\n\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04\x32\xe7\x02\n\x0eMessageService\x12;\n\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\x12\x43\n\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x12\x38\n\x03\x41\x63k\x12\x17.teamwire.v1.AckRequest\x1a\x18.teamwire.v1.AckResponse\x12M\n\nGetMessage\x12\x1e.teamwire.v1.GetMessageRequest\x1a\x1f.teamwire.v1.GetMessageResponse\x12J\n\tListInbox\x12\x1d.teamwire.v1.ListInboxRequest\x1a\x1e.teamwire.v1.ListInboxResponseBQ\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19teamwire/v1/message.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"D\n\rDirectMessage\x12\x11\n\trecipient\x18\x01 \x01(\t\x12\x0f\n\x07summary\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\"-\n\tBroadcast\x12\x0f\n\x07summary\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\\\n\x0fShutdownRequest\x12\x11\n\trecipient\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12&\n\x03ttl\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"X\n\x10ShutdownResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x14\n\x07\x61pprove\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\n\n\x08_approve\"\\\n\x13PlanApprovalRequest\x12\x0c\n\x04plan\x18\x01 \x01(\t\x12\x0f\n\x07summary\x18\x02 \x01(\t\x12&\n\x03ttl\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"q\n\x14PlanApprovalResponse\x12\x11\n\trecipient\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x14\n\x07\x61pprove\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12\x10\n\x08\x66\x65\x65\x64\x62\x61\x63k\x18\x04 \x01(\tB\n\n\x08_approve\"i\n\x0bTaskSummary\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12(\n\x0b\x61ssigned_by\x18\x04 \x01(\x0b\x32\x13.teamwire.v1.Sender\"\xc4\x01\n\x06Notice\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.teamwire.v1.NoticeKind\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x12\n\nmessage_id\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12%\n\x04\x65xit\x18\x06 \x01(\x0b\x32\x17.teamwire.v1.ExitReport\x12&\n\x04task\x18\x07 \x01(\x0b\x32\x18.teamwire.v1.TaskSummary\"u\n\nExitReport\x12\x11\n\x04\x63ode\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06signal\x18\x02 \x01(\x05\x12+\n\x08\x64uration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\tB\x07\n\x05_code\"Q\n\nAttachment\x12\x0b\n\x03uri\x18\x01 \x01(\t\x12\x12\n\nmedia_type\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\t\"=\n\x06Sender\x12%\n\x04kind\x18\x01 \x01(\x0e\x32\x17.teamwire.v1.SenderKind\x12\x0c\n\x04name\x18\x02 \x01(\t\"\xdc\x08\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04team\x18\x02 \x01(\t\x12#\n\x06sender\x18\x03 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12+\n\x07sent_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nrecipients\x18\x05 \x03(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x36\n\x12request_expires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x12target_incarnation\x18\x08 \x01(\x04\x12\x13\n\x0bin_reply_to\x18\t \x01(\t\x12,\n\x0b\x61ttachments\x18\n \x03(\x0b\x32\x17.teamwire.v1.Attachment\x12\x14\n\x0ctrace_parent\x18\x0b \x01(\t\x12_\n\x07message\x18\x15 \x01(\x0b\x32\x1a.teamwire.v1.DirectMessageB0\x92\xb5\x18,\n\x07message\x12\x07\x63ontent\x1a\x18one member, or team-leadH\x00\x12Y\n\tbroadcast\x18\x16 \x01(\x0b\x32\x16.teamwire.v1.BroadcastB,\x92\xb5\x18(\n\tbroadcast\x12\x07\x63ontent\x1a\x12\x65very other memberH\x00\x12\x85\x01\n\x10shutdown_request\x18\x17 \x01(\x0b\x32\x1c.teamwire.v1.ShutdownRequestBK\x92\xb5\x18G\n\x10shutdown request\x12\x06reason\x1a\x18one member, or team-lead\"\x11shutdown_responseH\x00\x12}\n\x11shutdown_response\x18\x18 \x01(\x0b\x32\x1d.teamwire.v1.ShutdownResponseBA\x92\xb5\x18=\n\x11shutdown response\x12\x06reason\x1a the member that made the requestH\x00\x12u\n\x15plan_approval_request\x18\x19 \x01(\x0b\x32 .teamwire.v1.PlanApprovalRequestB2\x92\xb5\x18.\n\x04plan\x12\x04plan\x1a\x08the lead\"\x16plan_approval_responseH\x00\x12u\n\x16plan_approval_response\x18\x1a \x01(\x0b\x32!.teamwire.v1.PlanApprovalResponseB0\x92\xb5\x18,\n\rplan response\x12\x08\x66\x65\x65\x64\x62\x61\x63k\x1a\x11the plan\'s authorH\x00\x12W\n\x06notice\x18\x1b \x01(\x0b\x32\x13.teamwire.v1.NoticeB0\x92\xb5\x18,\n\x06notice\x12\x04text\x1a\x1cthe members that it concernsH\x00\x42\x06\n\x04\x62ody\"\xd9\x03\n\x0bSendRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\x12\x13\n\x0bin_reply_to\x18\x03 \x01(\t\x12,\n\x0b\x61ttachments\x18\x04 \x03(\x0b\x32\x17.teamwire.v1.Attachment\x12-\n\x07message\x18\x15 \x01(\x0b\x32\x1a.teamwire.v1.DirectMessageH\x00\x12+\n\tbroadcast\x18\x16 \x01(\x0b\x32\x16.teamwire.v1.BroadcastH\x00\x12\x38\n\x10shutdown_request\x18\x17 \x01(\x0b\x32\x1c.teamwire.v1.ShutdownRequestH\x00\x12:\n\x11shutdown_response\x18\x18 \x01(\x0b\x32\x1d.teamwire.v1.ShutdownResponseH\x00\x12\x41\n\x15plan_approval_request\x18\x19 \x01(\x0b\x32 .teamwire.v1.PlanApprovalRequestH\x00\x12\x43\n\x16plan_approval_response\x18\x1a \x01(\x0b\x32!.teamwire.v1.PlanApprovalResponseH\x00\x42\x06\n\x04\x62ody\"\xc8\x01\n\x0cSendResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x12\n\nrecipients\x18\x03 \x03(\t\x12+\n\x07sent_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\ndurability\x18\x05 \x01(\x0e\x32\x17.teamwire.v1.Durability\x12\x10\n\x08replayed\x18\x06 \x01(\x08\x12\x10\n\x08warnings\x18\x07 \x03(\t\"]\n\rStreamRequest\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x1c\n\x14unacked_messages_max\x18\x02 \x01(\r\x12\x19\n\x11unacked_bytes_max\x18\x03 \x01(\r\"\xcf\x01\n\x0eStreamResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.teamwire.v1.SessionOpenedH\x00\x12)\n\x08\x64\x65livery\x18\x02 \x01(\x0b\x32\x15.teamwire.v1.DeliveryH\x00\x12+\n\theartbeat\x18\x03 \x01(\x0b\x32\x16.teamwire.v1.HeartbeatH\x00\x12.\n\x07\x63losing\x18\x04 \x01(\x0b\x32\x1b.teamwire.v1.SessionClosingH\x00\x42\x07\n\x05\x66rame\"\xad\x01\n\rSessionOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0f\n\x07\x62\x61\x63klog\x18\x04 \x01(\x04\x12\x35\n\x12heartbeat_interval\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06member\x18\x06 \x01(\t\x12\x0c\n\x04team\x18\x07 \x01(\t\"[\n\x08\x44\x65livery\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x16\n\x0e\x64\x65livery_count\x18\x02 \x01(\r\x12%\n\x07message\x18\x03 \x01(\x0b\x32\x14.teamwire.v1.Message\"<\n\tHeartbeat\x12/\n\x0bserver_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"^\n\x0eSessionClosing\x12(\n\x06reason\x18\x01 \x01(\x0e\x32\x18.teamwire.v1.CloseReason\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"5\n\nAckRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x02 \x03(\t\"\x1c\n\x0b\x41\x63kResponse\x12\r\n\x05\x61\x63ked\x18\x01 \x01(\r\"5\n\x11GetMessageRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\"c\n\x12GetMessageResponse\x12%\n\x07message\x18\x01 \x01(\x0b\x32\x14.teamwire.v1.Message\x12&\n\x08receipts\x18\x02 \x03(\x0b\x32\x14.teamwire.v1.Receipt\"\xbb\x02\n\x07Receipt\x12\x11\n\trecipient\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.teamwire.v1.ReceiptState\x12-\n\tqueued_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0c\x64\x65livered_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x64\x65livery_count\x18\x06 \x01(\r\x12\x37\n\x11\x64\x65\x61\x64_letter_cause\x18\x07 \x01(\x0e\x32\x1c.teamwire.v1.DeadLetterCause\x12\x10\n\x08sequence\x18\x08 \x01(\x04\"W\n\x10ListInboxRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0c\n\x04team\x18\x03 \x01(\t\x12\x0e\n\x06member\x18\x04 \x01(\t\"f\n\x11ListInboxResponse\x12)\n\ndeliveries\x18\x01 \x03(\x0b\x32\x15.teamwire.v1.Delivery\x12\r\n\x05total\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t*\xba\x03\n\nNoticeKind\x12\x1b\n\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10NOTICE_KIND_IDLE\x10\x01\x12\x1d\n\x19NOTICE_KIND_MEMBER_EXITED\x10\x02\x12\x1b\n\x17NOTICE_KIND_MEMBER_LOST\x10\x03\x12!\n\x1dNOTICE_KIND_MEMBER_NOT_EXITED\x10\x04\x12\"\n\x1eNOTICE_KIND_SESSION_SUPERSEDED\x10\x05\x12\x1f\n\x1bNOTICE_KIND_REQUEST_EXPIRED\x10\x06\x12!\n\x1dNOTICE_KIND_REQUEST_CANCELLED\x10\x07\x12\x1b\n\x17NOTICE_KIND_DEAD_LETTER\x10\x08\x12\x1c\n\x18NOTICE_KIND_LEAD_CHANGED\x10\t\x12\x1f\n\x1bNOTICE_KIND_TASK_ASSIGNMENT\x10\n\x12\x1c\n\x18NOTICE_KIND_TASK_REVOKED\x10\x0b\x12\x1b\n\x17NOTICE_KIND_UNPROCESSED\x10\x0c\x12\x1b\n\x17NOTICE_KIND_WRITES_LOST\x10\r*x\n\nSenderKind\x12\x1b\n\x17SENDER_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12SENDER_KIND_MEMBER\x10\x01\x12\x18\n\x14SENDER_KIND_OPERATOR\x10\x02\x12\x1b\n\x17SENDER_KIND_COORDINATOR\x10\x03*s\n\nDurability\x12\x1a\n\x16\x44URABILITY_UNSPECIFIED\x10\x00\x12\x16\n\x12\x44URABILITY_APPLIED\x10\x01\x12\x16\n\x12\x44URABILITY_FSYNCED\x10\x02\x12\x19\n\x15\x44URABILITY_REPLICATED\x10\x03*\xc7\x01\n\x0b\x43loseReason\x12\x1c\n\x18\x43LOSE_REASON_UNSPECIFIED\x10\x00\x12\"\n\x1e\x43LOSE_REASON_SHUTDOWN_APPROVED\x10\x01\x12\x1b\n\x17\x43LOSE_REASON_SUPERSEDED\x10\x02\x12\x1d\n\x19\x43LOSE_REASON_TEAM_DELETED\x10\x03\x12\x19\n\x15\x43LOSE_REASON_DRAINING\x10\x04\x12\x1f\n\x1b\x43LOSE_REASON_MEMBER_STOPPED\x10\x05*\xa2\x01\n\x0cReceiptState\x12\x1d\n\x19RECEIPT_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1b\n\x17RECEIPT_STATE_PROCESSED\x10\x03\x12\x1f\n\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\xc9\x01\n\x0f\x44\x65\x61\x64LetterCause\x12!\n\x1d\x44\x45\x41\x44_LETTER_CAUSE_UNSPECIFIED\x10\x00\x12$\n DEAD_LETTER_CAUSE_DELIVERY_LIMIT\x10\x01\x12%\n!DEAD_LETTER_CAUSE_TARGET_REPLACED\x10\x02\x12 \n\x1c\x44\x45\x41\x44_LETTER_CAUSE_INBOX_FULL\x10\x03\x12$\n DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x04\x32\xfb\x02\n\x0eMessageService\x12@\n\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\x03\x90\x02\x02\x12\x43\n\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x12=\n\x03\x41\x63k\x12\x17.teamwire.v1.AckRequest\x1a\x18.teamwire.v1.AckResponse\"\x03\x90\x02\x02\x12R\n\nGetMessage\x12\x1e.teamwire.v1.GetMessageRequest\x1a\x1f.teamwire.v1.GetMessageResponse\"\x03\x90\x02\x01\x12O\n\tListInbox\x12\x1d.teamwire.v1.ListInboxRequest\x1a\x1e.teamwire.v1.ListInboxResponse\"\x03\x90\x02\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,70 +35,94 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'teamwire.v1.message_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
-  _globals['_NOTICEKIND']._serialized_start=3915
-  _globals['_NOTICEKIND']._serialized_end=4357
-  _globals['_SENDERKIND']._serialized_start=4359
-  _globals['_SENDERKIND']._serialized_end=4479
-  _globals['_DURABILITY']._serialized_start=4481
-  _globals['_DURABILITY']._serialized_end=4596
-  _globals['_CLOSEREASON']._serialized_start=4599
-  _globals['_CLOSEREASON']._serialized_end=4798
-  _globals['_RECEIPTSTATE']._serialized_start=4801
-  _globals['_RECEIPTSTATE']._serialized_end=4963
-  _globals['_DIRECTMESSAGE']._serialized_start=75
-  _globals['_DIRECTMESSAGE']._serialized_end=143
-  _globals['_BROADCAST']._serialized_start=145
-  _globals['_BROADCAST']._serialized_end=190
-  _globals['_SHUTDOWNREQUEST']._serialized_start=192
-  _globals['_SHUTDOWNREQUEST']._serialized_end=270
-  _globals['_SHUTDOWNRESPONSE']._serialized_start=272
-  _globals['_SHUTDOWNRESPONSE']._serialized_end=360
-  _globals['_PLANAPPROVALREQUEST']._serialized_start=362
-  _globals['_PLANAPPROVALREQUEST']._serialized_end=440
-  _globals['_PLANAPPROVALRESPONSE']._serialized_start=442
-  _globals['_PLANAPPROVALRESPONSE']._serialized_end=555
-  _globals['_TASKSUMMARY']._serialized_start=557
-  _globals['_TASKSUMMARY']._serialized_end=662
-  _globals['_NOTICE']._serialized_start=665
-  _globals['_NOTICE']._serialized_end=861
-  _globals['_EXITREPORT']._serialized_start=863
-  _globals['_EXITREPORT']._serialized_end=956
-  _globals['_ATTACHMENT']._serialized_start=958
-  _globals['_ATTACHMENT']._serialized_end=1039
-  _globals['_SENDER']._serialized_start=1041
-  _globals['_SENDER']._serialized_end=1102
-  _globals['_MESSAGE']._serialized_start=1105
-  _globals['_MESSAGE']._serialized_end=1828
-  _globals['_SENDREQUEST']._serialized_start=1831
-  _globals['_SENDREQUEST']._serialized_end=2304
-  _globals['_SENDRESPONSE']._serialized_start=2307
-  _globals['_SENDRESPONSE']._serialized_end=2507
-  _globals['_STREAMREQUEST']._serialized_start=2509
-  _globals['_STREAMREQUEST']._serialized_end=2602
-  _globals['_STREAMRESPONSE']._serialized_start=2605
-  _globals['_STREAMRESPONSE']._serialized_end=2812
-  _globals['_SESSIONOPENED']._serialized_start=2815
-  _globals['_SESSIONOPENED']._serialized_end=2964
-  _globals['_DELIVERY']._serialized_start=2966
-  _globals['_DELIVERY']._serialized_end=3057
-  _globals['_HEARTBEAT']._serialized_start=3059
-  _globals['_HEARTBEAT']._serialized_end=3119
-  _globals['_SESSIONCLOSING']._serialized_start=3121
-  _globals['_SESSIONCLOSING']._serialized_end=3215
-  _globals['_ACKREQUEST']._serialized_start=3217
-  _globals['_ACKREQUEST']._serialized_end=3270
-  _globals['_ACKRESPONSE']._serialized_start=3272
-  _globals['_ACKRESPONSE']._serialized_end=3300
-  _globals['_GETMESSAGEREQUEST']._serialized_start=3302
-  _globals['_GETMESSAGEREQUEST']._serialized_end=3355
-  _globals['_GETMESSAGERESPONSE']._serialized_start=3357
-  _globals['_GETMESSAGERESPONSE']._serialized_end=3456
-  _globals['_RECEIPT']._serialized_start=3459
-  _globals['_RECEIPT']._serialized_end=3744
-  _globals['_LISTINBOXREQUEST']._serialized_start=3746
-  _globals['_LISTINBOXREQUEST']._serialized_end=3833
-  _globals['_LISTINBOXRESPONSE']._serialized_start=3835
-  _globals['_LISTINBOXRESPONSE']._serialized_end=3912
-  _globals['_MESSAGESERVICE']._serialized_start=4966
-  _globals['_MESSAGESERVICE']._serialized_end=5325
+  _globals['_MESSAGE'].fields_by_name['message']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['message']._serialized_options = b'\222\265\030,\n\007message\022\007content\032\030one member, or team-lead'
+  _globals['_MESSAGE'].fields_by_name['broadcast']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['broadcast']._serialized_options = b'\222\265\030(\n\tbroadcast\022\007content\032\022every other member'
+  _globals['_MESSAGE'].fields_by_name['shutdown_request']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['shutdown_request']._serialized_options = b'\222\265\030G\n\020shutdown request\022\006reason\032\030one member, or team-lead\"\021shutdown_response'
+  _globals['_MESSAGE'].fields_by_name['shutdown_response']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['shutdown_response']._serialized_options = b'\222\265\030=\n\021shutdown response\022\006reason\032 the member that made the request'
+  _globals['_MESSAGE'].fields_by_name['plan_approval_request']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['plan_approval_request']._serialized_options = b'\222\265\030.\n\004plan\022\004plan\032\010the lead\"\026plan_approval_response'
+  _globals['_MESSAGE'].fields_by_name['plan_approval_response']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['plan_approval_response']._serialized_options = b'\222\265\030,\n\rplan response\022\010feedback\032\021the plan\'s author'
+  _globals['_MESSAGE'].fields_by_name['notice']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['notice']._serialized_options = b'\222\265\030,\n\006notice\022\004text\032\034the members that it concerns'
+  _globals['_MESSAGESERVICE'].methods_by_name['Send']._loaded_options = None
+  _globals['_MESSAGESERVICE'].methods_by_name['Send']._serialized_options = b'\220\002\002'
+  _globals['_MESSAGESERVICE'].methods_by_name['Ack']._loaded_options = None
+  _globals['_MESSAGESERVICE'].methods_by_name['Ack']._serialized_options = b'\220\002\002'
+  _globals['_MESSAGESERVICE'].methods_by_name['GetMessage']._loaded_options = None
+  _globals['_MESSAGESERVICE'].methods_by_name['GetMessage']._serialized_options = b'\220\002\001'
+  _globals['_MESSAGESERVICE'].methods_by_name['ListInbox']._loaded_options = None
+  _globals['_MESSAGESERVICE'].methods_by_name['ListInbox']._serialized_options = b'\220\002\001'
+  _globals['_NOTICEKIND']._serialized_start=4498
+  _globals['_NOTICEKIND']._serialized_end=4940
+  _globals['_SENDERKIND']._serialized_start=4942
+  _globals['_SENDERKIND']._serialized_end=5062
+  _globals['_DURABILITY']._serialized_start=5064
+  _globals['_DURABILITY']._serialized_end=5179
+  _globals['_CLOSEREASON']._serialized_start=5182
+  _globals['_CLOSEREASON']._serialized_end=5381
+  _globals['_RECEIPTSTATE']._serialized_start=5384
+  _globals['_RECEIPTSTATE']._serialized_end=5546
+  _globals['_DEADLETTERCAUSE']._serialized_start=5549
+  _globals['_DEADLETTERCAUSE']._serialized_end=5750
+  _globals['_DIRECTMESSAGE']._serialized_start=134
+  _globals['_DIRECTMESSAGE']._serialized_end=202
+  _globals['_BROADCAST']._serialized_start=204
+  _globals['_BROADCAST']._serialized_end=249
+  _globals['_SHUTDOWNREQUEST']._serialized_start=251
+  _globals['_SHUTDOWNREQUEST']._serialized_end=343
+  _globals['_SHUTDOWNRESPONSE']._serialized_start=345
+  _globals['_SHUTDOWNRESPONSE']._serialized_end=433
+  _globals['_PLANAPPROVALREQUEST']._serialized_start=435
+  _globals['_PLANAPPROVALREQUEST']._serialized_end=527
+  _globals['_PLANAPPROVALRESPONSE']._serialized_start=529
+  _globals['_PLANAPPROVALRESPONSE']._serialized_end=642
+  _globals['_TASKSUMMARY']._serialized_start=644
+  _globals['_TASKSUMMARY']._serialized_end=749
+  _globals['_NOTICE']._serialized_start=752
+  _globals['_NOTICE']._serialized_end=948
+  _globals['_EXITREPORT']._serialized_start=950
+  _globals['_EXITREPORT']._serialized_end=1067
+  _globals['_ATTACHMENT']._serialized_start=1069
+  _globals['_ATTACHMENT']._serialized_end=1150
+  _globals['_SENDER']._serialized_start=1152
+  _globals['_SENDER']._serialized_end=1213
+  _globals['_MESSAGE']._serialized_start=1216
+  _globals['_MESSAGE']._serialized_end=2332
+  _globals['_SENDREQUEST']._serialized_start=2335
+  _globals['_SENDREQUEST']._serialized_end=2808
+  _globals['_SENDRESPONSE']._serialized_start=2811
+  _globals['_SENDRESPONSE']._serialized_end=3011
+  _globals['_STREAMREQUEST']._serialized_start=3013
+  _globals['_STREAMREQUEST']._serialized_end=3106
+  _globals['_STREAMRESPONSE']._serialized_start=3109
+  _globals['_STREAMRESPONSE']._serialized_end=3316
+  _globals['_SESSIONOPENED']._serialized_start=3319
+  _globals['_SESSIONOPENED']._serialized_end=3492
+  _globals['_DELIVERY']._serialized_start=3494
+  _globals['_DELIVERY']._serialized_end=3585
+  _globals['_HEARTBEAT']._serialized_start=3587
+  _globals['_HEARTBEAT']._serialized_end=3647
+  _globals['_SESSIONCLOSING']._serialized_start=3649
+  _globals['_SESSIONCLOSING']._serialized_end=3743
+  _globals['_ACKREQUEST']._serialized_start=3745
+  _globals['_ACKREQUEST']._serialized_end=3798
+  _globals['_ACKRESPONSE']._serialized_start=3800
+  _globals['_ACKRESPONSE']._serialized_end=3828
+  _globals['_GETMESSAGEREQUEST']._serialized_start=3830
+  _globals['_GETMESSAGEREQUEST']._serialized_end=3883
+  _globals['_GETMESSAGERESPONSE']._serialized_start=3885
+  _globals['_GETMESSAGERESPONSE']._serialized_end=3984
+  _globals['_RECEIPT']._serialized_start=3987
+  _globals['_RECEIPT']._serialized_end=4302
+  _globals['_LISTINBOXREQUEST']._serialized_start=4304
+  _globals['_LISTINBOXREQUEST']._serialized_end=4391
+  _globals['_LISTINBOXRESPONSE']._serialized_start=4393
+  _globals['_LISTINBOXRESPONSE']._serialized_end=4495
+  _globals['_MESSAGESERVICE']._serialized_start=5753
+  _globals['_MESSAGESERVICE']._serialized_end=6132
 # @@protoc_insertion_point(module_scope)

@@ -6,6 +6,7 @@ Messages: sending, receiving, acknowledging and looking up what became of them."
 import builtins
 import collections.abc
 import google.protobuf.descriptor
+import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
@@ -212,6 +213,38 @@ RECEIPT_STATE_DEAD_LETTERED: ReceiptState.ValueType  # 4
 """Given up; see Receipt.dead_letter_cause."""
 Global___ReceiptState: typing_extensions.TypeAlias = ReceiptState
 
+class _DeadLetterCause:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_DeadLetterCause.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    DEAD_LETTER_CAUSE_UNSPECIFIED: _DeadLetterCause.ValueType  # 0
+    """It was not given up."""
+    DEAD_LETTER_CAUSE_DELIVERY_LIMIT: _DeadLetterCause.ValueType  # 1
+    """Too many sessions saw it without acknowledging it."""
+    DEAD_LETTER_CAUSE_TARGET_REPLACED: _DeadLetterCause.ValueType  # 2
+    """It was a shutdown request for an earlier life of the member."""
+    DEAD_LETTER_CAUSE_INBOX_FULL: _DeadLetterCause.ValueType  # 3
+    """It was a notice that found the inbox full. Only the history has it."""
+    DEAD_LETTER_CAUSE_MEMBER_REMOVED: _DeadLetterCause.ValueType  # 4
+    """The recipient exited long ago and was taken off the roster."""
+
+class DeadLetterCause(_DeadLetterCause, metaclass=_DeadLetterCauseEnumTypeWrapper):
+    """Why a message was given up."""
+
+DEAD_LETTER_CAUSE_UNSPECIFIED: DeadLetterCause.ValueType  # 0
+"""It was not given up."""
+DEAD_LETTER_CAUSE_DELIVERY_LIMIT: DeadLetterCause.ValueType  # 1
+"""Too many sessions saw it without acknowledging it."""
+DEAD_LETTER_CAUSE_TARGET_REPLACED: DeadLetterCause.ValueType  # 2
+"""It was a shutdown request for an earlier life of the member."""
+DEAD_LETTER_CAUSE_INBOX_FULL: DeadLetterCause.ValueType  # 3
+"""It was a notice that found the inbox full. Only the history has it."""
+DEAD_LETTER_CAUSE_MEMBER_REMOVED: DeadLetterCause.ValueType  # 4
+"""The recipient exited long ago and was taken off the roster."""
+Global___DeadLetterCause: typing_extensions.TypeAlias = DeadLetterCause
+
 @typing.final
 class DirectMessage(google.protobuf.message.Message):
     """A text for one member."""
@@ -270,21 +303,24 @@ class ShutdownRequest(google.protobuf.message.Message):
 
     RECIPIENT_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
-    DEADLINE_SECONDS_FIELD_NUMBER: builtins.int
+    TTL_FIELD_NUMBER: builtins.int
     recipient: builtins.str
     """Required. The member to ask: see DirectMessage.recipient."""
     reason: builtins.str
     """Optional. Why; up to 64 KiB."""
-    deadline_seconds: builtins.int
-    """Optional. Seconds until the request expires, 1 to 2,592,000 (30 days). Zero: the default, 600."""
+    @property
+    def ttl(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default."""
+
     def __init__(
         self,
         *,
         recipient: builtins.str = ...,
         reason: builtins.str = ...,
-        deadline_seconds: builtins.int = ...,
+        ttl: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["deadline_seconds", b"deadline_seconds", "reason", b"reason", "recipient", b"recipient"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["reason", b"reason", "recipient", b"recipient", "ttl", b"ttl"]) -> None: ...
 
 Global___ShutdownRequest: typing_extensions.TypeAlias = ShutdownRequest
 
@@ -326,21 +362,24 @@ class PlanApprovalRequest(google.protobuf.message.Message):
 
     PLAN_FIELD_NUMBER: builtins.int
     SUMMARY_FIELD_NUMBER: builtins.int
-    DEADLINE_SECONDS_FIELD_NUMBER: builtins.int
+    TTL_FIELD_NUMBER: builtins.int
     plan: builtins.str
     """Required. The plan, up to 64 KiB."""
     summary: builtins.str
     """Optional. One line, up to 200 characters."""
-    deadline_seconds: builtins.int
-    """Optional. Seconds until the request expires, 1 to 2,592,000 (30 days). Zero: the default, 86,400."""
+    @property
+    def ttl(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h, by default."""
+
     def __init__(
         self,
         *,
         plan: builtins.str = ...,
         summary: builtins.str = ...,
-        deadline_seconds: builtins.int = ...,
+        ttl: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["deadline_seconds", b"deadline_seconds", "plan", b"plan", "summary", b"summary"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["plan", b"plan", "summary", b"summary", "ttl", b"ttl"]) -> None: ...
 
 Global___PlanApprovalRequest: typing_extensions.TypeAlias = PlanApprovalRequest
 
@@ -464,26 +503,28 @@ class ExitReport(google.protobuf.message.Message):
 
     CODE_FIELD_NUMBER: builtins.int
     SIGNAL_FIELD_NUMBER: builtins.int
-    DURATION_MS_FIELD_NUMBER: builtins.int
+    DURATION_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
     code: builtins.int
     """Optional. The exit code, 0 to 255. Absent when a signal ended the process or nothing is known."""
     signal: builtins.int
     """Optional. The number of the signal that ended the process. Zero: none."""
-    duration_ms: builtins.int
-    """Optional. How long the process ran, in milliseconds. Zero: not known."""
     detail: builtins.str
     """Optional. One line, up to 200 characters: why it ended, for a reader."""
+    @property
+    def duration(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. How long the process ran. Absent: not known."""
+
     def __init__(
         self,
         *,
         code: builtins.int | None = ...,
         signal: builtins.int = ...,
-        duration_ms: builtins.int = ...,
+        duration: google.protobuf.duration_pb2.Duration | None = ...,
         detail: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_code", b"_code", "code", b"code"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_code", b"_code", "code", b"code", "detail", b"detail", "duration_ms", b"duration_ms", "signal", b"signal"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_code", b"_code", "code", b"code", "duration", b"duration"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_code", b"_code", "code", b"code", "detail", b"detail", "duration", b"duration", "signal", b"signal"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_code", b"_code"]) -> typing.Literal["code"] | None: ...
 
 Global___ExitReport: typing_extensions.TypeAlias = ExitReport
@@ -862,7 +903,7 @@ class SessionOpened(google.protobuf.message.Message):
     EPOCH_FIELD_NUMBER: builtins.int
     INCARNATION_FIELD_NUMBER: builtins.int
     BACKLOG_FIELD_NUMBER: builtins.int
-    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: builtins.int
+    HEARTBEAT_INTERVAL_FIELD_NUMBER: builtins.int
     MEMBER_FIELD_NUMBER: builtins.int
     TEAM_FIELD_NUMBER: builtins.int
     session_id: builtins.str
@@ -873,14 +914,16 @@ class SessionOpened(google.protobuf.message.Message):
     """The life of the member's name that this session belongs to; see Member.incarnation."""
     backlog: builtins.int
     """How many messages were unprocessed when the session opened."""
-    heartbeat_interval_ms: builtins.int
-    """The longest silence between two frames, in milliseconds. A client that hears nothing for three times as long may
-    take the stream for dead.
-    """
     member: builtins.str
     """The member's own name as first written."""
     team: builtins.str
     """The team's name."""
+    @property
+    def heartbeat_interval(self) -> google.protobuf.duration_pb2.Duration:
+        """The longest silence between two frames. A client that hears nothing for three times as long may treat the stream as
+        dead.
+        """
+
     def __init__(
         self,
         *,
@@ -888,11 +931,12 @@ class SessionOpened(google.protobuf.message.Message):
         epoch: builtins.int = ...,
         incarnation: builtins.int = ...,
         backlog: builtins.int = ...,
-        heartbeat_interval_ms: builtins.int = ...,
+        heartbeat_interval: google.protobuf.duration_pb2.Duration | None = ...,
         member: builtins.str = ...,
         team: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["backlog", b"backlog", "epoch", b"epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "incarnation", b"incarnation", "member", b"member", "session_id", b"session_id", "team", b"team"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["heartbeat_interval", b"heartbeat_interval"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["backlog", b"backlog", "epoch", b"epoch", "heartbeat_interval", b"heartbeat_interval", "incarnation", b"incarnation", "member", b"member", "session_id", b"session_id", "team", b"team"]) -> None: ...
 
 Global___SessionOpened: typing_extensions.TypeAlias = SessionOpened
 
@@ -1085,11 +1129,8 @@ class Receipt(google.protobuf.message.Message):
     """How far it has come."""
     delivery_count: builtins.int
     """How many sessions have delivered it or may have."""
-    dead_letter_cause: builtins.str
-    """Set with RECEIPT_STATE_DEAD_LETTERED. Why it was given up: `delivery_limit` (too many sessions saw it without an
-    acknowledgement), `target_replaced` (a shutdown request for an earlier life of the member), or `inbox_full` (a notice
-    of the coordinator that found no room; it stands in the history only).
-    """
+    dead_letter_cause: Global___DeadLetterCause.ValueType
+    """Set with RECEIPT_STATE_DEAD_LETTERED. Why it was given up."""
     sequence: builtins.int
     """The place in the recipient's inbox."""
     @property
@@ -1113,7 +1154,7 @@ class Receipt(google.protobuf.message.Message):
         delivered_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         finished_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         delivery_count: builtins.int = ...,
-        dead_letter_cause: builtins.str = ...,
+        dead_letter_cause: Global___DeadLetterCause.ValueType = ...,
         sequence: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["delivered_at", b"delivered_at", "finished_at", b"finished_at", "queued_at", b"queued_at"]) -> builtins.bool: ...
@@ -1127,14 +1168,14 @@ class ListInboxRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LIMIT_FIELD_NUMBER: builtins.int
-    AFTER_SEQUENCE_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
     TEAM_FIELD_NUMBER: builtins.int
     MEMBER_FIELD_NUMBER: builtins.int
-    limit: builtins.int
-    """Optional. How many messages at most, 1 to 1,000. Zero: 100."""
-    after_sequence: builtins.int
-    """Optional. Only messages with a higher sequence. Zero: from the oldest."""
+    page_size: builtins.int
+    """Optional. How many messages at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    page_token: builtins.str
+    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
     team: builtins.str
     """See SendRequest.team."""
     member: builtins.str
@@ -1142,12 +1183,12 @@ class ListInboxRequest(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        limit: builtins.int = ...,
-        after_sequence: builtins.int = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
         team: builtins.str = ...,
         member: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["after_sequence", b"after_sequence", "limit", b"limit", "member", b"member", "team", b"team"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["member", b"member", "page_size", b"page_size", "page_token", b"page_token", "team", b"team"]) -> None: ...
 
 Global___ListInboxRequest: typing_extensions.TypeAlias = ListInboxRequest
 
@@ -1159,8 +1200,11 @@ class ListInboxResponse(google.protobuf.message.Message):
 
     DELIVERIES_FIELD_NUMBER: builtins.int
     TOTAL_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     total: builtins.int
     """How many messages are unprocessed in all."""
+    next_page_token: builtins.str
+    """For the next page. Empty: this is the last one."""
     @property
     def deliveries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Delivery]:
         """The oldest unprocessed messages, in order. Their delivery count may be zero here."""
@@ -1170,7 +1214,8 @@ class ListInboxResponse(google.protobuf.message.Message):
         *,
         deliveries: collections.abc.Iterable[Global___Delivery] | None = ...,
         total: builtins.int = ...,
+        next_page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["deliveries", b"deliveries", "total", b"total"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["deliveries", b"deliveries", "next_page_token", b"next_page_token", "total", b"total"]) -> None: ...
 
 Global___ListInboxResponse: typing_extensions.TypeAlias = ListInboxResponse

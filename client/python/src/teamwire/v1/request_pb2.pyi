@@ -252,7 +252,8 @@ class ListRequestsRequest(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     MEMBER_FIELD_NUMBER: builtins.int
-    LIMIT_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     kind: Global___RequestKind.ValueType
@@ -261,8 +262,10 @@ class ListRequestsRequest(google.protobuf.message.Message):
     """Optional. Only in this state."""
     member: builtins.str
     """Optional. Only those that concern this member."""
-    limit: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100."""
+    page_size: builtins.int
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    page_token: builtins.str
+    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
     def __init__(
         self,
         *,
@@ -270,9 +273,10 @@ class ListRequestsRequest(google.protobuf.message.Message):
         kind: Global___RequestKind.ValueType = ...,
         state: Global___RequestState.ValueType = ...,
         member: builtins.str = ...,
-        limit: builtins.int = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["kind", b"kind", "limit", b"limit", "member", b"member", "state", b"state", "team", b"team"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kind", b"kind", "member", b"member", "page_size", b"page_size", "page_token", b"page_token", "state", b"state", "team", b"team"]) -> None: ...
 
 Global___ListRequestsRequest: typing_extensions.TypeAlias = ListRequestsRequest
 
@@ -283,6 +287,9 @@ class ListRequestsResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     REQUESTS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """For the next page. Empty: this is the last one."""
     @property
     def requests(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Request]:
         """The newest first."""
@@ -291,8 +298,9 @@ class ListRequestsResponse(google.protobuf.message.Message):
         self,
         *,
         requests: collections.abc.Iterable[Global___Request] | None = ...,
+        next_page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["requests", b"requests"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "requests", b"requests"]) -> None: ...
 
 Global___ListRequestsResponse: typing_extensions.TypeAlias = ListRequestsResponse
 

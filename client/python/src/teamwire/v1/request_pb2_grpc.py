@@ -65,7 +65,7 @@ class RequestServiceServicer(object):
     def GetRequest(self, request, context):
         """Returns one request.
 
-        INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -83,7 +83,7 @@ class RequestServiceServicer(object):
     def WaitForDecision(self, request, context):
         """Returns the request as soon as it is no longer pending, or as it is when the time is over.
 
-        INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

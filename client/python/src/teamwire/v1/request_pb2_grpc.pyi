@@ -115,7 +115,7 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     GetRequest: _RequestServiceGetRequestType
     """Returns one request.
 
-    INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+    INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
     """
 
     ListRequests: _RequestServiceListRequestsType
@@ -127,7 +127,7 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     WaitForDecision: _RequestServiceWaitForDecisionType
     """Returns the request as soon as it is no longer pending, or as it is when the time is over.
 
-    INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+    INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
     """
 
 RequestServiceAsyncStub: typing_extensions.TypeAlias = RequestServiceStub[
@@ -160,7 +160,7 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.request_pb2.GetRequestResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.GetRequestResponse]]:
         """Returns one request.
 
-        INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """
 
     @abc.abstractmethod
@@ -182,7 +182,7 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.request_pb2.WaitForDecisionResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.WaitForDecisionResponse]]:
         """Returns the request as soon as it is no longer pending, or as it is when the time is over.
 
-        INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """
 
 def add_RequestServiceServicer_to_server(servicer: RequestServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -331,8 +331,8 @@ class ListTasksRequest(google.protobuf.message.Message):
     STATUS_FIELD_NUMBER: builtins.int
     OWNER_FIELD_NUMBER: builtins.int
     READY_ONLY_FIELD_NUMBER: builtins.int
-    AFTER_ID_FIELD_NUMBER: builtins.int
-    LIMIT_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     status: Global___TaskStatus.ValueType
@@ -341,10 +341,10 @@ class ListTasksRequest(google.protobuf.message.Message):
     """Optional. Only tasks of this owner; see DirectMessage.recipient."""
     ready_only: builtins.bool
     """Optional. True: only tasks that ClaimNextTask could give to somebody: pending and unblocked."""
-    after_id: builtins.int
-    """Optional. Only tasks with a higher id. Zero: from the first."""
-    limit: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100."""
+    page_size: builtins.int
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    page_token: builtins.str
+    """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
     def __init__(
         self,
         *,
@@ -352,10 +352,10 @@ class ListTasksRequest(google.protobuf.message.Message):
         status: Global___TaskStatus.ValueType = ...,
         owner: builtins.str = ...,
         ready_only: builtins.bool = ...,
-        after_id: builtins.int = ...,
-        limit: builtins.int = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["after_id", b"after_id", "limit", b"limit", "owner", b"owner", "ready_only", b"ready_only", "status", b"status", "team", b"team"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["owner", b"owner", "page_size", b"page_size", "page_token", b"page_token", "ready_only", b"ready_only", "status", b"status", "team", b"team"]) -> None: ...
 
 Global___ListTasksRequest: typing_extensions.TypeAlias = ListTasksRequest
 
@@ -366,24 +366,20 @@ class ListTasksResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TASKS_FIELD_NUMBER: builtins.int
-    NEXT_AFTER_ID_FIELD_NUMBER: builtins.int
-    MORE_FIELD_NUMBER: builtins.int
-    next_after_id: builtins.int
-    """For `after_id` of the next call."""
-    more: builtins.bool
-    """True: there are more."""
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """For the next page. Empty: this is the last one."""
     @property
     def tasks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Task]:
-        """In the order of their ids. Fewer than `limit` where their descriptions are long."""
+        """In the order of their ids."""
 
     def __init__(
         self,
         *,
         tasks: collections.abc.Iterable[Global___Task] | None = ...,
-        next_after_id: builtins.int = ...,
-        more: builtins.bool = ...,
+        next_page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["more", b"more", "next_after_id", b"next_after_id", "tasks", b"tasks"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "tasks", b"tasks"]) -> None: ...
 
 Global___ListTasksResponse: typing_extensions.TypeAlias = ListTasksResponse
 

@@ -171,7 +171,7 @@ class Member(google.protobuf.message.Message):
     PLAN_REQUIRED_FIELD_NUMBER: builtins.int
     INBOX_DEPTH_FIELD_NUMBER: builtins.int
     CONNECTED_FIELD_NUMBER: builtins.int
-    LEASE_MS_FIELD_NUMBER: builtins.int
+    LEASE_LEFT_FIELD_NUMBER: builtins.int
     INBOX_FULL_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Compared without case."""
@@ -193,8 +193,6 @@ class Member(google.protobuf.message.Message):
     """How many messages of its inbox are unprocessed."""
     connected: builtins.bool
     """True while a session is open."""
-    lease_ms: builtins.int
-    """What is left of its lease, in milliseconds. Zero: run out."""
     inbox_full: builtins.bool
     """True: its inbox takes no more messages but answers and notices."""
     @property
@@ -213,6 +211,10 @@ class Member(google.protobuf.message.Message):
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
         """Set with MEMBER_STATE_EXITED. How its process ended."""
 
+    @property
+    def lease_left(self) -> google.protobuf.duration_pb2.Duration:
+        """What is left of its lease. Zero: it has run out."""
+
     def __init__(
         self,
         *,
@@ -230,11 +232,11 @@ class Member(google.protobuf.message.Message):
         plan_required: builtins.bool = ...,
         inbox_depth: builtins.int = ...,
         connected: builtins.bool = ...,
-        lease_ms: builtins.int = ...,
+        lease_left: google.protobuf.duration_pb2.Duration | None = ...,
         inbox_full: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "state_since", b"state_since"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_ms", b"lease_ms", "name", b"name", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "name", b"name", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
@@ -410,9 +412,9 @@ class ListTeamsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100."""
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
     page_token: builtins.str
-    """Optional. From the reply before. Empty: from the start."""
+    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
     def __init__(
         self,
         *,
@@ -432,7 +434,7 @@ class ListTeamsResponse(google.protobuf.message.Message):
     TEAMS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """For the next call. Empty: there is no more."""
+    """For the next page. Empty: this is the last one."""
     @property
     def teams(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Team]:
         """In the order of their names."""
@@ -701,14 +703,22 @@ class ListMembersRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TEAM_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
+    page_size: builtins.int
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    page_token: builtins.str
+    """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
     def __init__(
         self,
         *,
         team: builtins.str = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["team", b"team"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token", "team", b"team"]) -> None: ...
 
 Global___ListMembersRequest: typing_extensions.TypeAlias = ListMembersRequest
 
@@ -719,16 +729,20 @@ class ListMembersResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MEMBERS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """For the next page. Empty: this is the last one."""
     @property
     def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Member]:
-        """At most 256, by default."""
+        """In the order in which they first joined."""
 
     def __init__(
         self,
         *,
         members: collections.abc.Iterable[Global___Member] | None = ...,
+        next_page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["members", b"members"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["members", b"members", "next_page_token", b"next_page_token"]) -> None: ...
 
 Global___ListMembersResponse: typing_extensions.TypeAlias = ListMembersResponse
 
@@ -760,19 +774,22 @@ class HeartbeatResponse(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    LEASE_MS_FIELD_NUMBER: builtins.int
+    LEASE_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
-    lease_ms: builtins.int
-    """How long the lease lasts from now without another call, in milliseconds. An open session renews it, too."""
     state: Global___MemberState.ValueType
     """The caller's state."""
+    @property
+    def lease(self) -> google.protobuf.duration_pb2.Duration:
+        """How long the lease lasts from now without another call. An open session renews it, too."""
+
     def __init__(
         self,
         *,
-        lease_ms: builtins.int = ...,
+        lease: google.protobuf.duration_pb2.Duration | None = ...,
         state: Global___MemberState.ValueType = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["lease_ms", b"lease_ms", "state", b"state"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["lease", b"lease"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["lease", b"lease", "state", b"state"]) -> None: ...
 
 Global___HeartbeatResponse: typing_extensions.TypeAlias = HeartbeatResponse
 

@@ -198,7 +198,7 @@ class TeamServiceServicer(object):
     def ListMembers(self, request, context):
         """Lists the members of a team in the order in which they first joined, those that have exited included.
 
-        NOT_FOUND: TEAM_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -393,7 +393,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     ListMembers: _TeamServiceListMembersType
     """Lists the members of a team in the order in which they first joined, those that have exited included.
 
-    NOT_FOUND: TEAM_NOT_FOUND.
+    INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
     """
 
     Heartbeat: _TeamServiceHeartbeatType
@@ -587,7 +587,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.team_pb2.ListMembersResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ListMembersResponse]]:
         """Lists the members of a team in the order in which they first joined, those that have exited included.
 
-        NOT_FOUND: TEAM_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
 
     @abc.abstractmethod

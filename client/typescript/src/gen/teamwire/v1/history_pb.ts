@@ -8,7 +8,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { ExitReport, Message as Message$1, Receipt, Sender } from "./message_pb.js";
+import type { DeadLetterCause, ExitReport, Message as Message$1, Receipt, Sender } from "./message_pb.js";
 import { file_teamwire_v1_message } from "./message_pb.js";
 import type { Request } from "./request_pb.js";
 import { file_teamwire_v1_request } from "./request_pb.js";
@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/history.proto.
  */
 export const file_teamwire_v1_history: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9oaXN0b3J5LnByb3RvEgt0ZWFtd2lyZS52MSJpCglUZWFtRXZlbnQSKAoEa2luZBgBIAEoDjIaLnRlYW13aXJlLnYxLlRlYW1FdmVudEtpbmQSIgoFYWN0b3IYAiABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISDgoGbWVtYmVyGAMgASgJIroBCgtNZW1iZXJFdmVudBIOCgZtZW1iZXIYASABKAkSJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgDIAEoBBIlCgRleGl0GAQgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIOCgZkZXRhaWwYBSABKAkSJgoJZm9yY2VkX2J5GAYgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyIkcKD0RlYWRMZXR0ZXJFdmVudBISCgptZXNzYWdlX2lkGAEgASgJEhEKCXJlY2lwaWVudBgCIAEoCRINCgVjYXVzZRgDIAEoCSKsAQoJVGFza0V2ZW50EigKBGtpbmQYASABKA4yGi50ZWFtd2lyZS52MS5UYXNrRXZlbnRLaW5kEg8KB3Rhc2tfaWQYAiABKAQSDwoHc3ViamVjdBgDIAEoCRIiCgVhY3RvchgEIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchINCgVvd25lchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDRIOCgZkZXRhaWwYByABKAki/QIKDEhpc3RvcnlFbnRyeRIQCghzZXF1ZW5jZRgBIAEoBBImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoIcmVjZWlwdHMYAyADKAsyFC50ZWFtd2lyZS52MS5SZWNlaXB0EicKB21lc3NhZ2UYFSABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlSAASKAoIZGVjaXNpb24YFiABKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0SAASKgoGbWVtYmVyGBcgASgLMhgudGVhbXdpcmUudjEuTWVtYmVyRXZlbnRIABImCgR0ZWFtGBggASgLMhYudGVhbXdpcmUudjEuVGVhbUV2ZW50SAASMwoLZGVhZF9sZXR0ZXIYGSABKAsyHC50ZWFtd2lyZS52MS5EZWFkTGV0dGVyRXZlbnRIABImCgR0YXNrGBogASgLMhYudGVhbXdpcmUudjEuVGFza0V2ZW50SABCBwoFZXZlbnQiUAoNSGlzdG9yeUZpbHRlchIOCgZtZW1iZXIYASABKAkSFQoNbWVzc2FnZXNfb25seRgCIAEoCBIYChBpbmNsdWRlX3JlY2VpcHRzGAMgASgIIoUBChJMaXN0SGlzdG9yeVJlcXVlc3QSDAoEdGVhbRgBIAEoCRIqCgZmaWx0ZXIYAiABKAsyGi50ZWFtd2lyZS52MS5IaXN0b3J5RmlsdGVyEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEEg0KBWxpbWl0GAQgASgNEg4KBm5ld2VzdBgFIAEoCCJsChNMaXN0SGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS50ZWFtd2lyZS52MS5IaXN0b3J5RW50cnkSGwoTbmV4dF9hZnRlcl9zZXF1ZW5jZRgCIAEoBBIMCgRtb3JlGAMgASgIImgKFEZvbGxvd0hpc3RvcnlSZXF1ZXN0EgwKBHRlYW0YASABKAkSKgoGZmlsdGVyGAIgASgLMhoudGVhbXdpcmUudjEuSGlzdG9yeUZpbHRlchIWCg5hZnRlcl9zZXF1ZW5jZRgDIAEoBCJBChVGb2xsb3dIaXN0b3J5UmVzcG9uc2USKAoFZW50cnkYASABKAsyGS50ZWFtd2lyZS52MS5IaXN0b3J5RW50cnkq0wEKDVRlYW1FdmVudEtpbmQSHwobVEVBTV9FVkVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXVEVBTV9FVkVOVF9LSU5EX0NSRUFURUQQARIgChxURUFNX0VWRU5UX0tJTkRfTEVBRF9DSEFOR0VEEAISGwoXVEVBTV9FVkVOVF9LSU5EX0lOVklURUQQAxIkCiBURUFNX0VWRU5UX0tJTkRfT0JTRVJWRVJfQ1JFQVRFRBAEEh8KG1RFQU1fRVZFTlRfS0lORF9XUklURVNfTE9TVBAFKpsCCg1UYXNrRXZlbnRLaW5kEh8KG1RBU0tfRVZFTlRfS0lORF9VTlNQRUNJRklFRBAAEhsKF1RBU0tfRVZFTlRfS0lORF9DUkVBVEVEEAESGwoXVEFTS19FVkVOVF9LSU5EX1VQREFURUQQAhIcChhUQVNLX0VWRU5UX0tJTkRfQVNTSUdORUQQAxIbChdUQVNLX0VWRU5UX0tJTkRfQ0xBSU1FRBAEEh0KGVRBU0tfRVZFTlRfS0lORF9DT01QTEVURUQQBRIcChhUQVNLX0VWRU5UX0tJTkRfUkVMRUFTRUQQBhIaChZUQVNLX0VWRU5UX0tJTkRfTEFQU0VEEAcSGwoXVEFTS19FVkVOVF9LSU5EX0RFTEVURUQQCDK8AQoOSGlzdG9yeVNlcnZpY2USUAoLTGlzdEhpc3RvcnkSHy50ZWFtd2lyZS52MS5MaXN0SGlzdG9yeVJlcXVlc3QaIC50ZWFtd2lyZS52MS5MaXN0SGlzdG9yeVJlc3BvbnNlElgKDUZvbGxvd0hpc3RvcnkSIS50ZWFtd2lyZS52MS5Gb2xsb3dIaXN0b3J5UmVxdWVzdBoiLnRlYW13aXJlLnYxLkZvbGxvd0hpc3RvcnlSZXNwb25zZTABQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_request, file_teamwire_v1_team]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9oaXN0b3J5LnByb3RvEgt0ZWFtd2lyZS52MSJpCglUZWFtRXZlbnQSKAoEa2luZBgBIAEoDjIaLnRlYW13aXJlLnYxLlRlYW1FdmVudEtpbmQSIgoFYWN0b3IYAiABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISDgoGbWVtYmVyGAMgASgJIroBCgtNZW1iZXJFdmVudBIOCgZtZW1iZXIYASABKAkSJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgDIAEoBBIlCgRleGl0GAQgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIOCgZkZXRhaWwYBSABKAkSJgoJZm9yY2VkX2J5GAYgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyImUKD0RlYWRMZXR0ZXJFdmVudBISCgptZXNzYWdlX2lkGAEgASgJEhEKCXJlY2lwaWVudBgCIAEoCRIrCgVjYXVzZRgDIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZSKsAQoJVGFza0V2ZW50EigKBGtpbmQYASABKA4yGi50ZWFtd2lyZS52MS5UYXNrRXZlbnRLaW5kEg8KB3Rhc2tfaWQYAiABKAQSDwoHc3ViamVjdBgDIAEoCRIiCgVhY3RvchgEIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchINCgVvd25lchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDRIOCgZkZXRhaWwYByABKAki/QIKDEhpc3RvcnlFbnRyeRIQCghzZXF1ZW5jZRgBIAEoBBImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoIcmVjZWlwdHMYAyADKAsyFC50ZWFtd2lyZS52MS5SZWNlaXB0EicKB21lc3NhZ2UYFSABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlSAASKAoIZGVjaXNpb24YFiABKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0SAASKgoGbWVtYmVyGBcgASgLMhgudGVhbXdpcmUudjEuTWVtYmVyRXZlbnRIABImCgR0ZWFtGBggASgLMhYudGVhbXdpcmUudjEuVGVhbUV2ZW50SAASMwoLZGVhZF9sZXR0ZXIYGSABKAsyHC50ZWFtd2lyZS52MS5EZWFkTGV0dGVyRXZlbnRIABImCgR0YXNrGBogASgLMhYudGVhbXdpcmUudjEuVGFza0V2ZW50SABCBwoFZXZlbnQiUAoNSGlzdG9yeUZpbHRlchIOCgZtZW1iZXIYASABKAkSFQoNbWVzc2FnZXNfb25seRgCIAEoCBIYChBpbmNsdWRlX3JlY2VpcHRzGAMgASgIIp0BChJMaXN0SGlzdG9yeVJlcXVlc3QSDAoEdGVhbRgBIAEoCRIqCgZmaWx0ZXIYAiABKAsyGi50ZWFtd2lyZS52MS5IaXN0b3J5RmlsdGVyEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEEg4KBm5ld2VzdBgFIAEoCBIRCglwYWdlX3NpemUYBCABKA0SEgoKcGFnZV90b2tlbhgGIAEoCSJxChNMaXN0SGlzdG9yeVJlc3BvbnNlEioKB2VudHJpZXMYASADKAsyGS50ZWFtd2lyZS52MS5IaXN0b3J5RW50cnkSFQoNbGFzdF9zZXF1ZW5jZRgCIAEoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkiaAoURm9sbG93SGlzdG9yeVJlcXVlc3QSDAoEdGVhbRgBIAEoCRIqCgZmaWx0ZXIYAiABKAsyGi50ZWFtd2lyZS52MS5IaXN0b3J5RmlsdGVyEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEIkEKFUZvbGxvd0hpc3RvcnlSZXNwb25zZRIoCgVlbnRyeRgBIAEoCzIZLnRlYW13aXJlLnYxLkhpc3RvcnlFbnRyeSrTAQoNVGVhbUV2ZW50S2luZBIfChtURUFNX0VWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIbChdURUFNX0VWRU5UX0tJTkRfQ1JFQVRFRBABEiAKHFRFQU1fRVZFTlRfS0lORF9MRUFEX0NIQU5HRUQQAhIbChdURUFNX0VWRU5UX0tJTkRfSU5WSVRFRBADEiQKIFRFQU1fRVZFTlRfS0lORF9PQlNFUlZFUl9DUkVBVEVEEAQSHwobVEVBTV9FVkVOVF9LSU5EX1dSSVRFU19MT1NUEAUqmwIKDVRhc2tFdmVudEtpbmQSHwobVEFTS19FVkVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXVEFTS19FVkVOVF9LSU5EX0NSRUFURUQQARIbChdUQVNLX0VWRU5UX0tJTkRfVVBEQVRFRBACEhwKGFRBU0tfRVZFTlRfS0lORF9BU1NJR05FRBADEhsKF1RBU0tfRVZFTlRfS0lORF9DTEFJTUVEEAQSHQoZVEFTS19FVkVOVF9LSU5EX0NPTVBMRVRFRBAFEhwKGFRBU0tfRVZFTlRfS0lORF9SRUxFQVNFRBAGEhoKFlRBU0tfRVZFTlRfS0lORF9MQVBTRUQQBxIbChdUQVNLX0VWRU5UX0tJTkRfREVMRVRFRBAIMsYBCg5IaXN0b3J5U2VydmljZRJVCgtMaXN0SGlzdG9yeRIfLnRlYW13aXJlLnYxLkxpc3RIaXN0b3J5UmVxdWVzdBogLnRlYW13aXJlLnYxLkxpc3RIaXN0b3J5UmVzcG9uc2UiA5ACARJdCg1Gb2xsb3dIaXN0b3J5EiEudGVhbXdpcmUudjEuRm9sbG93SGlzdG9yeVJlcXVlc3QaIi50ZWFtd2lyZS52MS5Gb2xsb3dIaXN0b3J5UmVzcG9uc2UiA5ACATABQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_request, file_teamwire_v1_team]);
 
 /**
  * Something that happened to a team.
@@ -134,11 +134,11 @@ export type DeadLetterEvent = Message<"teamwire.v1.DeadLetterEvent"> & {
   recipient: string;
 
   /**
-   * See Receipt.dead_letter_cause.
+   * Why.
    *
-   * @generated from field: string cause = 3;
+   * @generated from field: teamwire.v1.DeadLetterCause cause = 3;
    */
-  cause: string;
+  cause: DeadLetterCause;
 };
 
 /**
@@ -364,18 +364,26 @@ export type ListHistoryRequest = Message<"teamwire.v1.ListHistoryRequest"> & {
   afterSequence: bigint;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100.
-   *
-   * @generated from field: uint32 limit = 4;
-   */
-  limit: number;
-
-  /**
-   * Optional. True: the newest entries instead of the oldest; `after_sequence` still bounds them.
+   * Optional. True: the newest entries on the first page, and older ones on each further page. A page has its oldest
+   * entry first either way.
    *
    * @generated from field: bool newest = 5;
    */
   newest: boolean;
+
+  /**
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+   *
+   * @generated from field: uint32 page_size = 4;
+   */
+  pageSize: number;
+
+  /**
+   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+   *
+   * @generated from field: string page_token = 6;
+   */
+  pageToken: string;
 };
 
 /**
@@ -399,18 +407,19 @@ export type ListHistoryResponse = Message<"teamwire.v1.ListHistoryResponse"> & {
   entries: HistoryEntry[];
 
   /**
-   * For `after_sequence` of the next call. Greater than the last entry's own where the filter left entries out.
+   * The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
+   * entry's own where the filter left entries out.
    *
-   * @generated from field: uint64 next_after_sequence = 2;
+   * @generated from field: uint64 last_sequence = 2;
    */
-  nextAfterSequence: bigint;
+  lastSequence: bigint;
 
   /**
-   * True: there are more entries after these.
+   * For the next page. Empty: this is the last one.
    *
-   * @generated from field: bool more = 3;
+   * @generated from field: string next_page_token = 3;
    */
-  more: boolean;
+  nextPageToken: string;
 };
 
 /**

@@ -10,13 +10,14 @@ import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Sender } from "./message_pb.js";
 import { file_teamwire_v1_message } from "./message_pb.js";
+import { file_teamwire_v1_options } from "./options_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file teamwire/v1/request.proto.
  */
 export const file_teamwire_v1_request: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9yZXF1ZXN0LnByb3RvEgt0ZWFtd2lyZS52MSLtAwoHUmVxdWVzdBIKCgJpZBgBIAEoCRImCgRraW5kGAIgASgOMhgudGVhbXdpcmUudjEuUmVxdWVzdEtpbmQSKAoFc3RhdGUYAyABKA4yGS50ZWFtd2lyZS52MS5SZXF1ZXN0U3RhdGUSJgoJcmVxdWVzdGVyGAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEg4KBm1lbWJlchgFIAEoCRITCgtpbmNhcm5hdGlvbhgGIAEoBBIPCgdjb250ZW50GAcgASgJEhIKCm1lc3NhZ2VfaWQYCCABKAkSLgoKY3JlYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZGVjaWRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoKZGVjaWRlZF9ieRgMIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchIOCgZyZWFzb24YDSABKAkSLgoMY2FuY2VsX2NhdXNlGA4gASgOMhgudGVhbXdpcmUudjEuQ2FuY2VsQ2F1c2USGQoRYW5zd2VyX21lc3NhZ2VfaWQYDyABKAkiNQoRR2V0UmVxdWVzdFJlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJIjsKEkdldFJlcXVlc3RSZXNwb25zZRIlCgdyZXF1ZXN0GAEgASgLMhQudGVhbXdpcmUudjEuUmVxdWVzdCKUAQoTTGlzdFJlcXVlc3RzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEiYKBGtpbmQYAiABKA4yGC50ZWFtd2lyZS52MS5SZXF1ZXN0S2luZBIoCgVzdGF0ZRgDIAEoDjIZLnRlYW13aXJlLnYxLlJlcXVlc3RTdGF0ZRIOCgZtZW1iZXIYBCABKAkSDQoFbGltaXQYBSABKA0iPgoUTGlzdFJlcXVlc3RzUmVzcG9uc2USJgoIcmVxdWVzdHMYASADKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0ImYKFldhaXRGb3JEZWNpc2lvblJlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEioKB3RpbWVvdXQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iQAoXV2FpdEZvckRlY2lzaW9uUmVzcG9uc2USJQoHcmVxdWVzdBgBIAEoCzIULnRlYW13aXJlLnYxLlJlcXVlc3QqZgoLUmVxdWVzdEtpbmQSHAoYUkVRVUVTVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVUkVRVUVTVF9LSU5EX1NIVVRET1dOEAESHgoaUkVRVUVTVF9LSU5EX1BMQU5fQVBQUk9WQUwQAiq4AQoMUmVxdWVzdFN0YXRlEh0KGVJFUVVFU1RfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVSRVFVRVNUX1NUQVRFX1BFTkRJTkcQARIaChZSRVFVRVNUX1NUQVRFX0FQUFJPVkVEEAISGgoWUkVRVUVTVF9TVEFURV9SRUpFQ1RFRBADEhkKFVJFUVVFU1RfU1RBVEVfRVhQSVJFRBAEEhsKF1JFUVVFU1RfU1RBVEVfQ0FOQ0VMTEVEEAUqowEKC0NhbmNlbENhdXNlEhwKGENBTkNFTF9DQVVTRV9VTlNQRUNJRklFRBAAEiAKHENBTkNFTF9DQVVTRV9UQVJHRVRfUkVQTEFDRUQQARIeChpDQU5DRUxfQ0FVU0VfVEFSR0VUX0VYSVRFRBACEhcKE0NBTkNFTF9DQVVTRV9GT1JDRUQQAxIbChdDQU5DRUxfQ0FVU0VfTkVXRVJfUExBThAEMpICCg5SZXF1ZXN0U2VydmljZRJNCgpHZXRSZXF1ZXN0Eh4udGVhbXdpcmUudjEuR2V0UmVxdWVzdFJlcXVlc3QaHy50ZWFtd2lyZS52MS5HZXRSZXF1ZXN0UmVzcG9uc2USUwoMTGlzdFJlcXVlc3RzEiAudGVhbXdpcmUudjEuTGlzdFJlcXVlc3RzUmVxdWVzdBohLnRlYW13aXJlLnYxLkxpc3RSZXF1ZXN0c1Jlc3BvbnNlElwKD1dhaXRGb3JEZWNpc2lvbhIjLnRlYW13aXJlLnYxLldhaXRGb3JEZWNpc2lvblJlcXVlc3QaJC50ZWFtd2lyZS52MS5XYWl0Rm9yRGVjaXNpb25SZXNwb25zZUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9yZXF1ZXN0LnByb3RvEgt0ZWFtd2lyZS52MSLtAwoHUmVxdWVzdBIKCgJpZBgBIAEoCRImCgRraW5kGAIgASgOMhgudGVhbXdpcmUudjEuUmVxdWVzdEtpbmQSKAoFc3RhdGUYAyABKA4yGS50ZWFtd2lyZS52MS5SZXF1ZXN0U3RhdGUSJgoJcmVxdWVzdGVyGAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEg4KBm1lbWJlchgFIAEoCRITCgtpbmNhcm5hdGlvbhgGIAEoBBIPCgdjb250ZW50GAcgASgJEhIKCm1lc3NhZ2VfaWQYCCABKAkSLgoKY3JlYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZGVjaWRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoKZGVjaWRlZF9ieRgMIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchIOCgZyZWFzb24YDSABKAkSLgoMY2FuY2VsX2NhdXNlGA4gASgOMhgudGVhbXdpcmUudjEuQ2FuY2VsQ2F1c2USGQoRYW5zd2VyX21lc3NhZ2VfaWQYDyABKAkiNQoRR2V0UmVxdWVzdFJlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJIjsKEkdldFJlcXVlc3RSZXNwb25zZRIlCgdyZXF1ZXN0GAEgASgLMhQudGVhbXdpcmUudjEuUmVxdWVzdCKsAQoTTGlzdFJlcXVlc3RzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEiYKBGtpbmQYAiABKA4yGC50ZWFtd2lyZS52MS5SZXF1ZXN0S2luZBIoCgVzdGF0ZRgDIAEoDjIZLnRlYW13aXJlLnYxLlJlcXVlc3RTdGF0ZRIOCgZtZW1iZXIYBCABKAkSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiVwoUTGlzdFJlcXVlc3RzUmVzcG9uc2USJgoIcmVxdWVzdHMYASADKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJ0ChZXYWl0Rm9yRGVjaXNpb25SZXF1ZXN0EgwKBHRlYW0YASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRI4Cgd0aW1lb3V0GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgyKtRgICgIIHhICCDwiQAoXV2FpdEZvckRlY2lzaW9uUmVzcG9uc2USJQoHcmVxdWVzdBgBIAEoCzIULnRlYW13aXJlLnYxLlJlcXVlc3QqZgoLUmVxdWVzdEtpbmQSHAoYUkVRVUVTVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVUkVRVUVTVF9LSU5EX1NIVVRET1dOEAESHgoaUkVRVUVTVF9LSU5EX1BMQU5fQVBQUk9WQUwQAiq4AQoMUmVxdWVzdFN0YXRlEh0KGVJFUVVFU1RfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVSRVFVRVNUX1NUQVRFX1BFTkRJTkcQARIaChZSRVFVRVNUX1NUQVRFX0FQUFJPVkVEEAISGgoWUkVRVUVTVF9TVEFURV9SRUpFQ1RFRBADEhkKFVJFUVVFU1RfU1RBVEVfRVhQSVJFRBAEEhsKF1JFUVVFU1RfU1RBVEVfQ0FOQ0VMTEVEEAUqowEKC0NhbmNlbENhdXNlEhwKGENBTkNFTF9DQVVTRV9VTlNQRUNJRklFRBAAEiAKHENBTkNFTF9DQVVTRV9UQVJHRVRfUkVQTEFDRUQQARIeChpDQU5DRUxfQ0FVU0VfVEFSR0VUX0VYSVRFRBACEhcKE0NBTkNFTF9DQVVTRV9GT1JDRUQQAxIbChdDQU5DRUxfQ0FVU0VfTkVXRVJfUExBThAEMqECCg5SZXF1ZXN0U2VydmljZRJSCgpHZXRSZXF1ZXN0Eh4udGVhbXdpcmUudjEuR2V0UmVxdWVzdFJlcXVlc3QaHy50ZWFtd2lyZS52MS5HZXRSZXF1ZXN0UmVzcG9uc2UiA5ACARJYCgxMaXN0UmVxdWVzdHMSIC50ZWFtd2lyZS52MS5MaXN0UmVxdWVzdHNSZXF1ZXN0GiEudGVhbXdpcmUudjEuTGlzdFJlcXVlc3RzUmVzcG9uc2UiA5ACARJhCg9XYWl0Rm9yRGVjaXNpb24SIy50ZWFtd2lyZS52MS5XYWl0Rm9yRGVjaXNpb25SZXF1ZXN0GiQudGVhbXdpcmUudjEuV2FpdEZvckRlY2lzaW9uUmVzcG9uc2UiA5ACAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_options]);
 
 /**
  * A request.
@@ -221,11 +222,18 @@ export type ListRequestsRequest = Message<"teamwire.v1.ListRequestsRequest"> & {
   member: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
    *
-   * @generated from field: uint32 limit = 5;
+   * @generated from field: uint32 page_size = 5;
    */
-  limit: number;
+  pageSize: number;
+
+  /**
+   * Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
+   *
+   * @generated from field: string page_token = 6;
+   */
+  pageToken: string;
 };
 
 /**
@@ -247,6 +255,13 @@ export type ListRequestsResponse = Message<"teamwire.v1.ListRequestsResponse"> &
    * @generated from field: repeated teamwire.v1.Request requests = 1;
    */
   requests: Request[];
+
+  /**
+   * For the next page. Empty: this is the last one.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
 };
 
 /**
@@ -461,7 +476,7 @@ export const RequestService: GenService<{
   /**
    * Returns one request.
    *
-   * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. NOT_FOUND: TEAM_NOT_FOUND.
+   * INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
    *
    * @generated from rpc teamwire.v1.RequestService.GetRequest
    */
@@ -485,7 +500,7 @@ export const RequestService: GenService<{
   /**
    * Returns the request as soon as it is no longer pending, or as it is when the time is over.
    *
-   * INVALID_ARGUMENT or NOT_FOUND: INVALID_REQUEST_ID. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+   * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
    *
    * @generated from rpc teamwire.v1.RequestService.WaitForDecision
    */

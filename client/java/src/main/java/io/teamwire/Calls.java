@@ -1,5 +1,6 @@
 package io.teamwire;
 
+import com.google.protobuf.Duration;
 import com.google.protobuf.Message;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
@@ -14,12 +15,8 @@ import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCalls;
 import io.grpc.stub.MetadataUtils;
-import io.teamwire.v1.ClaimNextTaskRequest;
-import io.teamwire.v1.TeamServiceGrpc;
-import io.teamwire.v1.WaitForDecisionRequest;
 import java.lang.System.Logger.Level;
 import java.util.Map;
-import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -37,14 +34,6 @@ final class Calls extends Channel {
 
     /** How long a call may take, with all of its attempts, unless the program sets a deadline. */
     private static final int PATIENCE_SECONDS = 600;
-
-    /** What may not be repeated while its outcome is unknown. */
-    private static final Set<MethodDescriptor<?, ?>> ONCE =
-            Set.of(TeamServiceGrpc.getDeleteTeamMethod(), TeamServiceGrpc.getSetLeadMethod());
-
-    /** What returns a credential to whoever repeats it with its key. */
-    private static final Set<MethodDescriptor<?, ?>> SECRET =
-            Set.of(TeamServiceGrpc.getJoinMethod(), TeamServiceGrpc.getCreateTeamMethod());
 
     private static final Metadata.Key<String> AUTHORIZATION = key("authorization");
     private static final Metadata.Key<String> SESSION = key("teamwire-session");
@@ -124,7 +113,8 @@ final class Calls extends Channel {
         for (var attempts = 1; ; attempts++) {
             var channel = channels.channel();
             var began = session;
-            var until = Deadline.after(ATTEMPT_SECONDS + waits(request), TimeUnit.SECONDS);
+            var until = Deadline.after(
+                    ATTEMPT_SECONDS + waits(method.getBareMethodName(), (Message) request), TimeUnit.SECONDS);
             try {
                 var limited = options.withDeadline(until.minimum(deadline));
                 return ClientCalls.blockingUnaryCall(on(channel, began.id, headers), method, limited, request);
@@ -135,7 +125,7 @@ final class Calls extends Channel {
                 var isOvertaken = failure.reason().equals("SESSION_SUPERSEDED")
                         && (session.isReopening || !session.id.equals(began.id));
                 var delay = delay(attempts, failure);
-                if (!(isOvertaken || failure.isRetryable(!ONCE.contains(method)))
+                if (!(isOvertaken || failure.isRetryable(!Policy.isOnce(method.getBareMethodName())))
                         || isHopeless(failure, attempts)
                         || delay >= deadline.timeRemaining(TimeUnit.MILLISECONDS)
                         || Context.current().isCancelled()) {
@@ -154,14 +144,13 @@ final class Calls extends Channel {
     }
 
     /** Returns how many seconds a request asks the coordinator to wait before it answers. */
-    private static long waits(Object request) {
-        long seconds = 0;
-        if (request instanceof WaitForDecisionRequest wait) {
-            seconds = wait.hasTimeout() ? wait.getTimeout().getSeconds() + 1 : 30;
-        } else if (request instanceof ClaimNextTaskRequest claim) {
-            seconds = claim.getWait().getSeconds() + 1;
+    private static long waits(String method, Message request) {
+        var wait = Policy.waitOf(method);
+        var field = request.getDescriptorForType().findFieldByName(wait.field());
+        if (field == null || !request.hasField(field)) {
+            return wait.absent();
         }
-        return Math.max(0, Math.min(60, seconds));
+        return Math.max(0, Math.min(wait.most(), ((Duration) request.getField(field)).getSeconds() + 1));
     }
 
     /** Fills in the team and the idempotency key where the program left them empty. */
@@ -210,7 +199,7 @@ final class Calls extends Channel {
 
         @Override
         public void sendMessage(Q request) {
-            this.request = fill(request, SECRET.contains(method));
+            this.request = fill(request, Policy.isSecret(method.getBareMethodName()));
         }
 
         @Override

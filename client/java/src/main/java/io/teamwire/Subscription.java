@@ -63,9 +63,6 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     private static final Set<CloseReason> GOES_ON = EnumSet.of(
             CloseReason.CLOSE_REASON_DRAINING, CloseReason.CLOSE_REASON_UNSPECIFIED, CloseReason.UNRECOGNIZED);
 
-    /** The refusals, besides "not now", that another session may not meet with. */
-    private static final Set<String> PASSING = Set.of("INTERNAL", "SLOW_CONSUMER");
-
     /** The codes that, without a reason, come from a server that is not a coordinator, or from a proxy that refuses us. */
     private static final Set<Code> FINAL = Set.of(
             Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED);
@@ -223,10 +220,12 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         }
     }
 
+    private static long millis(com.google.protobuf.Duration duration) {
+        return duration.getSeconds() * 1_000 + duration.getNanos() / 1_000_000;
+    }
+
     private static boolean isFinal(TeamwireException lost) {
-        return lost.reason().isEmpty()
-                ? FINAL.contains(lost.code())
-                : !lost.isRetryable(true) && !PASSING.contains(lost.reason());
+        return lost.reason().isEmpty() ? FINAL.contains(lost.code()) : !Policy.isReopened(lost.reason());
     }
 
     /** Opens a session and reads it to its end. Throws if another session should follow, or an error ended it. */
@@ -239,7 +238,8 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
             for (StreamResponse frame; (frame = frames.read(silenceMax, TimeUnit.MILLISECONDS)) != null; ) {
                 switch (frame.getFrameCase()) {
                     case OPENED -> {
-                        silenceMax = Math.max(1_000, 3L * frame.getOpened().getHeartbeatIntervalMs());
+                        silenceMax =
+                                Math.max(1_000, 3 * millis(frame.getOpened().getHeartbeatInterval()));
                         calls.opened(frame.getOpened().getSessionId());
                     }
                     case DELIVERY -> deliver(frame.getDelivery());

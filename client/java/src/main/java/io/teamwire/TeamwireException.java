@@ -32,10 +32,6 @@ public final class TeamwireException extends RuntimeException {
     private static final Set<Code> UNKNOWN =
             Set.of(Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.UNKNOWN);
 
-    /** The reasons that say "not now": whether nothing was changed for sure. */
-    private static final Map<String, Boolean> NOT_NOW =
-            Map.of("STORE_UNAVAILABLE", false, "DURABILITY_NOT_REACHED", false, "DRAINING", true, "RATE_LIMITED", true);
-
     private final Code code;
     private String reason = "";
     private String field = "";
@@ -132,7 +128,7 @@ public final class TeamwireException extends RuntimeException {
     /** Returns whether to retry. {@code mayRepeat}: carrying out the call twice does no harm. */
     boolean isRetryable(boolean mayRepeat) {
         if (!reason.isEmpty()) {
-            return NOT_NOW.containsKey(reason) && (mayRepeat || NOT_NOW.get(reason));
+            return Policy.isRetried(reason) && (mayRepeat || Policy.isNotDone(reason));
         }
         return UNKNOWN.contains(code) && (mayRepeat || has(ConnectException.class));
     }

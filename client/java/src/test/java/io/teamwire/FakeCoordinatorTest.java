@@ -149,7 +149,10 @@ class FakeCoordinatorTest {
     /** Waits for the client to request a session, and opens it. */
     private StreamObserver<StreamResponse> open(String id, int heartbeatMs) throws InterruptedException {
         var session = sessions.take();
-        var opened = SessionOpened.newBuilder().setSessionId(id).setHeartbeatIntervalMs(heartbeatMs);
+        var interval = com.google.protobuf.Duration.newBuilder()
+                .setSeconds(heartbeatMs / 1_000)
+                .setNanos(heartbeatMs % 1_000 * 1_000_000);
+        var opened = SessionOpened.newBuilder().setSessionId(id).setHeartbeatInterval(interval);
         session.onNext(StreamResponse.newBuilder().setOpened(opened).build());
         return session;
     }

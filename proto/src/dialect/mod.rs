@@ -15,7 +15,7 @@ mod fields;
 mod read;
 mod write;
 
-pub use read::{TYPES, read};
+pub use read::read;
 pub use write::write;
 
 #[cfg(test)]
@@ -52,11 +52,7 @@ mod tests {
         );
         assert_eq!(
             body(json!({"type": "shutdown_request", "recipient": "a", "content": "done", "summary": "ignored"})),
-            Body::ShutdownRequest(v1::ShutdownRequest {
-                recipient: "a".into(),
-                reason: "done".into(),
-                deadline_seconds: 0
-            })
+            Body::ShutdownRequest(v1::ShutdownRequest { recipient: "a".into(), reason: "done".into(), ttl: None })
         );
         assert_eq!(
             body(json!({"type": "shutdown_response", "request_id": "r", "approve": false, "content": "busy"})),
@@ -68,11 +64,7 @@ mod tests {
         );
         assert_eq!(
             body(json!({"type": "plan_approval_request", "content": "1. do", "summary": "s", "recipient": ""})),
-            Body::PlanApprovalRequest(v1::PlanApprovalRequest {
-                plan: "1. do".into(),
-                summary: "s".into(),
-                deadline_seconds: 0
-            })
+            Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: "1. do".into(), summary: "s".into(), ttl: None })
         );
         assert_eq!(
             body(json!({"type": "plan_approval_response", "request_id": "r", "recipient": "a", "approve": true})),
@@ -221,13 +213,13 @@ mod tests {
             }),
             (text(), text()).prop_map(|(summary, content)| Body::Broadcast(v1::Broadcast { summary, content })),
             (name(), text()).prop_map(|(recipient, reason)| {
-                Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, deadline_seconds: 0 })
+                Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, ttl: None })
             }),
             (text(), any::<bool>(), text()).prop_map(|(request_id, approve, reason)| {
                 Body::ShutdownResponse(v1::ShutdownResponse { request_id, approve: Some(approve), reason })
             }),
             (text(), text()).prop_map(|(plan, summary)| {
-                Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, deadline_seconds: 0 })
+                Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, ttl: None })
             }),
             (name(), text(), any::<bool>(), text()).prop_map(|(recipient, request_id, approve, feedback)| {
                 let approve = Some(approve);
@@ -238,14 +230,7 @@ mod tests {
 
     /// What a coordinator delivers when it has accepted the request.
     fn accepted(request: &v1::SendRequest) -> v1::Message {
-        let body = request.body.clone().map(|body| match body {
-            Body::Message(body) => message::Body::Message(body),
-            Body::Broadcast(body) => message::Body::Broadcast(body),
-            Body::ShutdownRequest(body) => message::Body::ShutdownRequest(body),
-            Body::ShutdownResponse(body) => message::Body::ShutdownResponse(body),
-            Body::PlanApprovalRequest(body) => message::Body::PlanApprovalRequest(body),
-            Body::PlanApprovalResponse(body) => message::Body::PlanApprovalResponse(body),
-        });
+        let body = request.body.clone().map(message::Body::from);
         v1::Message {
             id: "m".into(),
             team: "t".into(),

@@ -1,0 +1,77 @@
+package io.teamwire;
+
+/** What the protocol's options say of refusals and calls. Written by {@code cargo xtask generate}. */
+final class Policy {
+    private Policy() {}
+
+    /**
+     * How long a call waits.
+     *
+     * @param field the field of its request that says so; empty: it does not wait
+     * @param absent how many seconds when the field is absent
+     * @param most how many seconds at most
+     */
+    record Wait(String field, long absent, long most) {}
+
+    /** Returns whether a client repeats a call that was refused for this reason. */
+    static boolean isRetried(String reason) {
+        return switch (reason) {
+            case "DRAINING" -> true;
+            case "DURABILITY_NOT_REACHED" -> true;
+            case "RATE_LIMITED" -> true;
+            case "STORE_UNAVAILABLE" -> true;
+            default -> false;
+        };
+    }
+
+    /** Returns whether any call that was refused for this reason may be repeated, because nothing was changed. */
+    static boolean isNotDone(String reason) {
+        return switch (reason) {
+            case "DRAINING" -> true;
+            case "RATE_LIMITED" -> true;
+            default -> false;
+        };
+    }
+
+    /** Returns whether a subscription that ended for this reason opens another session. */
+    static boolean isReopened(String reason) {
+        return switch (reason) {
+            case "DRAINING" -> true;
+            case "DURABILITY_NOT_REACHED" -> true;
+            case "INTERNAL" -> true;
+            case "RATE_LIMITED" -> true;
+            case "SLOW_CONSUMER" -> true;
+            case "STORE_UNAVAILABLE" -> true;
+            default -> false;
+        };
+    }
+
+    /** Returns whether this call must not be repeated while its outcome is unknown. */
+    static boolean isOnce(String method) {
+        return switch (method) {
+            case "DeleteTeam" -> true;
+            case "SetLead" -> true;
+            default -> false;
+        };
+    }
+
+    /** Returns whether the reply to this call carries a credential, so that its idempotency key must be unguessable. */
+    static boolean isSecret(String method) {
+        return switch (method) {
+            case "CreateObserver" -> true;
+            case "CreateTeam" -> true;
+            case "Invite" -> true;
+            case "Join" -> true;
+            default -> false;
+        };
+    }
+
+    /** Returns how long a call waits. */
+    static Wait waitOf(String method) {
+        return switch (method) {
+            case "ClaimNextTask" -> new Wait("wait", 0, 60);
+            case "WaitForDecision" -> new Wait("timeout", 30, 60);
+            default -> new Wait("", 0, 0);
+        };
+    }
+}

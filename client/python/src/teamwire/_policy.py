@@ -1,0 +1,45 @@
+"""What the protocol's options say of refusals and calls. Written by `cargo xtask generate`."""
+
+RETRIED = {
+    "DRAINING",
+    "DURABILITY_NOT_REACHED",
+    "RATE_LIMITED",
+    "STORE_UNAVAILABLE",
+}
+"""The reasons for which a client repeats a call."""
+
+NOT_DONE = {
+    "DRAINING",
+    "RATE_LIMITED",
+}
+"""The reasons for which any call may be repeated, because nothing was changed."""
+
+REOPENED = {
+    "DRAINING",
+    "DURABILITY_NOT_REACHED",
+    "INTERNAL",
+    "RATE_LIMITED",
+    "SLOW_CONSUMER",
+    "STORE_UNAVAILABLE",
+}
+"""The reasons after which a subscription opens another session."""
+
+ONCE = {
+    "DeleteTeam",
+    "SetLead",
+}
+"""The calls that must not be repeated while their outcome is unknown."""
+
+SECRET = {
+    "CreateObserver",
+    "CreateTeam",
+    "Invite",
+    "Join",
+}
+"""The calls whose reply carries a credential, so that their idempotency key must be unguessable."""
+
+WAITS = {
+    "ClaimNextTask": ("wait", 0, 60),
+    "WaitForDecision": ("timeout", 30, 60),
+}
+"""The calls that wait: the field that says how long, the default and the maximum, in seconds."""
