@@ -28,7 +28,7 @@ impl Refusal {
     /// Makes a refusal with a text that says what was wrong and what to do.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let retry_after = match reason {
-            // Not repeated by itself: somebody has to make room first.
+            // Clients do not retry it: a person has to make room first.
             Reason::QuotaExceeded => Some(Duration::from_secs(60)),
             reason => reason.is_retryable().then_some(Duration::from_secs(1)),
         };

@@ -47,7 +47,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let path = env::join_paths(path).unwrap_or_default();
     Step::new(&python, &arguments).env("PATH", path).run()?;
     Step::new("cargo", &["run", "--quiet", "--package", "teamwire-proto", "--example", "client_policies", "--", "."])
-        .advice("put right what the compiler names in proto/")
+        .advice("fix what the compiler names in proto/")
         .run()
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
 }
 
-/// Installs the tools that make Python's code into an environment of their own, and returns its interpreter.
+/// Installs the tools that make Python's code into their own environment, and returns its interpreter.
 fn python() -> Result<PathBuf, Failure> {
     Ok(venv("client/python/requirements-generate.txt", "target/tools/python")?.join("python"))
 }
