@@ -51,7 +51,7 @@ const (
 type MessageServiceClient interface {
 	// Sends one message of any of the six kinds.
 	//
-	// OK means: validated, authorised, appended to the inbox of every recipient and to the history, and recorded for
+	// OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
 	// de-duplication, in one atomic step, with the durability that the reply names. Any error of the list below means
 	// that nothing was changed.
 	//
@@ -181,7 +181,7 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 type MessageServiceServer interface {
 	// Sends one message of any of the six kinds.
 	//
-	// OK means: validated, authorised, appended to the inbox of every recipient and to the history, and recorded for
+	// OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
 	// de-duplication, in one atomic step, with the durability that the reply names. Any error of the list below means
 	// that nothing was changed.
 	//

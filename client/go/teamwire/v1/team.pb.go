@@ -481,7 +481,7 @@ type MemberAttributes struct {
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	// Optional. The machine it runs on; up to 255 characters.
 	Host string `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
-	// Optional. A colour for displays: a name or `#rrggbb`; up to 32 characters.
+	// Optional. A color for displays: a name or `#rrggbb`; up to 32 characters.
 	Color string `protobuf:"bytes,4,opt,name=color,proto3" json:"color,omitempty"`
 	// Optional. Up to 32 pairs; keys up to 63 characters, values up to 255.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

@@ -99,7 +99,7 @@ class MessageServiceServicer(object):
     def Send(self, request, context):
         """Sends one message of any of the six kinds.
 
-        OK means: validated, authorised, appended to the inbox of every recipient and to the history, and recorded for
+        OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
         de-duplication, in one atomic step, with the durability that the reply names. Any error of the list below means
         that nothing was changed.
 

@@ -175,7 +175,7 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     Send: _MessageServiceSendType
     """Sends one message of any of the six kinds.
 
-    OK means: validated, authorised, appended to the inbox of every recipient and to the history, and recorded for
+    OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
     de-duplication, in one atomic step, with the durability that the reply names. Any error of the list below means
     that nothing was changed.
 
@@ -272,7 +272,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.message_pb2.SendResponse, collections.abc.Awaitable[teamwire.v1.message_pb2.SendResponse]]:
         """Sends one message of any of the six kinds.
 
-        OK means: validated, authorised, appended to the inbox of every recipient and to the history, and recorded for
+        OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
         de-duplication, in one atomic step, with the durability that the reply names. Any error of the list below means
         that nothing was changed.
 

@@ -275,7 +275,7 @@ class MemberAttributes(google.protobuf.message.Message):
     host: builtins.str
     """Optional. The machine it runs on; up to 255 characters."""
     color: builtins.str
-    """Optional. A colour for displays: a name or `#rrggbb`; up to 32 characters."""
+    """Optional. A color for displays: a name or `#rrggbb`; up to 32 characters."""
     plan_mode_required: builtins.bool
     """Optional. True: it must have a plan approved before it may work on tasks. An invitation may demand it, too."""
     @property

@@ -1633,7 +1633,7 @@ export const MessageService: GenService<{
   /**
    * Sends one message of any of the six kinds.
    *
-   * OK means: validated, authorised, appended to the inbox of every recipient and to the history, and recorded for
+   * OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
    * de-duplication, in one atomic step, with the durability that the reply names. Any error of the list below means
    * that nothing was changed.
    *

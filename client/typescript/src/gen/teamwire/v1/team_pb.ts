@@ -228,7 +228,7 @@ export type MemberAttributes = Message<"teamwire.v1.MemberAttributes"> & {
   host: string;
 
   /**
-   * Optional. A colour for displays: a name or `#rrggbb`; up to 32 characters.
+   * Optional. A color for displays: a name or `#rrggbb`; up to 32 characters.
    *
    * @generated from field: string color = 4;
    */
