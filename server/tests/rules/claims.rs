@@ -170,7 +170,7 @@ async fn an_exit_gives_its_claims_back_and_the_notice_names_them_and_what_stays_
     t.add(v1::CreateTaskRequest { owner: "eve".to_owned(), ..after(&[1]) }).await;
     t.add(task_for("eve")).await;
     let text = told(&eve).await;
-    assert!(text.ends_with("exit code 0. Tasks 5, 6 are still assigned to it: assign them anew."), "{text}");
+    assert!(text.ends_with("exit code 0. Tasks 5, 6 are still assigned to it: reassign them."), "{text}");
     let cid = t.join("cid").await;
     assert!(told(&cid).await.ends_with("exit code 0."));
 }
@@ -184,7 +184,7 @@ async fn a_notice_of_an_exit_names_only_so_many_tasks() {
     }
     t.leave(&bob).await;
     let text = t.notices(&t.lead, NoticeKind::MemberExited).await.pop().unwrap().text;
-    assert!(text.ends_with("31, 32 and 8 more are still assigned to it: assign them anew."), "{text}");
+    assert!(text.ends_with("31, 32 and 8 more are still assigned to it: reassign them."), "{text}");
 }
 
 #[tokio::test]
