@@ -88,7 +88,7 @@ fn the_domain_names_no_transport_no_clock_and_no_random_numbers() {
 }
 
 #[test]
-fn the_coordinator_refuses_nothing_by_a_rule_of_its_own() {
+fn the_coordinator_contains_no_rule_that_refuses() {
     none(reasons(&Sources::read("server/src/coordinator"), &COORDINATOR_REASONS));
 }
 
@@ -185,7 +185,7 @@ fn root() -> &'static Path {
 struct Sources(BTreeMap<String, String>);
 
 impl Sources {
-    /// Reads the sources in a directory. Tests in files of their own are none of the product's.
+    /// Reads the sources in a directory. Separate test files are not product code.
     fn read(directory: &str) -> Self {
         let mut sources = Self::default();
         sources.add(directory, "");

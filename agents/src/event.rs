@@ -47,7 +47,7 @@ pub enum RunnerEvent {
         /// Why.
         detail: String,
     },
-    /// A message has failed as often as one session retries it, and goes back to the coordinator.
+    /// A message has used up the retries of one session, and goes back to the coordinator.
     GivenBack {
         /// The message's id.
         message_id: String,

@@ -104,7 +104,7 @@ pub(crate) enum Why {
     Exited,
     /// Its shutdown was approved.
     Approved,
-    /// The runner was told to end.
+    /// The runner was asked to stop.
     Stopped,
     /// The subscription was ended for good.
     Closed(Closed),
@@ -143,7 +143,7 @@ impl End {
             Why::Approved => (OK, "The shutdown was approved.".to_owned()),
             Why::Exited if exit.detail.is_empty() => (exit.shell_code(), "The program has ended.".to_owned()),
             Why::Exited => (exit.shell_code(), exit.detail),
-            Why::Stopped => (exit.shell_code(), "The runner was told to end.".to_owned()),
+            Why::Stopped => (exit.shell_code(), "The runner was asked to stop.".to_owned()),
             Why::Closed(Closed::TeamDeleted) => (OK, "The team was deleted.".to_owned()),
             Why::Closed(closed) => (NOT_PERMITTED, format!("The member is no longer this process: {closed}.")),
             Why::Refused(error) => (if error.is_forbidden() { NOT_PERMITTED } else { UNREACHABLE }, error.to_string()),

@@ -104,7 +104,7 @@ func (c *Client) complete(method string, request proto.Message) proto.Message {
 		}
 	}
 	set("team", c.Team)
-	if isSecret(method) { // whoever guesses the key gets the credential
+	if isSecret(method) { // anyone who guesses the key gets the credential
 		set("idempotency_key", uuid.NewString())
 	} else { // sorts by time, which is the cheapest for a coordinator
 		set("idempotency_key", uuid.Must(uuid.NewV7()).String())

@@ -1,5 +1,4 @@
-//! A refusal: a reason, a text that says what to do, and the field at fault; as it is made by the rules and as it
-//! travels in a `tonic::Status`.
+//! A refusal: a reason, a text that says what to do, and the field at fault. It travels in a `tonic::Status`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,13 +11,13 @@ use crate::reason::{DOMAIN, Reason};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The row of the table.
+    /// Why.
     pub reason: Reason,
     /// What was wrong and what to do, in one or two sentences.
     pub message: String,
-    /// The field of the request that is at fault, where it is one.
+    /// The field of the request at fault, if any.
     pub field: Option<String>,
-    /// When to try again, where that makes sense.
+    /// When to try again, if that makes sense.
     pub retry_after: Option<Duration>,
     /// Facts for a program, such as the id of a pending request.
     pub metadata: BTreeMap<String, String>,
@@ -28,7 +27,7 @@ impl Refusal {
     /// Makes a refusal with a text that says what was wrong and what to do.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let retry_after = match reason {
-            // Not repeated by itself: somebody has to make room first.
+            // Not repeated automatically: a member has to make room first.
             Reason::QuotaExceeded => Some(Duration::from_secs(60)),
             reason => reason.is_retryable().then_some(Duration::from_secs(1)),
         };
@@ -92,14 +91,14 @@ impl From<Refusal> for Status {
     }
 }
 
-/// How many bytes the text of a refusal may have on its journey. It travels in the headers, up to three times, and many
-/// clients take no more than 8 KiB of them.
+/// How many bytes of a refusal's text are sent. It travels in the headers, up to three times, and many clients accept no
+/// more than 8 KiB of headers.
 const MESSAGE_BYTES_MAX: usize = 1_400;
 
-/// How many bytes the metadata of a refusal may have.
+/// How many bytes of a refusal's metadata are sent.
 const METADATA_BYTES_MAX: usize = 1_300;
 
-/// Leaves out what is too much, such as a name of 100 KiB that a caller has made up.
+/// Truncates a text that is too long, such as one with an invented name of 100 KiB.
 fn cut(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_survives_the_journey_in_a_status() {
+    fn a_refusal_reads_back_from_its_status() {
         for reason in Reason::ALL {
             let refusal =
                 Refusal::new(*reason, "no; do this").field("recipient").with("closest", "backend").with("n", "1");
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_refusal_says_fits_into_the_headers_that_any_client_takes() {
+    fn the_longest_refusal_fits_into_the_headers_that_every_client_accepts() {
         let mut refusal = Refusal::new(Reason::TeamNotFound, format!("no {}", "x".repeat(60_000))).field("team");
         for number in 0..1_000 {
             refusal = refusal.with(&format!("member-{number}"), "y".repeat(60));
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_from_elsewhere_is_no_refusal() {
+    fn a_status_from_another_source_is_not_a_refusal() {
         assert_eq!(Refusal::from_status(&Status::unavailable("tcp")), None);
     }
 }

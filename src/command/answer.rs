@@ -23,7 +23,7 @@ pub struct Approve {
 
 /// Reject a request
 ///
-/// After rejecting a shutdown request you keep working. After a rejected plan its author can submit another one.
+/// If you reject a shutdown request, your process keeps working. If you reject a plan, its author can submit another one.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n\n    teamwire reject REQUEST_ID --reason \"handle errors first\"")]
 pub struct Reject {

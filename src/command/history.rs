@@ -8,7 +8,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Show or follow the team's history: messages, decisions, members and tasks
 ///
-/// Prints the newest entries in chronological order. Each message shows its state at every recipient.
+/// Prints the newest entries in chronological order. Each message is shown with its state for every recipient.
 #[derive(Args, Debug)]
 #[command(
     after_long_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --all --json > history.jsonl"

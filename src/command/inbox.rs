@@ -12,8 +12,8 @@ use crate::{
 
 /// Show, follow or acknowledge your inbox
 ///
-/// Without --follow, this only looks: nothing is marked as delivered. --follow opens a session, which supersedes any other
-/// process that follows your inbox. A message stays in the inbox until it is acknowledged.
+/// Without --follow, the command only reads: no message is marked as delivered. --follow opens a session, which supersedes
+/// any other process that follows your inbox. A message stays in the inbox until it is acknowledged.
 #[derive(Args, Debug)]
 #[command(
     after_long_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"

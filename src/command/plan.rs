@@ -31,7 +31,7 @@ pub struct Submit {
     /// A one-line preview [default: the beginning of the plan]
     #[arg(long, short)]
     summary: Option<String>,
-    /// Wait for the answer: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled
+    /// Wait for the answer: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if none came in 24 hours
     #[arg(long, short)]
     wait: bool,
     #[command(flatten)]

@@ -20,7 +20,7 @@ const SHOWN_MAX: usize = 100;
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n\n    teamwire requests REQUEST_ID --wait")]
 pub struct Requests {
-    /// Show only this request
+    /// Only this request
     request_id: Option<String>,
     /// Wait for the decision: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
     #[arg(long, short, requires = "request_id")]

@@ -23,8 +23,9 @@ use crate::{
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object.
 /// With `exec`, the runner starts the program once for each batch of messages and sends its output to the sender.
 ///
-/// The runner joins with the first of: the join string of --join; the identity that an earlier run saved under this name,
-/// in a new incarnation; an invitation that it creates itself, if you are the team's lead or the operator.
+/// The runner joins with the first of these that it has: your current identity, if it has this name and --join is not given;
+/// the identity that an earlier run saved under this name, in a new incarnation; the join string of --join; an invitation
+/// that it creates itself, if you are the team's lead or the operator.
 #[derive(Args, Debug)]
 #[command(
     after_long_help = "Examples:\n\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"

@@ -36,7 +36,7 @@ pub struct Send {
     /// The URI of an attachment too large to send as text; may be repeated
     #[arg(long = "attach", value_name = "URI")]
     attachments: Vec<String>,
-    /// Makes retries safe: a message with the same key is sent only once
+    /// An idempotency key, which makes retries safe: the coordinator sends only one message per key
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Wait for a reply, for up to SECONDS (600 if not given)

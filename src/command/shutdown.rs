@@ -22,7 +22,7 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 /// Ask a member to shut down, or stop it by force
 ///
 /// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3 if
-/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not exit in time.
+/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time.
 #[derive(Args, Debug)]
 #[command(
     after_long_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"

@@ -58,7 +58,7 @@ impl Place {
         let others = [world.another_coordinator(), world.another_coordinator()];
         let place = Self { world, others, primary, replicas, _sentinels: sentinels, runtime };
         for coordinator in place.coordinators() {
-            // While nobody is the primary.
+            // During the failover.
             coordinator.may_complain_of("the primary was replaced");
         }
         Some(place)

@@ -109,7 +109,7 @@ impl Traffic {
     /// Makes teams at coordinators and has all members begin.
     pub fn gather(world: &World, addresses: &str) -> Self {
         let (runtime, streams) = (Runtime::new().unwrap(), Self::size());
-        let (members, leads) = runtime.block_on(enrol(world, addresses, streams));
+        let (members, leads) = runtime.block_on(enroll(world, addresses, streams));
         let (stop, stopped) = watch::channel(false);
         let mut traffic = Self { runtime, members, leads, stop, sending: Vec::new(), taking: Vec::new() };
         let pace = Duration::from_secs_f64(streams as f64 / SENDS_PER_SECOND);
@@ -267,7 +267,7 @@ impl Member {
     }
 }
 
-async fn enrol(world: &World, addresses: &str, streams: usize) -> (Vec<Arc<Member>>, Vec<(String, Client)>) {
+async fn enroll(world: &World, addresses: &str, streams: usize) -> (Vec<Arc<Member>>, Vec<(String, Client)>) {
     let new = || Client::connect(addresses).unwrap();
     // Each coordinator has its own operator.
     let operator = Client::connect(&world.coordinator.address()).unwrap().with_credential(&world.operator()).unwrap();

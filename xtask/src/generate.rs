@@ -46,9 +46,19 @@ pub(crate) fn run() -> Result<(), Failure> {
     path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let path = env::join_paths(path).unwrap_or_default();
     Step::new(&python, &arguments).env("PATH", path).run()?;
-    Step::new("cargo", &["run", "--quiet", "--package", "teamwire-proto", "--example", "client_policies", "--", "."])
-        .advice("put right what the compiler names in proto/")
-        .run()
+    Step::cargo(&[
+        "run",
+        "--quiet",
+        "--locked",
+        "--package",
+        "teamwire-proto",
+        "--example",
+        "client_policies",
+        "--",
+        ".",
+    ])
+    .advice("fix what the compiler names in proto/")
+    .run()
 }
 
 /// Generates everything, and fails where the result differs from what is committed.
@@ -71,7 +81,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
 }
 
-/// Installs the tools that make Python's code into an environment of their own, and returns its interpreter.
+/// Installs the tools that make Python's code into their own environment, and returns its interpreter.
 fn python() -> Result<PathBuf, Failure> {
     Ok(venv("client/python/requirements-generate.txt", "target/tools/python")?.join("python"))
 }

@@ -4,7 +4,7 @@
 //! [`Incarnation::next_message`] and [`Incarnation::next_task`], and reports with
 //! - [`Incarnation::hand_over`]: the program has taken a message;
 //! - [`Incarnation::processed`]: the program has proven that it processed a message;
-//! - [`Incarnation::hear`]: the program has written a line;
+//! - [`Incarnation::handle_line`]: the program has written a line;
 //! - the returned [`End`]: why the incarnation ended and how the program exited.
 //!
 //! Everything else is the incarnation's: the session, acknowledgements, heartbeats, answers and tasks.

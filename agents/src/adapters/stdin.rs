@@ -131,7 +131,7 @@ impl Conversation {
     fn apply(&mut self, exchange: Exchange, incarnation: &mut Incarnation<'_>) {
         match exchange {
             Exchange::Said(Some(Piece::Line(line))) => {
-                if let Some(reply) = incarnation.hear(&line) {
+                if let Some(reply) = incarnation.handle_line(&line) {
                     self.input.reply(&reply);
                 }
             }

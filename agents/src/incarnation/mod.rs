@@ -5,12 +5,12 @@
 //! which takes in what the coordinator sends, and its own program.
 
 mod background;
-mod hear;
 mod heartbeat;
 mod in_flight;
 mod intake;
 mod passthrough;
 mod program;
+mod program_output;
 mod recent_ids;
 mod responder;
 mod task_claimer;

@@ -34,7 +34,7 @@ impl Incarnation<'_> {
             // Only what it has left behind is ended.
             Why::Exited => None,
             Why::Approved => Some("the shutdown was approved".to_owned()),
-            Why::Stopped => Some("the runner was told to end".to_owned()),
+            Why::Stopped => Some("the runner was asked to stop".to_owned()),
             Why::Closed(closed) => Some(closed.to_string()),
             Why::Refused(error) => Some(error.to_string()),
         };

@@ -24,7 +24,7 @@ pub(crate) enum Action {
 pub(crate) struct Done {
     /// The action.
     pub(crate) action: Action,
-    /// What came of it. The response is empty unless the action was to send.
+    /// The outcome. The response is empty unless the action was to send.
     pub(crate) result: Result<v1::SendResponse, Error>,
     /// What the program wrote.
     pub(crate) written: Value,

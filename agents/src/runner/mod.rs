@@ -4,7 +4,7 @@
 //! to have processed, ends the program and everything it has started when its shutdown is approved, and reports how it
 //! exited. The program does not notice when a coordinator restarts. It ends only when it exits by itself, when the member
 //! may not go on (shutdown approved, stopped by force, superseded, team deleted, credential refused), or when the runner
-//! is told to end; never because a shutdown request has arrived.
+//! is asked to stop; never because a shutdown request has arrived.
 //!
 //! # What a program reads and writes in [`Mode::Stdin`](crate::Mode::Stdin)
 //!
@@ -193,7 +193,7 @@ impl Runner {
 }
 
 fn stopped_while_joining() -> RunnerExit {
-    let detail = "The runner was told to end while it was joining. If the coordinator has accepted the join, it reports the \
+    let detail = "The runner was asked to stop while it was joining. If the coordinator has accepted the join, it reports the \
                   member as lost when the lease expires.";
     RunnerExit { code: exit_code::OUTCOME_UNKNOWN, detail: detail.to_owned() }
 }

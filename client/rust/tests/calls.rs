@@ -72,7 +72,7 @@ async fn an_invalid_address_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_send_refused_in_a_superseded_session_of_our_own_is_retried_in_the_new_one() {
+async fn a_send_refused_in_our_superseded_session_is_retried_in_the_new_one() {
     let coordinator = Coordinator::start().await;
     let client = coordinator.client();
     let _subscription = client.subscribe(SubscribeOptions::default());

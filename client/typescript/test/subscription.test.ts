@@ -8,7 +8,10 @@ import { clientOf, refusal } from "./coordinator.js";
 
 type Frame = MessageInitShape<typeof v1.StreamResponseSchema>["frame"];
 
-const OPENED: Frame = { case: "opened", value: { sessionId: "s", heartbeatInterval: { seconds: 0n, nanos: 400_000_000 } } };
+const OPENED: Frame = {
+  case: "opened",
+  value: { sessionId: "s", heartbeatInterval: { seconds: 0n, nanos: 400_000_000 } },
+};
 const [A, B, C] = [v7(), v7(), v7()] as const;
 
 function delivery(id: string, kind: "message" | "shutdownRequest" = "message"): Frame {

@@ -22,7 +22,7 @@ const OTHER_WORDS: [(&str, &str); 12] = [
 
 /// The fields of one JSON object, each taken out under its name.
 pub(super) struct Fields {
-    /// Where the object stands in the request: empty, or a path that ends in a dot.
+    /// The path of the object in the request: empty, or a path that ends in a dot.
     path: String,
     map: Map<String, Value>,
 }

@@ -23,7 +23,7 @@ use super::{
     embedded::EmbeddedStore,
     model::ModelStore,
     redis::RedisStore,
-    test_redis::{Flavour, TestCluster, TestRedis},
+    test_redis::{Flavor, TestCluster, TestRedis},
 };
 
 const KINDS: [&str; 2] = ["member", "task"];
@@ -266,7 +266,7 @@ fn the_model_answers_like_the_embedded_store() {
 
 #[test]
 fn valkey_answers_like_the_embedded_store() {
-    let Some(server) = TestRedis::start_of(Flavour::Valkey) else { return };
+    let Some(server) = TestRedis::start_of(Flavor::Valkey) else { return };
     alike(async || RedisStore::connect(&server.url(), "test").await.unwrap(), CASES / 4);
 }
 

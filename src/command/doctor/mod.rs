@@ -25,7 +25,7 @@ use crate::{
 
 /// Diagnose the team: find stuck messages, members and requests, and what to do next
 ///
-/// Reports these problems, with exit code 1 if there are any:
+/// Reports these problems, and exits with 1 if it finds any:
 ///
 /// - not queued: messages to the member are refused (unknown name, exited, inbox full)
 ///
@@ -33,7 +33,7 @@ use crate::{
 ///
 /// - not consumed: messages were delivered but never acknowledged
 ///
-/// - not gone offline: the member did not exit after its shutdown, or did not answer the request
+/// - not gone offline: the member did not exit after it approved its shutdown, or did not answer the request
 ///
 /// - plan unanswered: a plan awaits the lead's answer
 ///
@@ -42,7 +42,7 @@ use crate::{
 /// Also notes which members block the team's deletion.
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// Only this member; also explains why a name cannot be sent to
+    /// Check only this member; also explains why messages to a name are refused
     member: Option<String>,
     /// How long something can take before it counts as a problem, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]

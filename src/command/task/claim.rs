@@ -22,7 +22,7 @@ pub struct Claim {
 
 #[derive(Args, Debug)]
 pub struct Next {
-    /// How long to wait for a task, in seconds; exit code 5 if there was none
+    /// How long to wait for a task, in seconds; the exit code is 5 if none became ready
     #[arg(long, short, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
     wait: u64,
     #[command(flatten)]

@@ -73,7 +73,7 @@ impl Coordinator {
         self.directory.join("state")
     }
 
-    /// Says that it is right for it to complain of something.
+    /// Allows a warning or error in the log.
     pub fn may_complain_of(&self, text: &'static str) {
         self.expected.borrow_mut().push(text);
     }

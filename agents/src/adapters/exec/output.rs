@@ -34,7 +34,7 @@ impl Said {
     pub(super) fn go_on(&mut self, incarnation: &mut Incarnation<'_>) -> bool {
         while !incarnation.is_busy() {
             if let Some(line) = self.lines.pop_front() {
-                incarnation.hear(&line);
+                incarnation.handle_line(&line);
                 continue;
             }
             match self.last.take() {

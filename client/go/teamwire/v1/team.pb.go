@@ -33,7 +33,7 @@ const (
 	Role_ROLE_UNSPECIFIED Role = 0
 	// One for each team. May invite, ask for shutdowns, answer plans, stop by force, delete the team.
 	Role_ROLE_LEAD Role = 1
-	// Everybody else.
+	// Every other member.
 	Role_ROLE_TEAMMATE Role = 2
 )
 
@@ -90,7 +90,7 @@ const (
 	MemberState_MEMBER_STATE_ACTIVE MemberState = 2
 	// Alive, with nothing to do.
 	MemberState_MEMBER_STATE_IDLE MemberState = 3
-	// Has approved its shutdown or was stopped by force; its exit was not reported yet.
+	// Has approved its shutdown or was stopped by force; its exit has not been reported yet.
 	MemberState_MEMBER_STATE_STOPPING MemberState = 4
 	// Its exit was reported. The name may be joined again.
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
@@ -147,7 +147,7 @@ func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
 }
 
-// What a member says of its work.
+// Whether a member is at work.
 type Activity int32
 
 const (
@@ -205,7 +205,7 @@ type Team struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As first written. Compared without case.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Set by the coordinator. A UUID; differs between teams that bore the same name one after the other.
+	// Set by the coordinator. A UUID; tells apart successive teams of the same name.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// As given at its creation.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
@@ -306,7 +306,7 @@ type Member struct {
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
 	// When the state last changed.
 	StateSince *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
-	// What it told of itself when it joined.
+	// Its attributes, as given when it joined.
 	Attributes *MemberAttributes `protobuf:"bytes,7,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	// Set with MEMBER_STATE_EXITED. How its process ended.
 	Exit *ExitReport `protobuf:"bytes,8,opt,name=exit,proto3" json:"exit,omitempty"`
@@ -314,7 +314,7 @@ type Member struct {
 	LastSummary string `protobuf:"bytes,9,opt,name=last_summary,json=lastSummary,proto3" json:"last_summary,omitempty"`
 	// The shutdown request that is pending for it. Empty: none.
 	PendingShutdown string `protobuf:"bytes,10,opt,name=pending_shutdown,json=pendingShutdown,proto3" json:"pending_shutdown,omitempty"`
-	// The plan of its own that awaits an answer. Empty: none.
+	// Its own plan that awaits an answer. Empty: none.
 	PendingPlan string `protobuf:"bytes,11,opt,name=pending_plan,json=pendingPlan,proto3" json:"pending_plan,omitempty"`
 	// True when it must have a plan approved before it may work on tasks, and has none.
 	PlanRequired bool `protobuf:"varint,12,opt,name=plan_required,json=planRequired,proto3" json:"plan_required,omitempty"`
@@ -324,7 +324,7 @@ type Member struct {
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
 	// What is left of its lease. Zero: it has run out.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
-	// True: its inbox takes no more messages but answers and notices.
+	// True: its inbox accepts only answers and notices.
 	InboxFull     bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -472,7 +472,7 @@ func (x *Member) GetInboxFull() bool {
 	return false
 }
 
-// What a member tells of itself.
+// How a member describes itself.
 type MemberAttributes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Such as `researcher`; up to 100 characters.
@@ -481,11 +481,11 @@ type MemberAttributes struct {
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	// Optional. The machine it runs on; up to 255 characters.
 	Host string `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
-	// Optional. A colour for displays: a name or `#rrggbb`; up to 32 characters.
+	// Optional. A color for displays: a name or `#rrggbb`; up to 32 characters.
 	Color string `protobuf:"bytes,4,opt,name=color,proto3" json:"color,omitempty"`
 	// Optional. Up to 32 pairs; keys up to 63 characters, values up to 255.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. True: it must have a plan approved before it may work on tasks. An invitation may demand it, too.
+	// Optional. True: it must have a plan approved before it may work on tasks. An invitation may require it, too.
 	PlanModeRequired bool `protobuf:"varint,6,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -572,7 +572,7 @@ type CreateTeamRequest struct {
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// Optional. The lead's name, by the rule of `name`. Empty: `lead`. The names `operator` and `coordinator` are taken.
 	LeadName string `protobuf:"bytes,3,opt,name=lead_name,json=leadName,proto3" json:"lead_name,omitempty"`
-	// Optional. What the lead tells of itself.
+	// Optional. The lead's attributes.
 	LeadAttributes *MemberAttributes `protobuf:"bytes,4,opt,name=lead_attributes,json=leadAttributes,proto3" json:"lead_attributes,omitempty"`
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential.
 	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
@@ -712,7 +712,7 @@ func (x *CreateTeamResponse) GetCredential() string {
 // The request of TeamService.GetTeam.
 type GetTeamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The operator must name it. Anybody else may leave it empty.
+	// The operator must name it. Other callers may leave it empty.
 	Team          string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1005,7 +1005,7 @@ type InviteRequest struct {
 	UsesMax uint32 `protobuf:"varint,3,opt,name=uses_max,json=usesMax,proto3" json:"uses_max,omitempty"`
 	// Optional. How long it is good for, 1 s to 30 days. Absent: 15 min.
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// Optional. True: who joins with it must have a plan approved before it may work on tasks.
+	// Optional. True: members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1083,9 +1083,9 @@ type InviteResponse struct {
 	JoinToken string `protobuf:"bytes,1,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// The token with where it is good and whom to trust there, to be pasted as one word on the other machine:
+	// The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
 	// `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-	// that this call came in at; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
+	// that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
 	// The token alone when no address is known. Shown this once.
 	JoinString    string `protobuf:"bytes,3,opt,name=join_string,json=joinString,proto3" json:"join_string,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1259,10 +1259,10 @@ type JoinRequest struct {
 	// The name to bear, by the rule of CreateTeamRequest.name. May be empty when the join token is bound to a name, and
 	// when a member begins a new life with its own credential.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. What the member tells of itself.
+	// Optional. The member's attributes.
 	Attributes *MemberAttributes `protobuf:"bytes,2,opt,name=attributes,proto3" json:"attributes,omitempty"`
-	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose a key that nobody
-	// can guess.
+	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
+	// key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1386,7 +1386,7 @@ func (x *JoinResponse) GetCredential() string {
 // The request of TeamService.Leave.
 type LeaveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How the process ended. Absent: nothing is known of it.
+	// Optional. How the process ended. Absent: unknown.
 	Exit          *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1762,7 +1762,7 @@ func (x *ForceStopRequest) GetReason() string {
 // The reply of TeamService.ForceStop.
 type ForceStopResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member as it is now.
+	// The member after the change.
 	Member        *Member `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1863,7 +1863,7 @@ func (x *SetLeadRequest) GetMember() string {
 // The reply of TeamService.SetLead.
 type SetLeadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The team as it is now.
+	// The team after the change.
 	Team          *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -39,8 +39,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Makes teams, and brings members in and out of them. What is said of credentials and errors at MessageService holds
-// here too.
+// Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
 // Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
 // do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
@@ -56,13 +55,13 @@ type TeamServiceClient interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, also when it is not the caller's to see.
 	GetTeam(ctx context.Context, in *GetTeamRequest, opts ...grpc.CallOption) (*GetTeamResponse, error)
-	// Lists the teams that the caller may see: all of them for the operator, one for anybody else.
+	// Lists the teams that the caller may see: all of them for the operator, one for every other caller.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD.
 	ListTeams(ctx context.Context, in *ListTeamsRequest, opts ...grpc.CallOption) (*ListTeamsResponse, error)
 	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
 	// caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-	// ErrorInfo, as NAME: STATE; of more than 12, these many, and how many more there are.
+	// ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error)
@@ -85,8 +84,8 @@ type TeamServiceClient interface {
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
-	// Ends the caller's own life: it becomes `exited`, and the lead is told. A runner calls it when the process that it
-	// owns has ended, with how. May be repeated, and is the one call that a stopped member may still make.
+	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
+	// has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
@@ -94,13 +93,13 @@ type TeamServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
-	// Renews the caller's lease and says whether it is at work. Going idle tells the lead.
+	// Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
 	// Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
 	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-	// operator only. Repeating it is fine.
+	// operator only. It may be repeated.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -245,8 +244,7 @@ func (c *teamServiceClient) SetLead(ctx context.Context, in *SetLeadRequest, opt
 // All implementations must embed UnimplementedTeamServiceServer
 // for forward compatibility.
 //
-// Makes teams, and brings members in and out of them. What is said of credentials and errors at MessageService holds
-// here too.
+// Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
 // Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
 // do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
@@ -262,13 +260,13 @@ type TeamServiceServer interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, also when it is not the caller's to see.
 	GetTeam(context.Context, *GetTeamRequest) (*GetTeamResponse, error)
-	// Lists the teams that the caller may see: all of them for the operator, one for anybody else.
+	// Lists the teams that the caller may see: all of them for the operator, one for every other caller.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD.
 	ListTeams(context.Context, *ListTeamsRequest) (*ListTeamsResponse, error)
 	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
 	// caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-	// ErrorInfo, as NAME: STATE; of more than 12, these many, and how many more there are.
+	// ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
@@ -291,8 +289,8 @@ type TeamServiceServer interface {
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
-	// Ends the caller's own life: it becomes `exited`, and the lead is told. A runner calls it when the process that it
-	// owns has ended, with how. May be repeated, and is the one call that a stopped member may still make.
+	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
+	// has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
@@ -300,13 +298,13 @@ type TeamServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
-	// Renews the caller's lease and says whether it is at work. Going idle tells the lead.
+	// Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
 	// Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
 	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-	// operator only. Repeating it is fine.
+	// operator only. It may be repeated.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -44,7 +44,7 @@ impl Call {
 }
 
 impl Client {
-    /// Makes one call, as often as its effect and the client's patience allow.
+    /// Makes one call, with the attempts that its effect and the client's patience allow.
     pub(crate) async fn call<Q, A, F>(
         &self,
         call: Call,
@@ -141,7 +141,7 @@ impl Client {
         request
     }
 
-    /// Returns whether this client has replaced the session of a refused call with another of its own.
+    /// Returns whether this client has replaced the session of a refused call with a newer one.
     ///
     /// A subscription that reconnects ends its own earlier session. The coordinator then refuses the calls in flight,
     /// although no other process has taken over.

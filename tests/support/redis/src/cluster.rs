@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::server::{Flavour, IN_MEMORY, TestRedis, eventually, free_port};
+use super::server::{Flavor, IN_MEMORY, TestRedis, eventually, free_port};
 
 /// How many slots a cluster has.
 const SLOTS: usize = 16_384;
@@ -16,7 +16,7 @@ pub struct TestCluster {
 impl TestCluster {
     /// Starts a cluster. Returns once all of its nodes agree on who has which slot.
     pub async fn start() -> Option<Self> {
-        let nodes: Option<Vec<_>> = (0..3).map(|_| TestRedis::with_all(Flavour::Redis, settings)).collect();
+        let nodes: Option<Vec<_>> = (0..3).map(|_| TestRedis::with_all(Flavor::Redis, settings)).collect();
         let cluster = Self { nodes: nodes? };
         let first = &cluster.nodes[0];
         let (port, bus) = (first.port().to_string(), first.setting("--cluster-port"));
@@ -43,7 +43,7 @@ impl TestCluster {
 
     /// Starts another node, which takes over when one of the first dies. Returns once all know it and it has all.
     pub async fn start_replica_of(&mut self, node: usize) {
-        let replica = TestRedis::with_all(Flavour::Redis, settings).unwrap();
+        let replica = TestRedis::with_all(Flavor::Redis, settings).unwrap();
         let (port, bus) = (self.nodes[0].port().to_string(), self.nodes[0].setting("--cluster-port"));
         replica.tell(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
         self.nodes.push(replica);

@@ -7,5 +7,5 @@ mod server;
 pub use self::{
     cluster::TestCluster,
     sentinel::TestSentinel,
-    server::{Flavour, TestRedis, eventually, free_port},
+    server::{Flavor, TestRedis, eventually, free_port},
 };

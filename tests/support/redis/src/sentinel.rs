@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::server::{Flavour, TestRedis, eventually, free_port, spawn_until};
+use super::server::{Flavor, TestRedis, eventually, free_port, spawn_until};
 
 /// A Sentinel that decides alone, within a second or two. Killed when dropped.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl TestSentinel {
 
     /// Starts a Sentinel over a primary. Returns once it knows the primary's replicas.
     pub async fn start(primary: &TestRedis, replicas: usize) -> Option<Self> {
-        let binary = Flavour::Redis.binary()?;
+        let binary = Flavor::Redis.binary()?;
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("sentinel.conf");
         let started = (0..10).find_map(|_| {

@@ -26,14 +26,14 @@ pub(crate) const IN_MEMORY: [&str; 6] = ["--save", "", "--appendonly", "no", "--
 
 /// Which program is tested against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
+pub enum Flavor {
     /// The one that `TEAMWIRE_REDIS_SERVER` names, or `redis-server`.
     Redis,
     /// The one that `TEAMWIRE_TEST_VALKEY` names, or `valkey-server`.
     Valkey,
 }
 
-impl Flavour {
+impl Flavor {
     /// Returns the program. `None`, with a notice, if it is not installed.
     pub(crate) fn binary(self) -> Option<PathBuf> {
         let (variable, name) = match self {
@@ -68,12 +68,12 @@ pub struct TestRedis {
 impl TestRedis {
     /// Starts a server that keeps nothing on disk. `None`, with a notice, where none is installed.
     pub fn start() -> Option<Self> {
-        Self::start_of(Flavour::Redis)
+        Self::start_of(Flavor::Redis)
     }
 
     /// The same of another program.
-    pub fn start_of(flavour: Flavour) -> Option<Self> {
-        Self::with_all(flavour, || IN_MEMORY.map(str::to_owned).to_vec())
+    pub fn start_of(flavor: Flavor) -> Option<Self> {
+        Self::with_all(flavor, || IN_MEMORY.map(str::to_owned).to_vec())
     }
 
     /// Starts a server that flushes every write to its log before it answers.
@@ -91,36 +91,36 @@ impl TestRedis {
 
     /// Starts a server with settings as on its command line.
     pub fn with(settings: &[&str]) -> Option<Self> {
-        Self::with_all(Flavour::Redis, || settings.iter().map(|&setting| setting.to_owned()).collect())
+        Self::with_all(Flavor::Redis, || settings.iter().map(|&setting| setting.to_owned()).collect())
     }
 
     /// Starts a server in a directory of the test's own, which is made, and which its files and its log outlive it in.
     pub fn within(directory: &Path, settings: &[&str]) -> Option<Self> {
         fs::create_dir_all(directory).unwrap();
         let settings = || settings.iter().map(|&setting| setting.to_owned()).collect();
-        Self::started(Flavour::Redis, directory.to_owned(), None, settings)
+        Self::started(Flavor::Redis, directory.to_owned(), None, settings)
     }
 
     /// Starts a server with settings that are computed for every attempt, since they name a port.
-    pub fn with_all(flavour: Flavour, settings: impl Fn() -> Vec<String>) -> Option<Self> {
+    pub fn with_all(flavor: Flavor, settings: impl Fn() -> Vec<String>) -> Option<Self> {
         let temporary = tempfile::tempdir().unwrap();
-        Self::started(flavour, temporary.path().to_owned(), Some(temporary), settings)
+        Self::started(flavor, temporary.path().to_owned(), Some(temporary), settings)
     }
 
     fn started(
-        flavour: Flavour,
+        flavor: Flavor,
         directory: PathBuf,
         temporary: Option<TempDir>,
         settings: impl Fn() -> Vec<String>,
     ) -> Option<Self> {
-        let binary = flavour.binary()?;
+        let binary = flavor.binary()?;
         // Another process may take a free port before the server does.
         let started = (0..10).find_map(|_| {
             let (port, settings) = (free_port(), settings());
             let process = spawn(&binary, port, &directory, &settings)?;
             Some((port, settings, process))
         });
-        let (port, settings, process) = started.unwrap_or_else(|| panic!("no {flavour:?} server came up"));
+        let (port, settings, process) = started.unwrap_or_else(|| panic!("no {flavor:?} server came up"));
         Some(Self { binary, port, settings, directory, _temporary: temporary, process })
     }
 

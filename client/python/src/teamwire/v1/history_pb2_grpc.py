@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class HistoryServiceStub(object):
-    """Reads the history of a team. What is said of credentials and errors at MessageService holds here too.
+    """Reads the history of a team. MessageService describes credentials and errors, which apply here too.
 
     The lead, the operator and observers see all of it. A teammate sees the messages that it sent or received, the
     requests that concern it, and what happens to the team, its members and its tasks.
@@ -51,7 +51,7 @@ class HistoryServiceStub(object):
 
 
 class HistoryServiceServicer(object):
-    """Reads the history of a team. What is said of credentials and errors at MessageService holds here too.
+    """Reads the history of a team. MessageService describes credentials and errors, which apply here too.
 
     The lead, the operator and observers see all of it. A teammate sees the messages that it sent or received, the
     requests that concern it, and what happens to the team, its members and its tasks.
@@ -67,7 +67,7 @@ class HistoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FollowHistory(self, request, context):
-        """Streams the history from a place on, and then every new entry. Ends with an error when the team is deleted
+        """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
         (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
         sequence seen.
 
@@ -99,7 +99,7 @@ def add_HistoryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class HistoryService(object):
-    """Reads the history of a team. What is said of credentials and errors at MessageService holds here too.
+    """Reads the history of a team. MessageService describes credentials and errors, which apply here too.
 
     The lead, the operator and observers see all of it. A teammate sees the messages that it sent or received, the
     requests that concern it, and what happens to the team, its members and its tasks.

@@ -28,20 +28,19 @@ if _version_not_supported:
 class MessageServiceStub(object):
     """Carries messages between the members of one team.
 
-    Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The sender of a message is
-    whoever that credential names. A client that has a session open adds its id in the metadata key `teamwire-session`;
-    the coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+    Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
+    sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
+    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
 
     Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
     call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
-    (FAILED_PRECONDITION: this life of the member has ended; with `may_join` = `true` in its metadata where the credential is
-    still good to begin a new one with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo),
-    or, if its request is larger than a request may be or cannot be decoded, CONTENT_TOO_LARGE or INVALID_FIELD
-    (INVALID_ARGUMENT).
-    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: done, but not on as many replicas as
-    the coordinator's store is to wait for).
-    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN the outcome is not known: retry with the same
-    idempotency key.
+    (FAILED_PRECONDITION: this life of the member has ended; its metadata has `may_join` = `true` if the credential can
+    still begin a new life with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and
+    CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
+
+    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
+    replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
+    the outcome is unknown: retry with the same idempotency key.
     """
 
     def __init__(self, channel):
@@ -80,28 +79,27 @@ class MessageServiceStub(object):
 class MessageServiceServicer(object):
     """Carries messages between the members of one team.
 
-    Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The sender of a message is
-    whoever that credential names. A client that has a session open adds its id in the metadata key `teamwire-session`;
-    the coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+    Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
+    sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
+    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
 
     Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
     call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
-    (FAILED_PRECONDITION: this life of the member has ended; with `may_join` = `true` in its metadata where the credential is
-    still good to begin a new one with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo),
-    or, if its request is larger than a request may be or cannot be decoded, CONTENT_TOO_LARGE or INVALID_FIELD
-    (INVALID_ARGUMENT).
-    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: done, but not on as many replicas as
-    the coordinator's store is to wait for).
-    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN the outcome is not known: retry with the same
-    idempotency key.
+    (FAILED_PRECONDITION: this life of the member has ended; its metadata has `may_join` = `true` if the credential can
+    still begin a new life with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and
+    CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
+
+    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
+    replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
+    the outcome is unknown: retry with the same idempotency key.
     """
 
     def Send(self, request, context):
         """Sends one message of any of the six kinds.
 
-        OK means: validated, authorised, appended to the inbox of every recipient and to the history, and recorded for
-        de-duplication, in one atomic step, with the durability that the reply names. Any error of the list below means
-        that nothing was changed.
+        OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
+        deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was
+        changed.
 
         INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
         INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
@@ -109,7 +107,7 @@ class MessageServiceServicer(object):
         NOT_FOUND: AGENT_NOT_FOUND, REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
         NOT_PERMITTED. FAILED_PRECONDITION: AGENT_EXITED, REQUEST_KIND_MISMATCH, ALREADY_DECIDED, REQUEST_EXPIRED,
         REQUEST_CANCELLED. ALREADY_EXISTS: SHUTDOWN_PENDING, IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: INBOX_FULL,
-        QUOTA_EXCEEDED, RATE_LIMITED (with RetryInfo: when the next send may come; a repeated send counts like any other).
+        QUOTA_EXCEEDED, RATE_LIMITED (RetryInfo says when to send next; a repeated send counts like any other).
         ABORTED: SESSION_SUPERSEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -121,8 +119,8 @@ class MessageServiceServicer(object):
 
         The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
         arrive, with heartbeats between. The newest session wins: an older one receives a last frame `closing` with
-        CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need say nothing of what it has seen: what it has not
-        acknowledged comes again, with a higher delivery count.
+        CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
+        it has not acknowledged come again, with a higher delivery count.
 
         PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
         has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.
@@ -144,7 +142,7 @@ class MessageServiceServicer(object):
         """Returns a message with one receipt for each recipient. Permitted to its sender, its recipients, the lead, the
         operator and observers of the team.
 
-        NOT_FOUND: MESSAGE_NOT_FOUND, also when it is not the caller's to see. INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+        NOT_FOUND: MESSAGE_NOT_FOUND, also when the caller may not see it. INVALID_ARGUMENT: INVALID_MESSAGE_ID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,7 +150,7 @@ class MessageServiceServicer(object):
 
     def ListInbox(self, request, context):
         """Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
-        operator and observers may look at everybody's, others at their own.
+        operator and observers may list any inbox, other members their own.
 
         PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox of their own), LEAD_ONLY.
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
@@ -200,20 +198,19 @@ def add_MessageServiceServicer_to_server(servicer, server):
 class MessageService(object):
     """Carries messages between the members of one team.
 
-    Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The sender of a message is
-    whoever that credential names. A client that has a session open adds its id in the metadata key `teamwire-session`;
-    the coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+    Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
+    sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
+    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
 
     Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
     call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
-    (FAILED_PRECONDITION: this life of the member has ended; with `may_join` = `true` in its metadata where the credential is
-    still good to begin a new one with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo),
-    or, if its request is larger than a request may be or cannot be decoded, CONTENT_TOO_LARGE or INVALID_FIELD
-    (INVALID_ARGUMENT).
-    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: done, but not on as many replicas as
-    the coordinator's store is to wait for).
-    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN the outcome is not known: retry with the same
-    idempotency key.
+    (FAILED_PRECONDITION: this life of the member has ended; its metadata has `may_join` = `true` if the credential can
+    still begin a new life with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and
+    CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
+
+    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
+    replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
+    the outcome is unknown: retry with the same idempotency key.
     """
 
     @staticmethod

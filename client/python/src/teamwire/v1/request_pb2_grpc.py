@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class RequestServiceStub(object):
-    """Looks up requests. They are made and answered with MessageService.Send. What is said of credentials and errors at
-    MessageService holds here too.
+    """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
+    errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to the lead, the operator and observers.
     """
@@ -56,8 +56,8 @@ class RequestServiceStub(object):
 
 
 class RequestServiceServicer(object):
-    """Looks up requests. They are made and answered with MessageService.Send. What is said of credentials and errors at
-    MessageService holds here too.
+    """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
+    errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to the lead, the operator and observers.
     """
@@ -81,7 +81,7 @@ class RequestServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WaitForDecision(self, request, context):
-        """Returns the request as soon as it is no longer pending, or as it is when the time is over.
+        """Returns the request as soon as it is no longer pending, or still pending when the time is over.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """
@@ -116,8 +116,8 @@ def add_RequestServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RequestService(object):
-    """Looks up requests. They are made and answered with MessageService.Send. What is said of credentials and errors at
-    MessageService holds here too.
+    """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
+    errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to the lead, the operator and observers.
     """

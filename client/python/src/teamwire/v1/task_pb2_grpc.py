@@ -26,12 +26,12 @@ if _version_not_supported:
 
 
 class TaskServiceStub(object):
-    """Keeps the tasks of a team. What is said of credentials and errors at MessageService holds here too.
+    """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes it or gives it back. A
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A
     claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
-    its claims return to the board, and their tokens are refused from then on. Of any number of members that claim one
-    task at once, exactly one gets it.
+    its claims return to the board, and their tokens are refused from then on. If several members claim one task at
+    once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.
@@ -96,12 +96,12 @@ class TaskServiceStub(object):
 
 
 class TaskServiceServicer(object):
-    """Keeps the tasks of a team. What is said of credentials and errors at MessageService holds here too.
+    """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes it or gives it back. A
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A
     claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
-    its claims return to the board, and their tokens are refused from then on. Of any number of members that claim one
-    task at once, exactly one gets it.
+    its claims return to the board, and their tokens are refused from then on. If several members claim one task at
+    once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.
@@ -120,7 +120,7 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """Returns one task, also a deleted one for as long as it is remembered.
+        """Returns one task, also a deleted one for as long as the coordinator keeps it.
 
         NOT_FOUND: TASK_NOT_FOUND.
         """
@@ -138,8 +138,8 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FollowTasks(self, request, context):
-        """Streams every task that is not deleted, then every task that changes, as it stands then; a change of Task.blocks
-        alone is not told. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
+        """Streams every task that is not deleted, then every task that changes, in its new state; a change of Task.blocks
+        alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
         goes away (UNAVAILABLE: DRAINING): follow again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -149,7 +149,7 @@ class TaskServiceServicer(object):
     def UpdateTask(self, request, context):
         """Changes a task that is neither completed nor deleted. A task in progress is changed by its owner, the lead or the
         operator only; its owner by the lead or the operator only, which ends the claim. A pending task that is assigned is
-        assigned anew by its owner, the lead or the operator only.
+        reassigned by its owner, the lead or the operator only.
 
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
         TASK_NOT_FOUND (also in add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (also when
@@ -173,8 +173,8 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ClaimNextTask(self, request, context):
-        """Claims the oldest pending, unblocked task that is assigned to the caller; where there is none, the oldest that is
-        assigned to nobody. Members only. With `wait`, waits for one.
+        """Claims the oldest pending, unblocked task that is assigned to the caller; if there is none, the oldest that is
+        not assigned. Members only. With `wait`, waits for one.
 
         FAILED_PRECONDITION: PLAN_REQUIRED. INVALID_ARGUMENT: INVALID_FIELD (wait), INVALID_IDEMPOTENCY_KEY.
         RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and there is a task to take).
@@ -186,10 +186,10 @@ class TaskServiceServicer(object):
 
     def CompleteTask(self, request, context):
         """Completes a task, which unblocks those that wait for it. For its owner, with the claim's token; the lead and the
-        operator need none, and may complete what nobody has claimed, too. Completing twice with one token is fine; so is
+        operator need none, and may complete an unclaimed task, too. Completing twice with one token is fine; so is
         completing twice without one, with the same result.
 
-        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when nobody has claimed it). FAILED_PRECONDITION: TASK_CLOSED,
+        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
         TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the operator),
         PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
         """
@@ -198,10 +198,10 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseTask(self, request, context):
-        """Gives a claimed task back to the board. For its owner, with the claim's token; the lead and the operator need none.
-        Giving back twice with one token is fine.
+        """Releases a claimed task: it returns to the board. For its owner, with the claim's token; the lead and the operator need none.
+        Releasing twice with one token is fine.
 
-        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when nobody has claimed it). FAILED_PRECONDITION: TASK_CLOSED,
+        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
         TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -210,7 +210,7 @@ class TaskServiceServicer(object):
 
     def DeleteTask(self, request, context):
         """Deletes a task, also a completed one; those that wait for it no longer do. A task in progress is deleted by its
-        owner, the lead or the operator only. Deleting twice is fine. A deleted task is remembered for 24 hours.
+        owner, the lead or the operator only. Deleting twice is fine. A deleted task is kept for 24 hours.
 
         NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
         """
@@ -280,12 +280,12 @@ def add_TaskServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TaskService(object):
-    """Keeps the tasks of a team. What is said of credentials and errors at MessageService holds here too.
+    """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes it or gives it back. A
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A
     claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
-    its claims return to the board, and their tokens are refused from then on. Of any number of members that claim one
-    task at once, exactly one gets it.
+    its claims return to the board, and their tokens are refused from then on. If several members claim one task at
+    once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.

@@ -33,7 +33,7 @@ class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     ROLE_LEAD: _Role.ValueType  # 1
     """One for each team. May invite, ask for shutdowns, answer plans, stop by force, delete the team."""
     ROLE_TEAMMATE: _Role.ValueType  # 2
-    """Everybody else."""
+    """Every other member."""
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a member may do."""
@@ -43,7 +43,7 @@ ROLE_UNSPECIFIED: Role.ValueType  # 0
 ROLE_LEAD: Role.ValueType  # 1
 """One for each team. May invite, ask for shutdowns, answer plans, stop by force, delete the team."""
 ROLE_TEAMMATE: Role.ValueType  # 2
-"""Everybody else."""
+"""Every other member."""
 Global___Role: typing_extensions.TypeAlias = Role
 
 class _MemberState:
@@ -61,7 +61,7 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_IDLE: _MemberState.ValueType  # 3
     """Alive, with nothing to do."""
     MEMBER_STATE_STOPPING: _MemberState.ValueType  # 4
-    """Has approved its shutdown or was stopped by force; its exit was not reported yet."""
+    """Has approved its shutdown or was stopped by force; its exit has not been reported yet."""
     MEMBER_STATE_EXITED: _MemberState.ValueType  # 5
     """Its exit was reported. The name may be joined again."""
     MEMBER_STATE_LOST: _MemberState.ValueType  # 6
@@ -79,7 +79,7 @@ MEMBER_STATE_ACTIVE: MemberState.ValueType  # 2
 MEMBER_STATE_IDLE: MemberState.ValueType  # 3
 """Alive, with nothing to do."""
 MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
-"""Has approved its shutdown or was stopped by force; its exit was not reported yet."""
+"""Has approved its shutdown or was stopped by force; its exit has not been reported yet."""
 MEMBER_STATE_EXITED: MemberState.ValueType  # 5
 """Its exit was reported. The name may be joined again."""
 MEMBER_STATE_LOST: MemberState.ValueType  # 6
@@ -100,7 +100,7 @@ class _ActivityEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     """Nothing to do."""
 
 class Activity(_Activity, metaclass=_ActivityEnumTypeWrapper):
-    """What a member says of its work."""
+    """Whether a member is at work."""
 
 ACTIVITY_UNSPECIFIED: Activity.ValueType  # 0
 """No change."""
@@ -125,7 +125,7 @@ class Team(google.protobuf.message.Message):
     name: builtins.str
     """As first written. Compared without case."""
     id: builtins.str
-    """Set by the coordinator. A UUID; differs between teams that bore the same name one after the other."""
+    """Set by the coordinator. A UUID; tells apart successive teams of the same name."""
     description: builtins.str
     """As given at its creation."""
     lead: builtins.str
@@ -186,7 +186,7 @@ class Member(google.protobuf.message.Message):
     pending_shutdown: builtins.str
     """The shutdown request that is pending for it. Empty: none."""
     pending_plan: builtins.str
-    """The plan of its own that awaits an answer. Empty: none."""
+    """Its own plan that awaits an answer. Empty: none."""
     plan_required: builtins.bool
     """True when it must have a plan approved before it may work on tasks, and has none."""
     inbox_depth: builtins.int
@@ -194,7 +194,7 @@ class Member(google.protobuf.message.Message):
     connected: builtins.bool
     """True while a session is open."""
     inbox_full: builtins.bool
-    """True: its inbox takes no more messages but answers and notices."""
+    """True: its inbox accepts only answers and notices."""
     @property
     def joined_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When this life began."""
@@ -205,7 +205,7 @@ class Member(google.protobuf.message.Message):
 
     @property
     def attributes(self) -> Global___MemberAttributes:
-        """What it told of itself when it joined."""
+        """Its attributes, as given when it joined."""
 
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
@@ -242,7 +242,7 @@ Global___Member: typing_extensions.TypeAlias = Member
 
 @typing.final
 class MemberAttributes(google.protobuf.message.Message):
-    """What a member tells of itself."""
+    """How a member describes itself."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -275,9 +275,9 @@ class MemberAttributes(google.protobuf.message.Message):
     host: builtins.str
     """Optional. The machine it runs on; up to 255 characters."""
     color: builtins.str
-    """Optional. A colour for displays: a name or `#rrggbb`; up to 32 characters."""
+    """Optional. A color for displays: a name or `#rrggbb`; up to 32 characters."""
     plan_mode_required: builtins.bool
-    """Optional. True: it must have a plan approved before it may work on tasks. An invitation may demand it, too."""
+    """Optional. True: it must have a plan approved before it may work on tasks. An invitation may require it, too."""
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Optional. Up to 32 pairs; keys up to 63 characters, values up to 255."""
@@ -317,7 +317,7 @@ class CreateTeamRequest(google.protobuf.message.Message):
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential."""
     @property
     def lead_attributes(self) -> Global___MemberAttributes:
-        """Optional. What the lead tells of itself."""
+        """Optional. The lead's attributes."""
 
     def __init__(
         self,
@@ -372,7 +372,7 @@ class GetTeamRequest(google.protobuf.message.Message):
 
     TEAM_FIELD_NUMBER: builtins.int
     team: builtins.str
-    """The operator must name it. Anybody else may leave it empty."""
+    """The operator must name it. Other callers may leave it empty."""
     def __init__(
         self,
         *,
@@ -497,7 +497,7 @@ class InviteRequest(google.protobuf.message.Message):
     uses_max: builtins.int
     """Optional. How many joins it is good for, 1 to 1,000. Zero: 1."""
     plan_mode_required: builtins.bool
-    """Optional. True: who joins with it must have a plan approved before it may work on tasks."""
+    """Optional. True: members that join with it must have a plan approved before they may work on tasks."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long it is good for, 1 s to 30 days. Absent: 15 min."""
@@ -528,9 +528,9 @@ class InviteResponse(google.protobuf.message.Message):
     join_token: builtins.str
     """The token. Shown this once."""
     join_string: builtins.str
-    """The token with where it is good and whom to trust there, to be pasted as one word on the other machine:
+    """The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
     `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-    that this call came in at; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
+    that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
     The token alone when no address is known. Shown this once.
     """
     @property
@@ -613,12 +613,12 @@ class JoinRequest(google.protobuf.message.Message):
     when a member begins a new life with its own credential.
     """
     idempotency_key: builtins.str
-    """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose a key that nobody
-    can guess.
+    """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
+    key.
     """
     @property
     def attributes(self) -> Global___MemberAttributes:
-        """Optional. What the member tells of itself."""
+        """Optional. The member's attributes."""
 
     def __init__(
         self,
@@ -672,7 +672,7 @@ class LeaveRequest(google.protobuf.message.Message):
     EXIT_FIELD_NUMBER: builtins.int
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Optional. How the process ended. Absent: nothing is known of it."""
+        """Optional. How the process ended. Absent: unknown."""
 
     def __init__(
         self,
@@ -828,7 +828,7 @@ class ForceStopResponse(google.protobuf.message.Message):
     MEMBER_FIELD_NUMBER: builtins.int
     @property
     def member(self) -> Global___Member:
-        """The member as it is now."""
+        """The member after the change."""
 
     def __init__(
         self,
@@ -871,7 +871,7 @@ class SetLeadResponse(google.protobuf.message.Message):
     TEAM_FIELD_NUMBER: builtins.int
     @property
     def team(self) -> Global___Team:
-        """The team as it is now."""
+        """The team after the change."""
 
     def __init__(
         self,

@@ -26,8 +26,7 @@ if _version_not_supported:
 
 
 class TeamServiceStub(object):
-    """Makes teams, and brings members in and out of them. What is said of credentials and errors at MessageService holds
-    here too.
+    """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
     do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
@@ -103,8 +102,7 @@ class TeamServiceStub(object):
 
 
 class TeamServiceServicer(object):
-    """Makes teams, and brings members in and out of them. What is said of credentials and errors at MessageService holds
-    here too.
+    """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
     do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
@@ -132,7 +130,7 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListTeams(self, request, context):
-        """Lists the teams that the caller may see: all of them for the operator, one for anybody else.
+        """Lists the teams that the caller may see: all of them for the operator, one for every other caller.
 
         INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -143,7 +141,7 @@ class TeamServiceServicer(object):
     def DeleteTeam(self, request, context):
         """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
         caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-        ErrorInfo, as NAME: STATE; of more than 12, these many, and how many more there are.
+        ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -186,8 +184,8 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Leave(self, request, context):
-        """Ends the caller's own life: it becomes `exited`, and the lead is told. A runner calls it when the process that it
-        owns has ended, with how. May be repeated, and is the one call that a stopped member may still make.
+        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
+        has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -205,7 +203,7 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Renews the caller's lease and says whether it is at work. Going idle tells the lead.
+        """Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
         """
@@ -216,7 +214,7 @@ class TeamServiceServicer(object):
     def ForceStop(self, request, context):
         """Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
         its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-        operator only. Repeating it is fine.
+        operator only. It may be repeated.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -308,8 +306,7 @@ def add_TeamServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TeamService(object):
-    """Makes teams, and brings members in and out of them. What is said of credentials and errors at MessageService holds
-    here too.
+    """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
     do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a

@@ -218,8 +218,7 @@ _TeamServiceSetLeadType = typing_extensions.TypeVar(
 )
 
 class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceForceStopType, _TeamServiceSetLeadType]):
-    """Makes teams, and brings members in and out of them. What is said of credentials and errors at MessageService holds
-    here too.
+    """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
     do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
@@ -345,7 +344,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     ListTeams: _TeamServiceListTeamsType
-    """Lists the teams that the caller may see: all of them for the operator, one for anybody else.
+    """Lists the teams that the caller may see: all of them for the operator, one for every other caller.
 
     INVALID_ARGUMENT: INVALID_FIELD.
     """
@@ -353,7 +352,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     DeleteTeam: _TeamServiceDeleteTeamType
     """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
     caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-    ErrorInfo, as NAME: STATE; of more than 12, these many, and how many more there are.
+    ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 
     NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
     """
@@ -384,8 +383,8 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     Leave: _TeamServiceLeaveType
-    """Ends the caller's own life: it becomes `exited`, and the lead is told. A runner calls it when the process that it
-    owns has ended, with how. May be repeated, and is the one call that a stopped member may still make.
+    """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
+    has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
     """
@@ -397,7 +396,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     Heartbeat: _TeamServiceHeartbeatType
-    """Renews the caller's lease and says whether it is at work. Going idle tells the lead.
+    """Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
     """
@@ -405,7 +404,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     ForceStop: _TeamServiceForceStopType
     """Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
     its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-    operator only. Repeating it is fine.
+    operator only. It may be repeated.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
     MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -471,8 +470,7 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
 ]
 
 class TeamServiceServicer(metaclass=abc.ABCMeta):
-    """Makes teams, and brings members in and out of them. What is said of credentials and errors at MessageService holds
-    here too.
+    """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
     do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
@@ -509,7 +507,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.ListTeamsRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.ListTeamsResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ListTeamsResponse]]:
-        """Lists the teams that the caller may see: all of them for the operator, one for anybody else.
+        """Lists the teams that the caller may see: all of them for the operator, one for every other caller.
 
         INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -522,7 +520,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.team_pb2.DeleteTeamResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.DeleteTeamResponse]]:
         """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
         caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-        ErrorInfo, as NAME: STATE; of more than 12, these many, and how many more there are.
+        ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -573,8 +571,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.LeaveRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.LeaveResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.LeaveResponse]]:
-        """Ends the caller's own life: it becomes `exited`, and the lead is told. A runner calls it when the process that it
-        owns has ended, with how. May be repeated, and is the one call that a stopped member may still make.
+        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
+        has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -596,7 +594,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.HeartbeatResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.HeartbeatResponse]]:
-        """Renews the caller's lease and says whether it is at work. Going idle tells the lead.
+        """Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
         """
@@ -609,7 +607,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.team_pb2.ForceStopResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ForceStopResponse]]:
         """Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
         its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-        operator only. Repeating it is fine.
+        operator only. It may be repeated.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

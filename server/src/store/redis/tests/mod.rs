@@ -19,7 +19,7 @@ use super::*;
 use crate::store::{
     Check, Commit, Durability, Write,
     conformance::{Harness, append, delete, for_each_promise, namespace, put, remember, remove},
-    test_redis::{Flavour, TestRedis, eventually},
+    test_redis::{Flavor, TestRedis, eventually},
 };
 
 const PREFIX: &str = "test";
@@ -44,7 +44,7 @@ mod on_valkey {
     use super::*;
 
     async fn harness() -> Option<Harness> {
-        harness_on(TestRedis::start_of(Flavour::Valkey)?).await
+        harness_on(TestRedis::start_of(Flavor::Valkey)?).await
     }
 
     for_each_promise!(harness);

@@ -1,7 +1,7 @@
 //! Commits that wait for replicas.
 
 use super::*;
-use crate::store::test_redis::{Flavour, TestCluster};
+use crate::store::test_redis::{Flavor, TestCluster};
 
 async fn connect_for(server: &TestRedis, wanted: &str) -> Arc<RedisStore> {
     RedisStore::connect(&format!("{}?{wanted}", server.url()), PREFIX).await.unwrap()
@@ -113,7 +113,7 @@ async fn every_cluster_node_waits_for_its_own_replicas() {
 async fn with_fsync_a_commit_is_on_the_replicas_disks() {
     let durable = |more: Vec<String>| {
         let settings = ["--save", "", "--appendonly", "yes", "--repl-diskless-sync-delay", "0"].map(str::to_owned);
-        TestRedis::with_all(Flavour::Valkey, || [settings.to_vec(), more.clone()].concat())
+        TestRedis::with_all(Flavor::Valkey, || [settings.to_vec(), more.clone()].concat())
     };
     let Some(primary) = durable(Vec::new()) else { return };
     let follow = ["--replicaof".to_owned(), "127.0.0.1".to_owned(), primary.port().to_string()];

@@ -32,7 +32,7 @@ export type Team = Message<"teamwire.v1.Team"> & {
   name: string;
 
   /**
-   * Set by the coordinator. A UUID; differs between teams that bore the same name one after the other.
+   * Set by the coordinator. A UUID; tells apart successive teams of the same name.
    *
    * @generated from field: string id = 2;
    */
@@ -123,7 +123,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   stateSince?: Timestamp | undefined;
 
   /**
-   * What it told of itself when it joined.
+   * Its attributes, as given when it joined.
    *
    * @generated from field: teamwire.v1.MemberAttributes attributes = 7;
    */
@@ -151,7 +151,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   pendingShutdown: string;
 
   /**
-   * The plan of its own that awaits an answer. Empty: none.
+   * Its own plan that awaits an answer. Empty: none.
    *
    * @generated from field: string pending_plan = 11;
    */
@@ -186,7 +186,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   leaseLeft?: Duration | undefined;
 
   /**
-   * True: its inbox takes no more messages but answers and notices.
+   * True: its inbox accepts only answers and notices.
    *
    * @generated from field: bool inbox_full = 16;
    */
@@ -201,7 +201,7 @@ export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_team, 1);
 
 /**
- * What a member tells of itself.
+ * How a member describes itself.
  *
  * @generated from message teamwire.v1.MemberAttributes
  */
@@ -228,7 +228,7 @@ export type MemberAttributes = Message<"teamwire.v1.MemberAttributes"> & {
   host: string;
 
   /**
-   * Optional. A colour for displays: a name or `#rrggbb`; up to 32 characters.
+   * Optional. A color for displays: a name or `#rrggbb`; up to 32 characters.
    *
    * @generated from field: string color = 4;
    */
@@ -242,7 +242,7 @@ export type MemberAttributes = Message<"teamwire.v1.MemberAttributes"> & {
   labels: { [key: string]: string };
 
   /**
-   * Optional. True: it must have a plan approved before it may work on tasks. An invitation may demand it, too.
+   * Optional. True: it must have a plan approved before it may work on tasks. An invitation may require it, too.
    *
    * @generated from field: bool plan_mode_required = 6;
    */
@@ -284,7 +284,7 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
   leadName: string;
 
   /**
-   * Optional. What the lead tells of itself.
+   * Optional. The lead's attributes.
    *
    * @generated from field: teamwire.v1.MemberAttributes lead_attributes = 4;
    */
@@ -347,7 +347,7 @@ export const CreateTeamResponseSchema: GenMessage<CreateTeamResponse> = /*@__PUR
  */
 export type GetTeamRequest = Message<"teamwire.v1.GetTeamRequest"> & {
   /**
-   * The operator must name it. Anybody else may leave it empty.
+   * The operator must name it. Other callers may leave it empty.
    *
    * @generated from field: string team = 1;
    */
@@ -509,7 +509,7 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
   ttl?: Duration | undefined;
 
   /**
-   * Optional. True: who joins with it must have a plan approved before it may work on tasks.
+   * Optional. True: members that join with it must have a plan approved before they may work on tasks.
    *
    * @generated from field: bool plan_mode_required = 5;
    */
@@ -544,9 +544,9 @@ export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
   expiresAt?: Timestamp | undefined;
 
   /**
-   * The token with where it is good and whom to trust there, to be pasted as one word on the other machine:
+   * The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
    * `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-   * that this call came in at; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
+   * that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
    * The token alone when no address is known. Shown this once.
    *
    * @generated from field: string join_string = 3;
@@ -632,15 +632,15 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   name: string;
 
   /**
-   * Optional. What the member tells of itself.
+   * Optional. The member's attributes.
    *
    * @generated from field: teamwire.v1.MemberAttributes attributes = 2;
    */
   attributes?: MemberAttributes | undefined;
 
   /**
-   * Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose a key that nobody
-   * can guess.
+   * Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
+   * key.
    *
    * @generated from field: string idempotency_key = 3;
    */
@@ -696,7 +696,7 @@ export const JoinResponseSchema: GenMessage<JoinResponse> = /*@__PURE__*/
  */
 export type LeaveRequest = Message<"teamwire.v1.LeaveRequest"> & {
   /**
-   * Optional. How the process ended. Absent: nothing is known of it.
+   * Optional. How the process ended. Absent: unknown.
    *
    * @generated from field: teamwire.v1.ExitReport exit = 1;
    */
@@ -886,7 +886,7 @@ export const ForceStopRequestSchema: GenMessage<ForceStopRequest> = /*@__PURE__*
  */
 export type ForceStopResponse = Message<"teamwire.v1.ForceStopResponse"> & {
   /**
-   * The member as it is now.
+   * The member after the change.
    *
    * @generated from field: teamwire.v1.Member member = 1;
    */
@@ -935,7 +935,7 @@ export const SetLeadRequestSchema: GenMessage<SetLeadRequest> = /*@__PURE__*/
  */
 export type SetLeadResponse = Message<"teamwire.v1.SetLeadResponse"> & {
   /**
-   * The team as it is now.
+   * The team after the change.
    *
    * @generated from field: teamwire.v1.Team team = 1;
    */
@@ -970,7 +970,7 @@ export enum Role {
   LEAD = 1,
 
   /**
-   * Everybody else.
+   * Every other member.
    *
    * @generated from enum value: ROLE_TEAMMATE = 2;
    */
@@ -1018,7 +1018,7 @@ export enum MemberState {
   IDLE = 3,
 
   /**
-   * Has approved its shutdown or was stopped by force; its exit was not reported yet.
+   * Has approved its shutdown or was stopped by force; its exit has not been reported yet.
    *
    * @generated from enum value: MEMBER_STATE_STOPPING = 4;
    */
@@ -1046,7 +1046,7 @@ export const MemberStateSchema: GenEnum<MemberState> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 1);
 
 /**
- * What a member says of its work.
+ * Whether a member is at work.
  *
  * @generated from enum teamwire.v1.Activity
  */
@@ -1080,8 +1080,7 @@ export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 2);
 
 /**
- * Makes teams, and brings members in and out of them. What is said of credentials and errors at MessageService holds
- * here too.
+ * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
  *
  * Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
  * do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
@@ -1117,7 +1116,7 @@ export const TeamService: GenService<{
     output: typeof GetTeamResponseSchema;
   },
   /**
-   * Lists the teams that the caller may see: all of them for the operator, one for anybody else.
+   * Lists the teams that the caller may see: all of them for the operator, one for every other caller.
    *
    * INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1131,7 +1130,7 @@ export const TeamService: GenService<{
   /**
    * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
    * caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-   * ErrorInfo, as NAME: STATE; of more than 12, these many, and how many more there are.
+   * ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1186,8 +1185,8 @@ export const TeamService: GenService<{
     output: typeof JoinResponseSchema;
   },
   /**
-   * Ends the caller's own life: it becomes `exited`, and the lead is told. A runner calls it when the process that it
-   * owns has ended, with how. May be repeated, and is the one call that a stopped member may still make.
+   * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
+   * has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1211,7 +1210,7 @@ export const TeamService: GenService<{
     output: typeof ListMembersResponseSchema;
   },
   /**
-   * Renews the caller's lease and says whether it is at work. Going idle tells the lead.
+   * Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
    *
@@ -1225,7 +1224,7 @@ export const TeamService: GenService<{
   /**
    * Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
    * its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-   * operator only. Repeating it is fine.
+   * operator only. It may be repeated.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
    * MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

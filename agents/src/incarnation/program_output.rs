@@ -18,7 +18,7 @@ impl Incarnation<'_> {
     ///
     /// A line that needs a call starts it; the reply then comes from [`Incarnation::next`]. Must not be called while
     /// [`Incarnation::can_listen`] is false.
-    pub(crate) fn hear(&mut self, line: &[u8]) -> Option<Value> {
+    pub(crate) fn handle_line(&mut self, line: &[u8]) -> Option<Value> {
         match std::str::from_utf8(line).map_or(OutputLine::Other, OutputLine::parse) {
             OutputLine::Other => {
                 self.pass(line);
@@ -68,7 +68,7 @@ impl Incarnation<'_> {
         Some(self.refused(&refusal, json!({ "ack": ids })))
     }
 
-    /// Notes what came of an action, and returns the reply for the program.
+    /// Records the outcome of an action, and returns the reply for the program.
     pub(super) fn conclude(&mut self, done: Done) -> Value {
         let Done { action, result, written } = done;
         match (action, result) {
