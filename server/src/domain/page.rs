@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(position(&token("team.a")), Ok(Some("team.a".to_owned())));
         assert_eq!(number(""), Ok(None));
         for wrong in ["7", "zz", "ff", &token("x")] {
-            assert_eq!(number(wrong).unwrap_err().field.as_deref(), Some("page_token"), "{wrong}");
+            assert_eq!(number(wrong).expect_err("no token").field.as_deref(), Some("page_token"), "{wrong}");
         }
     }
 }
