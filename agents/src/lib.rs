@@ -2,7 +2,7 @@
 //!
 //! A [`Runner`] joins a team, starts a program, hands it the member's messages and tasks, acknowledges what the program
 //! has proven to have processed, answers for it, and ends it, with every process it has started, when its shutdown is
-//! approved. [`text`] holds what an agent reads.
+//! approved. [`agent_text`] holds what an agent reads.
 //!
 //! # How it is built
 //!
@@ -13,7 +13,7 @@
 //! | `incarnation` | one life of the member: owns its state and talks to the coordinator | all below |
 //! | `line_protocol` | the lines that a program reads and writes | `text` |
 //! | `process` | a process that never outlives its owner | `exit` |
-//! | [`text`] | the text form of messages and tasks | |
+//! | [`agent_text`] | the text form of messages and tasks | |
 //!
 //! One incarnation is one value with one owner, the adapter that runs it: no locks, and no task but the heartbeat sees
 //! its state. Whatever takes time (a call for the program, a question for a task) runs on its own and comes back to the
@@ -35,6 +35,7 @@
 //! ```
 
 mod adapters;
+pub mod agent_text;
 mod config;
 mod event;
 mod exit;
@@ -42,7 +43,6 @@ mod incarnation;
 mod line_protocol;
 mod process;
 mod runner;
-pub mod text;
 
 pub use self::{
     config::{AckPolicy, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},

@@ -7,7 +7,7 @@ use teamwire_client::Delivery;
 use teamwire_proto::{Refusal, dialect, v1};
 
 use super::input::InputLine;
-use crate::text;
+use crate::agent_text;
 
 /// Returns the first line that a program reads.
 pub(crate) fn welcome(joined: &v1::JoinResponse) -> String {
@@ -17,7 +17,7 @@ pub(crate) fn welcome(joined: &v1::JoinResponse) -> String {
         json!({"type": "welcome", "team": team, "member": member.name, "incarnation": member.incarnation});
     if member.plan_required {
         welcome["plan_required"] = json!(true);
-        welcome["text"] = json!(text::plan_required());
+        welcome["text"] = json!(agent_text::plan_required());
     }
     format!("{welcome}\n")
 }
@@ -25,7 +25,7 @@ pub(crate) fn welcome(joined: &v1::JoinResponse) -> String {
 /// Returns a message as a program reads it: the SendMessage object with its text form and its delivery count.
 pub(crate) fn message(delivery: &Delivery) -> InputLine {
     let mut line = dialect::write(&delivery.message);
-    line["text"] = json!(text::teammate_message(&delivery.message));
+    line["text"] = json!(agent_text::teammate_message(&delivery.message));
     line["delivery_count"] = json!(delivery.delivery_count);
     InputLine { text: format!("{line}\n"), message_id: delivery.message.id.clone() }
 }
@@ -41,7 +41,7 @@ pub(crate) fn task(claim: &v1::Claim) -> InputLine {
         "metadata": task.metadata.iter().collect::<BTreeMap<_, _>>(),
         "attempt": task.attempts,
         "claim_token": claim.token,
-        "text": text::task(&task),
+        "text": agent_text::task(&task),
     });
     InputLine { text: format!("{line}\n"), message_id: String::new() }
 }

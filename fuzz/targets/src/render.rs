@@ -2,7 +2,7 @@
 //! is there to be seen.
 
 use prost::Message as _;
-use teamwire_agents::text;
+use teamwire_agents::agent_text;
 use teamwire_proto::v1::{self, message::Body};
 
 /// An element as an agent reads it, taken apart.
@@ -19,14 +19,14 @@ pub(crate) fn render(input: &[u8]) {
         check_message(&message);
     } else {
         let Ok(task) = v1::Task::decode(input) else { return };
-        let element = parse(&text::task(&task));
+        let element = parse(&agent_text::task(&task));
         assert_eq!(element.attributes[0], ("teammate_id".to_owned(), "coordinator".to_owned()));
         assert!(element.body.contains(&task.subject) && element.body.ends_with(&task.description));
     }
 }
 
 fn check_message(message: &v1::Message) {
-    let element = parse(&text::teammate_message(message));
+    let element = parse(&agent_text::teammate_message(message));
     let sender = message.sender.as_ref().map_or("", |sender| sender.name.as_str());
     assert_eq!(element.attributes[0], ("teammate_id".to_owned(), sender.to_owned()));
     let foreign = match message.body.as_ref() {

@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use prost::Message;
-use teamwire_agents::text;
+use teamwire_agents::agent_text;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
@@ -253,7 +253,7 @@ impl World {
         for entry in history.entries {
             let Some(Event::Message(message)) = entry.event else { continue };
             assert_eq!(entry.receipts.len(), message.recipients.len());
-            text::teammate_message(&message);
+            agent_text::teammate_message(&message);
             dialect::write(&message);
         }
         for member in members {
@@ -263,7 +263,7 @@ impl World {
         }
         let list = v1::ListTasksRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         for task in c.list_tasks(operator, &list).await.expect("tasks").tasks {
-            text::task(&task);
+            agent_text::task(&task);
         }
         let list = v1::ListRequestsRequest { team: "alpha".to_owned(), ..Default::default() };
         c.list_requests(operator, &list).await.expect("requests");

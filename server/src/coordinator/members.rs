@@ -7,7 +7,7 @@ use teamwire_proto::{Refusal, name::Name, v1};
 use super::{Coordinator, keys::team_key, store_errors::unavailable};
 use crate::{
     domain::{
-        deadline,
+        expiry,
         identity::{self, Admit, CallerCredentials, Principal, namespace_of},
         life,
         page::{self, Page, page_size},
@@ -91,7 +91,7 @@ impl Coordinator {
         may_lose: bool,
     ) -> Result<Option<Duration>, Refusal> {
         let _turn = self.turns.take(namespace).await;
-        let done = self.decide(namespace, &[team_key()], |tx| deadline::expire_due(tx, leases, may_lose)).await?;
+        let done = self.decide(namespace, &[team_key()], |tx| expiry::expire_due(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
 }

@@ -13,7 +13,7 @@
 //! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
-//! - [`deadline`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
+//! - [`expiry`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
 //! - [`query`]: what callers may see, and how it is shown.
 //!
@@ -21,8 +21,8 @@
 
 pub mod actor;
 pub mod dead_letters;
-pub mod deadline;
 mod envelope;
+pub mod expiry;
 pub mod fields;
 pub mod history;
 mod idempotency;

@@ -1,6 +1,6 @@
 //! What a coordinator tells its operators: numbers for Prometheus, and the spans of a call.
 //!
-//! - [`Metrics`]: every number, with its name and help text. [`prometheus`]: serves them.
+//! - [`Metrics`]: every number, with its name and help text. [`metrics_endpoint`]: serves them to Prometheus.
 //! - [`metered_store`]: times the store's operations. [`metered_conn`]: counts open connections.
 //!
 //! Calls are counted, logged and traced in `grpc/metrics_layer.rs`.
@@ -11,7 +11,7 @@
 pub mod metered_conn;
 pub mod metered_store;
 mod metrics;
-pub mod prometheus;
+pub mod metrics_endpoint;
 mod span;
 
 pub use metrics::{Label, Labels, MEMBER_STATES, Metrics};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use teamwire_proto::{Reason, credential::Credential};
 use teamwire_server::{
     domain::{
-        deadline,
+        expiry,
         identity::{self, Admit, CallerCredentials, Principal},
         records::{Life, SessionRecord, TeamRecord},
         task::board::{BoardRecord, Place, Status, TaskRecord},
@@ -57,7 +57,7 @@ fn member_without_a_lease_is_lost_and_its_claims_return_to_the_board() {
     board.place(1, Place::Claimed(name("ann")));
     let task = TaskRecord { status: Status::InProgress, owner: Some(name("ann")), ..pending(1) };
     let world = World::with(&["lead", "ann"]).record("1", &task).record("", &board);
-    let (_, txn) = world.run(|tx| deadline::expire_due(tx, &expired(), true)).unwrap();
+    let (_, txn) = world.run(|tx| expiry::expire_due(tx, &expired(), true)).unwrap();
     let team: TeamRecord = put(&txn, "").unwrap();
     assert_eq!(team.member(&name("ann")).unwrap().life, Life::Lost);
     assert_eq!(team.member(&name("lead")).unwrap().life, Life::Live);
@@ -69,7 +69,7 @@ fn member_without_a_lease_is_lost_and_its_claims_return_to_the_board() {
 
 #[test]
 fn no_member_is_lost_while_the_coordinator_may_have_been_away() {
-    let (_, txn) = World::with(&["lead", "ann"]).run(|tx| deadline::expire_due(tx, &expired(), false)).unwrap();
+    let (_, txn) = World::with(&["lead", "ann"]).run(|tx| expiry::expire_due(tx, &expired(), false)).unwrap();
     assert_eq!(txn.writes, []);
 }
 

@@ -16,7 +16,7 @@ use teamwire_server::{
     grpc::Advertised,
     server::{self, Listeners},
     store,
-    telemetry::prometheus,
+    telemetry::metrics_endpoint,
 };
 use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
@@ -153,7 +153,7 @@ impl Serve {
         let _stop_metrics_on_return = stop_metrics.clone().drop_guard();
         if let Some(listener) = metrics_listener {
             tracing::info!(address = %listener.local_addr()?, "metrics are served");
-            tokio::spawn(prometheus::serve(listener, Arc::clone(&config.metrics), stop_metrics));
+            tokio::spawn(metrics_endpoint::serve(listener, Arc::clone(&config.metrics), stop_metrics));
         }
         tracing::info!(%address, %listen, store = store_kind(&store_url), "serving");
         if is_interactive {
