@@ -66,6 +66,7 @@ fn main() -> ExitCode {
 
 fn ci() -> Result<(), Failure> {
     lint::run()?;
+    lint::prose()?;
     generate::check()?;
     charts::check()?;
     faults::inject(&["--seconds", "30"])?;

@@ -6,10 +6,11 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::RwLock;
 use ring::digest::{SHA256, digest};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_rustls::{
@@ -107,12 +108,12 @@ impl Tls {
     pub fn reload(&self) -> Result<bool, TlsError> {
         let contents = Contents::read(&self.files)?;
         let digest = contents.digest();
-        let is_known = self.current.read().unwrap_or_else(PoisonError::into_inner).tried == digest;
+        let is_known = self.current.read().tried == digest;
         if is_known {
             return Ok(false);
         }
         let built = contents.build(&self.files);
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         current.tried = digest;
         let (config, ca_fingerprint) = built?;
         current.config = Arc::new(config);
@@ -140,13 +141,13 @@ impl Tls {
 
     /// Returns an acceptor with the certificates in force.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config))
+        TlsAcceptor::from(Arc::clone(&self.current.read().config))
     }
 
     /// Returns the SHA-256 of the CA's certificate (its DER form, in lower-case hex), if the certificate's file
     /// includes it: the last one there, if it is self-issued.
     pub fn ca_fingerprint(&self) -> Option<String> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).ca_fingerprint.clone()
+        self.current.read().ca_fingerprint.clone()
     }
 }
 

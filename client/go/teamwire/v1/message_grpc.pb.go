@@ -85,7 +85,7 @@ type MessageServiceClient interface {
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
 	// operator and observers may list any inbox, other members their own.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox of their own), LEAD_ONLY.
+	// PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox), LEAD_ONLY.
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
 	ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error)
 }
@@ -214,7 +214,7 @@ type MessageServiceServer interface {
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
 	// operator and observers may list any inbox, other members their own.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox of their own), LEAD_ONLY.
+	// PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox), LEAD_ONLY.
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
 	ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error)
 	mustEmbedUnimplementedMessageServiceServer()

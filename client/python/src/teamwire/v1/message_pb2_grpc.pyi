@@ -217,7 +217,7 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     """Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
     operator and observers may list any inbox, other members their own.
 
-    PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox of their own), LEAD_ONLY.
+    PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox), LEAD_ONLY.
     INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
     """
 
@@ -333,7 +333,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         """Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
         operator and observers may list any inbox, other members their own.
 
-        PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox of their own), LEAD_ONLY.
+        PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox), LEAD_ONLY.
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
         """
 
