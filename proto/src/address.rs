@@ -32,7 +32,7 @@ impl Address {
     /// Reads a list of 1 to [`ADDRESSES_MAX`] addresses with commas between them: all with TLS, or all without, so that
     /// a client cannot be led from the one to the other.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, AddressError> {
-        // Not collected before they are counted: the text may be anybody's.
+        // Counted before they are collected: the text is untrusted.
         if text.split(',').count() > ADDRESSES_MAX {
             return Err(AddressError("it lists more than 16"));
         }

@@ -70,7 +70,7 @@ pub struct JoinString {
 impl JoinString {
     /// Makes a join string. None: the credential is no join token.
     pub fn new(token: Credential, addresses: Vec<Address>, fingerprint: Option<Fingerprint>) -> Option<Self> {
-        // Without an address there is nobody whose certificate it could be.
+        // A fingerprint without an address belongs to no coordinator.
         let fingerprint = fingerprint.filter(|_| addresses.iter().any(|address| address.is_tls));
         matches!(token, Credential::Join { .. }).then_some(Self { token, addresses, fingerprint })
     }

@@ -82,33 +82,23 @@ pub fn summary_and_content(message: &v1::Message) -> (String, String) {
         let colon = if reason.is_empty() { "" } else { ": " };
         format!("{word}{colon}{}", plain(reason))
     };
-    match &message.body {
-        Some(Body::Message(body)) => (plain(&body.summary), plain(&body.content)),
-        Some(Body::Broadcast(body)) => (plain(&body.summary), plain(&body.content)),
-        Some(Body::ShutdownRequest(body)) => {
-            (format!("please shut down ({})", message.request_id), plain(&body.reason))
+    let Some(body) = &message.body else { return (String::new(), String::new()) };
+    match body {
+        Body::Notice(notice) => (plain(&notice.text), String::new()),
+        Body::ShutdownRequest(_) => (format!("please shut down ({})", message.request_id), plain(body.text())),
+        Body::PlanApprovalRequest(plan) => {
+            let summary = if plan.summary.is_empty() { "a plan to approve" } else { &plan.summary };
+            (format!("{} ({})", plain(summary), message.request_id), plain(body.text()))
         }
-        Some(Body::ShutdownResponse(body)) => (answer(body.approve, &body.reason), String::new()),
-        Some(Body::PlanApprovalRequest(body)) => {
-            let summary = if body.summary.is_empty() { "a plan to approve" } else { &body.summary };
-            (format!("{} ({})", plain(summary), message.request_id), plain(&body.plan))
-        }
-        Some(Body::PlanApprovalResponse(body)) => (answer(body.approve, &body.feedback), String::new()),
-        Some(Body::Notice(notice)) => (plain(&notice.text), String::new()),
-        None => (String::new(), String::new()),
+        _ if body.kind().is_answer() => (answer(body.approve(), body.text()), String::new()),
+        _ => (plain(body.summary()), plain(body.text())),
     }
 }
 
 pub(super) fn kind(message: &v1::Message) -> &'static str {
     match &message.body {
-        Some(Body::Message(_)) => "message",
-        Some(Body::Broadcast(_)) => "broadcast",
-        Some(Body::ShutdownRequest(_)) => "shutdown request",
-        Some(Body::ShutdownResponse(_)) => "shutdown response",
-        Some(Body::PlanApprovalRequest(_)) => "plan",
-        Some(Body::PlanApprovalResponse(_)) => "plan response",
         Some(Body::Notice(notice)) => notice_kind(notice.kind()),
-        None => "message",
+        body => body.as_ref().map_or("message", |body| body.kind().noun()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use teamwire_client::Acks;
-use teamwire_proto::v1::{self, message::Body, send_request};
+use teamwire_proto::v1;
 use tokio::{sync::watch, time::Instant};
 
 use super::{heartbeat::Work, recent_ids::RecentIds};
@@ -56,10 +56,8 @@ impl InFlight {
     /// Notes that the program was handed a message.
     pub(crate) fn hand_over(&mut self, message: &v1::Message) {
         self.handed.insert(&message.id);
-        let request_id = match message.body {
-            Some(Body::ShutdownRequest(_) | Body::PlanApprovalRequest(_)) => message.request_id.clone(),
-            _ => String::new(),
-        };
+        let is_request = message.body.as_ref().is_some_and(|body| body.kind().is_request());
+        let request_id = if is_request { message.request_id.clone() } else { String::new() };
         self.messages.insert(message.id.clone(), request_id);
         self.report(summary_of(message));
     }
@@ -88,14 +86,7 @@ impl InFlight {
 
     /// Acknowledges the message that a sent message answers, as a reply or as the answer to a request.
     pub(crate) fn sent(&mut self, request: &v1::SendRequest) {
-        let (summary, answered) = match request.body.as_ref() {
-            Some(send_request::Body::Message(body)) => (body.summary.as_str(), ""),
-            Some(send_request::Body::Broadcast(body)) => (body.summary.as_str(), ""),
-            Some(send_request::Body::PlanApprovalRequest(body)) => (body.summary.as_str(), ""),
-            Some(send_request::Body::ShutdownResponse(body)) => ("", body.request_id.as_str()),
-            Some(send_request::Body::PlanApprovalResponse(body)) => ("", body.request_id.as_str()),
-            Some(send_request::Body::ShutdownRequest(_)) | None => ("", ""),
-        };
+        let (summary, answered) = request.body.as_ref().map_or(("", ""), |body| (body.summary(), body.request_id()));
         if self.messages.remove(&request.in_reply_to).is_some() {
             self.acks.ack(&request.in_reply_to);
         }
@@ -160,10 +151,5 @@ impl InFlight {
 }
 
 fn summary_of(message: &v1::Message) -> &str {
-    match message.body.as_ref() {
-        Some(Body::Message(body)) => &body.summary,
-        Some(Body::Broadcast(body)) => &body.summary,
-        Some(Body::PlanApprovalRequest(body)) => &body.summary,
-        _ => "",
-    }
+    message.body.as_ref().map_or("", |body| body.summary())
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::{Reason, Refusal};
 
-/// What people write for a field of this protocol, where it is not close to its name.
+/// Words that people use for a field whose name is not similar.
 const OTHER_WORDS: [(&str, &str); 12] = [
     ("to", "recipient"),
     ("recipient", "to"),
@@ -37,7 +37,7 @@ impl Fields {
         }
     }
 
-    /// Returns the field's place in the request.
+    /// Returns the field's path in the request.
     pub(super) fn place(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
@@ -56,7 +56,7 @@ impl Fields {
         }
     }
 
-    /// Takes the one text that stands under any of some names which mean the same.
+    /// Takes a text that may have any of several equivalent names.
     pub(super) fn text_under(&mut self, names: &[&str]) -> Result<String, Refusal> {
         let mut found: Option<(&str, String)> = None;
         for name in names {
@@ -74,7 +74,7 @@ impl Fields {
         Ok(found.map(|(_, text)| text).unwrap_or_default())
     }
 
-    /// Takes the required answer that stands under any of some names which mean the same.
+    /// Takes the required decision, which may have any of several equivalent names.
     pub(super) fn approve_under(&mut self, names: &[&str]) -> Result<bool, Refusal> {
         let mut answer = None;
         for name in names {
@@ -121,7 +121,7 @@ impl Fields {
     }
 }
 
-/// Refuses a field whose value has another type than it must have.
+/// Refuses a field with a value of the wrong type.
 pub(super) fn wrong_type(place: &str, wanted: &str, value: &Value) -> Refusal {
     let is = match value {
         Value::Null => "null",
@@ -134,7 +134,7 @@ pub(super) fn wrong_type(place: &str, wanted: &str, value: &Value) -> Refusal {
     Refusal::new(Reason::InvalidJson, format!("{place} must be {wanted}, and is {is}.")).field(place)
 }
 
-/// Returns a foreign text short and harmless enough for an error.
+/// Truncates and escapes foreign text for an error.
 pub(super) fn shown(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_debug).collect()
 }

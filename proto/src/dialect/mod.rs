@@ -1,15 +1,15 @@
 //! The JSON forms of SendMessage.
 //!
-//! Two of them are in use, and [`read`] takes either:
+//! Agents write two of them, and [`read`] accepts either:
 //! - the classic one, `{"type", "recipient", "content", "summary", "request_id", "approve"}`, where `content` is also the
 //!   reason of a shutdown, the plan, and the feedback on it;
 //! - the newer one, `{"to", "message", "summary"}`, where `message` is a text, or an object that is a protocol message:
 //!   `{"type", "request_id", "approve", "reason"}`. `"to": "*"` broadcasts.
 //!
-//! Both may carry `in_reply_to`, `attachments` and `idempotency_key`. A field that is null is a field that was not given.
+//! Both may carry `in_reply_to`, `attachments` and `idempotency_key`. A null field counts as absent.
 //!
-//! [`read`] decides what was meant and refuses what could be meant in two ways. Bounds, names and permissions are the
-//! coordinator's to check. [`write`](write()) gives the one form in which a delivered message is shown as JSON.
+//! [`read`] refuses ambiguous input. The coordinator checks bounds, names and permissions. [`write`](write()) returns the
+//! one JSON form of a delivered message.
 
 mod fields;
 mod read;

@@ -94,6 +94,8 @@ fn unknown_token() -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

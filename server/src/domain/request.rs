@@ -134,11 +134,7 @@ fn open(
     message: v1::Message,
     to: &[&Name],
 ) -> v1::Message {
-    let content = match &message.body {
-        Some(Body::ShutdownRequest(body)) => body.reason.clone(),
-        Some(Body::PlanApprovalRequest(body)) => body.plan.clone(),
-        _ => String::new(),
-    };
+    let content = message.body.as_ref().map_or("", |body| body.text()).to_owned();
     let expires_at = Some(timestamp(pending.expires_ms));
     let message = v1::Message { request_id: pending.id.clone(), request_expires_at: expires_at, ..message };
     let message = post::post(tx, message, to, Urgency::Ordinary);

@@ -1,7 +1,7 @@
 //! The six messages: what each must contain, who may send it, and where it goes.
 
 use teamwire_proto::{
-    Reason, Refusal, id,
+    Kind, Reason, Refusal, id,
     name::{LEAD_ALIAS, Name},
     v1::{self, message::Body, send_request},
 };
@@ -67,12 +67,9 @@ impl Sending<'_> {
     fn dispatch(&self, tx: &mut Tx<'_>) -> Result<v1::SendResponse, RuleError> {
         use send_request::Body as Ask;
         let body = self.request.body.as_ref().ok_or_else(|| {
-            Refusal::new(
-                Reason::InvalidType,
-                "The message has no type. Use message, broadcast, shutdown_request, shutdown_response, \
-                 plan_approval_request or plan_approval_response.",
-            )
-            .field("type")
+            let kinds: Vec<&str> = Kind::SENDABLE.iter().map(|kind| kind.name()).collect();
+            let message = format!("The message has no type. Use one of: {}.", kinds.join(", "));
+            Refusal::new(Reason::InvalidType, message).field("type")
         })?;
         if !matches!(body, Ask::ShutdownResponse(_)) {
             self.refuse_stopping()?;

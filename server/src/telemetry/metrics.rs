@@ -10,22 +10,12 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Metric, Registry},
 };
-use teamwire_proto::{Reason, Refusal, v1, v1::send_request::Body};
+use teamwire_proto::{Kind, Reason, Refusal, v1};
 
 use crate::{domain::dead_letters::Undeliverable, store::Failed};
 
 /// The bounds of all histograms of time, in seconds.
 const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-
-/// The types of sends, as users write them.
-const TYPES: [&str; 6] = [
-    "message",
-    "broadcast",
-    "shutdown_request",
-    "shutdown_response",
-    "plan_approval_request",
-    "plan_approval_response",
-];
 
 /// The states of members that are counted, as the roster has them.
 pub const MEMBER_STATES: [&str; 4] = ["live", "lost", "stopping", "exited"];
@@ -157,7 +147,7 @@ impl Adding<'_> {
 impl Metrics {
     /// Shows events that have not happened yet as zero, so that the first one is seen as an increase.
     fn begin_at_zero(&self) {
-        for kind in TYPES {
+        for kind in Kind::SENDABLE.iter().map(|kind| kind.name()) {
             drop(self.sends.get_or_create(&[("type", kind), ("outcome", "ok")]));
         }
         for cause in [Undeliverable::DeliveryLimit, Undeliverable::TargetReplaced] {
@@ -242,15 +232,7 @@ impl Metrics {
 }
 
 fn type_of(request: &v1::SendRequest) -> &'static str {
-    match &request.body {
-        None => "none",
-        Some(Body::Message(_)) => "message",
-        Some(Body::Broadcast(_)) => "broadcast",
-        Some(Body::ShutdownRequest(_)) => "shutdown_request",
-        Some(Body::ShutdownResponse(_)) => "shutdown_response",
-        Some(Body::PlanApprovalRequest(_)) => "plan_approval_request",
-        Some(Body::PlanApprovalResponse(_)) => "plan_approval_response",
-    }
+    request.body.as_ref().map_or("none", |body| body.kind().name())
 }
 
 /// A session that counts as open until it is dropped.
