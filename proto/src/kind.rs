@@ -28,11 +28,6 @@ impl Kind {
         self.answered_by().is_some()
     }
 
-    /// Returns whether it is a plain text rather than a step of a request.
-    pub const fn is_text(self) -> bool {
-        !self.is_request() && !self.is_answer()
-    }
-
     /// Returns the kind that a client can send and that has this name.
     pub fn sendable(name: &str) -> Option<Self> {
         Self::SENDABLE.iter().copied().find(|kind| kind.name() == name)

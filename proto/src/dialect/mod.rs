@@ -3,7 +3,7 @@
 //! Agents write two of them, and [`read`] accepts either:
 //! - the classic one, `{"type", "recipient", "content", "summary", "request_id", "approve"}`, where `content` is also the
 //!   reason of a shutdown, the plan, and the feedback on it;
-//! - the newer one, `{"to", "message", "summary"}`, where `message` is a text, or an object that is a protocol message:
+//! - the newer one, `{"to", "message", "summary"}`, where `message` is a text, or for other kinds an object:
 //!   `{"type", "request_id", "approve", "reason"}`. `"to": "*"` broadcasts.
 //!
 //! Both may carry `in_reply_to`, `attachments` and `idempotency_key`. A null field counts as absent.
@@ -25,7 +25,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Reason,
+        Kind, Reason,
+        kind::Parts,
         v1::{self, message, send_request::Body},
     };
 
@@ -204,28 +205,14 @@ mod tests {
         assert_eq!(json["sent_at"], "1970-01-01T00:00:00Z");
     }
 
+    /// Bodies of every kind that a client can send.
     fn bodies() -> impl Strategy<Value = Body> {
-        let text = || "\\PC{0,20}";
-        let name = || "[a-z]{1,5}";
-        prop_oneof![
-            (name(), text(), text()).prop_map(|(recipient, summary, content)| {
-                Body::Message(v1::DirectMessage { recipient, summary, content })
-            }),
-            (text(), text()).prop_map(|(summary, content)| Body::Broadcast(v1::Broadcast { summary, content })),
-            (name(), text()).prop_map(|(recipient, reason)| {
-                Body::ShutdownRequest(v1::ShutdownRequest { recipient, reason, ttl: None })
-            }),
-            (text(), any::<bool>(), text()).prop_map(|(request_id, approve, reason)| {
-                Body::ShutdownResponse(v1::ShutdownResponse { request_id, approve: Some(approve), reason })
-            }),
-            (text(), text()).prop_map(|(plan, summary)| {
-                Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan, summary, ttl: None })
-            }),
-            (name(), text(), any::<bool>(), text()).prop_map(|(recipient, request_id, approve, feedback)| {
-                let approve = Some(approve);
-                Body::PlanApprovalResponse(v1::PlanApprovalResponse { recipient, request_id, approve, feedback })
-            }),
-        ]
+        let kind = prop::sample::select(Kind::SENDABLE);
+        let parts = ("[a-z]{1,5}", "\\PC{0,20}", "\\PC{0,20}", "\\PC{0,20}", any::<bool>());
+        (kind, parts).prop_map(|(kind, (recipient, summary, text, request_id, approve))| {
+            let parts = Parts { recipient, summary, text, request_id, approve: Some(approve) };
+            kind.compose(parts).expect("a kind that a client can send")
+        })
     }
 
     /// What a coordinator delivers when it has accepted the request.

@@ -12,6 +12,9 @@ use crate::{
 /// The fields that both dialects have on every kind.
 const COMMON: [&str; 3] = ["in_reply_to", "attachments", "idempotency_key"];
 
+/// The kinds that the newer dialect writes as a string. It writes every other kind as an object with a type.
+const STRINGS: [Kind; 2] = [Kind::Message, Kind::Broadcast];
+
 /// The names of the fields that a dialect has for the parts of a message.
 struct Spelling {
     recipient: &'static str,
@@ -81,11 +84,11 @@ fn newer(mut map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
             compose(kind, Parts { recipient: to, summary, text, ..Parts::default() })?
         }
         Value::Object(inner) => {
-            let steps: Vec<Kind> = Kind::SENDABLE.iter().copied().filter(|kind| !kind.is_text()).collect();
-            let kind = kind(inner.get("type"), "message.type", &steps)?;
+            let objects: Vec<Kind> = Kind::SENDABLE.iter().copied().filter(|kind| !STRINGS.contains(kind)).collect();
+            let kind = kind(inner.get("type"), "message.type", &objects)?;
             let known = [&["type"][..], NEWER.request_ids, NEWER.answers, NEWER.texts].concat();
             let mut inner = Fields::new("message.", inner, &known)?;
-            // A step of a request goes to one member, never to "*". Where the recipient follows from the request, `to`
+            // None of these kinds goes to "*". Where the recipient follows from the request, `to`
             // is ignored: the tool that this dialect comes from requires it on every call.
             let recipient = if to == "*" { String::new() } else { to };
             body(kind, Parts { recipient, summary, ..Parts::default() }, &mut inner, &NEWER)?
