@@ -53,8 +53,6 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
     let from = escaped(sender);
     match message.body.as_ref() {
         None => ("A message of an unknown kind".to_owned(), "Update teamwire to read it.".to_owned()),
-        Some(Body::Message(body)) => (body.summary.clone(), escaped(&body.content)),
-        Some(Body::Broadcast(body)) => (body.summary.clone(), escaped(&body.content)),
         Some(Body::ShutdownRequest(body)) => {
             let asks = format!(
                 "{from} asks you to shut down. request_id: {id}\nBring your work to a state that you can leave, then answer. \
@@ -91,6 +89,7 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
             };
             (format!("Notice: {}", kind.replace('_', " ")), text)
         }
+        Some(body) => (body.summary().to_owned(), escaped(body.text())),
     }
 }
 
