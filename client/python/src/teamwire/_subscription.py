@@ -16,7 +16,7 @@ from grpc import StatusCode as Code
 
 from ._calls import ATTEMPT, LOG, Calls, Error, delays, within
 from ._policy import REOPENED
-from .v1 import message_pb2
+from .v1 import message_pb2, options_pb2
 from .v1.message_pb2_grpc import MessageServiceStub
 
 _REMEMBERED = 4096
@@ -36,13 +36,8 @@ _ENDS = {
 }
 # The field that holds the text of each kind of message.
 _CONTENT = {
-    "message": "content",
-    "broadcast": "content",
-    "shutdown_request": "reason",
-    "shutdown_response": "reason",
-    "plan_approval_request": "plan",
-    "plan_approval_response": "feedback",
-    "notice": "text",
+    kind.name: kind.GetOptions().Extensions[options_pb2.kind_policy].text
+    for kind in message_pb2.Message.DESCRIPTOR.oneofs_by_name["body"].fields
 }
 # Codes that, without a reason, another attempt would meet again.
 _FINAL = {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED, Code.UNIMPLEMENTED}
@@ -63,7 +58,7 @@ class Message:
 
     id: str
     type: str
-    """One of the six kinds, such as `shutdown_request`, or `notice`. Empty for a kind newer than this client."""
+    """Its kind, such as `shutdown_request` or `notice`. Empty for a kind newer than this client."""
     sender: str
     """The sending member's name, or `operator` or `coordinator`."""
     summary: str
