@@ -8,9 +8,9 @@
 //!
 //! # Send
 //!
-//! [`message`] builds the six kinds of messages. When [`Client::send`] returns, the message is durable in the recipient's
-//! inbox. Calls are retried with the same idempotency key until their outcome is known, as [`Retry`] says; an [`Error`]
-//! is sorted by what you can do about it.
+//! [`message`] builds messages. When [`Client::send`] returns, the message is durable in the recipient's inbox. Calls are
+//! retried with the same idempotency key until their outcome is known, as [`Retry`] says; an [`Error`] is sorted by what
+//! you can do about it.
 //!
 //! # Subscribe and answer
 //!

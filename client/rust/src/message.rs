@@ -1,4 +1,4 @@
-//! Builders for the six kinds of messages that can be sent.
+//! Builders for messages.
 //!
 //! ```
 //! use teamwire_client::message;

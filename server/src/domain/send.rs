@@ -1,4 +1,4 @@
-//! The six messages: what each must contain, who may send it, and where it goes.
+//! Every kind of message: what each must contain, who may send it, and where it goes.
 
 use teamwire_proto::{
     Kind, Reason, Refusal, id,

@@ -1197,9 +1197,9 @@ type Message struct {
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
 	// Set by the coordinator. The names of the members whose inbox it was put into. Empty if it went to the operator.
 	Recipients []string `protobuf:"bytes,5,rep,name=recipients,proto3" json:"recipients,omitempty"`
-	// Set by the coordinator on the four protocol kinds. The id of the request that was made or answered.
+	// Set by the coordinator on a request and on its answer. The id of the request that was made or answered.
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Set by the coordinator on the two kinds that make a request. When it expires.
+	// Set by the coordinator on a request. When it expires.
 	RequestExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=request_expires_at,json=requestExpiresAt,proto3" json:"request_expires_at,omitempty"`
 	// Set by the coordinator on a shutdown request. The life of the member that it is meant for; see Member.incarnation.
 	TargetIncarnation uint64 `protobuf:"varint,8,opt,name=target_incarnation,json=targetIncarnation,proto3" json:"target_incarnation,omitempty"`
@@ -1656,7 +1656,7 @@ type SendResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The message's id. Always set.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Set on the four protocol kinds. The id of the request that was made or answered.
+	// Set on a request and on its answer. The id of the request that was made or answered.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The members whose inbox the message was put into, as their names were first written. Empty if it went to the
 	// operator, or if a broadcast found no other member.

@@ -48,7 +48,7 @@ const (
 // replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
 // the outcome is unknown: retry with the same idempotency key.
 type MessageServiceClient interface {
-	// Sends one message of any of the six kinds.
+	// Sends one message of any kind.
 	//
 	// OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
 	// deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was
@@ -177,7 +177,7 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 // replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
 // the outcome is unknown: retry with the same idempotency key.
 type MessageServiceServer interface {
-	// Sends one message of any of the six kinds.
+	// Sends one message of any kind.
 	//
 	// OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
 	// deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was

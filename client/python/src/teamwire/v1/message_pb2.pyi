@@ -612,7 +612,7 @@ class Message(google.protobuf.message.Message):
     team: builtins.str
     """Set by the coordinator. The team's name."""
     request_id: builtins.str
-    """Set by the coordinator on the four protocol kinds. The id of the request that was made or answered."""
+    """Set by the coordinator on a request and on its answer. The id of the request that was made or answered."""
     target_incarnation: builtins.int
     """Set by the coordinator on a shutdown request. The life of the member that it is meant for; see Member.incarnation."""
     in_reply_to: builtins.str
@@ -636,7 +636,7 @@ class Message(google.protobuf.message.Message):
 
     @property
     def request_expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Set by the coordinator on the two kinds that make a request. When it expires."""
+        """Set by the coordinator on a request. When it expires."""
 
     @property
     def attachments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attachment]:
@@ -788,7 +788,7 @@ class SendResponse(google.protobuf.message.Message):
     message_id: builtins.str
     """The message's id. Always set."""
     request_id: builtins.str
-    """Set on the four protocol kinds. The id of the request that was made or answered."""
+    """Set on a request and on its answer. The id of the request that was made or answered."""
     durability: Global___Durability.ValueType
     """How durable the change was when the first reply was written. Always set."""
     replayed: builtins.bool

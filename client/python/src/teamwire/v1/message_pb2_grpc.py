@@ -95,7 +95,7 @@ class MessageServiceServicer(object):
     """
 
     def Send(self, request, context):
-        """Sends one message of any of the six kinds.
+        """Sends one message of any kind.
 
         OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
         deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was

@@ -172,7 +172,7 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     ], channel: grpc.aio.Channel) -> None: ...
 
     Send: _MessageServiceSendType
-    """Sends one message of any of the six kinds.
+    """Sends one message of any kind.
 
     OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
     deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was
@@ -268,7 +268,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.message_pb2.SendRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.message_pb2.SendResponse, collections.abc.Awaitable[teamwire.v1.message_pb2.SendResponse]]:
-        """Sends one message of any of the six kinds.
+        """Sends one message of any kind.
 
         OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
         deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was

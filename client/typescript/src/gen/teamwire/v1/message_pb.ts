@@ -489,14 +489,14 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
   recipients: string[];
 
   /**
-   * Set by the coordinator on the four protocol kinds. The id of the request that was made or answered.
+   * Set by the coordinator on a request and on its answer. The id of the request that was made or answered.
    *
    * @generated from field: string request_id = 6;
    */
   requestId: string;
 
   /**
-   * Set by the coordinator on the two kinds that make a request. When it expires.
+   * Set by the coordinator on a request. When it expires.
    *
    * @generated from field: google.protobuf.Timestamp request_expires_at = 7;
    */
@@ -717,7 +717,7 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
   messageId: string;
 
   /**
-   * Set on the four protocol kinds. The id of the request that was made or answered.
+   * Set on a request and on its answer. The id of the request that was made or answered.
    *
    * @generated from field: string request_id = 2;
    */
@@ -1630,7 +1630,7 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  */
 export const MessageService: GenService<{
   /**
-   * Sends one message of any of the six kinds.
+   * Sends one message of any kind.
    *
    * OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
    * deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was
