@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,12 +18,8 @@ import (
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
 
-const (
-	// attemptTimeout limits one attempt of a call, and the opening of a session.
-	attemptTimeout = 10 * time.Second
-	// delayMin bounds the first delay between attempts, delayMax every one.
-	delayMin, delayMax = 100 * time.Millisecond, 5 * time.Second
-)
+// attemptTimeout limits one attempt of a call, and the opening of a session.
+const attemptTimeout = 10 * time.Second
 
 // session is a session that a subscription has opened. Calls carry its id.
 type session struct {
@@ -162,19 +157,4 @@ func (c *Client) hasReopened(ctx context.Context, refused *session) bool {
 	case <-ctx.Done():
 	}
 	return c.session.Load() != refused
-}
-
-// delay returns how long to wait before a retry; the first is number 0.
-func delay(n int) time.Duration {
-	return rand.N(min(delayMin<<min(n, 10), delayMax))
-}
-
-// pause waits. It returns an error if ctx or the client ended first.
-func (c *Client) pause(ctx context.Context, length time.Duration) error {
-	select {
-	case <-time.After(length):
-	case <-ctx.Done():
-	case <-c.ctx.Done():
-	}
-	return cmp.Or(ctx.Err(), c.ctx.Err())
 }

@@ -70,27 +70,3 @@ var distrust = regexp.MustCompile(`tls: |x509: |server preface: (http2: |unexpec
 func (e *Error) isDistrust() bool {
 	return !e.mayTrust && e.status.Code() == codes.Unavailable && distrust.MatchString(e.status.Message())
 }
-
-// isRetryable returns whether a retry with the same idempotency key may succeed.
-func (e *Error) isRetryable() bool {
-	if e.Reason != "" {
-		return isRetried(e.Reason)
-	}
-	switch e.status.Code() {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
-		return !e.isDistrust()
-	}
-	return false
-}
-
-// isFinal returns whether another session of a subscription would fail likewise.
-func (e *Error) isFinal() bool {
-	if e.Reason != "" {
-		return !isReopened(e.Reason)
-	}
-	switch e.status.Code() {
-	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
-		return true
-	}
-	return e.isDistrust()
-}

@@ -80,7 +80,10 @@ impl Machine {
         let machine = machine
             .with_file("client/typescript/package-lock.json", "")
             .with_file("client/python/requirements-generate.txt", "")
-            .with_file("docs/prose.md", "| avoid | write | why |\n|---|---|---|\n| anew | again | it is archaic |\n");
+            .with_file(
+                "docs/prose.md",
+                "| avoid | write | why |\n|---|---|---|\n| frobnicate | configure | it is jargon |\n",
+            );
         LANGUAGES.iter().fold(machine, |machine, language| {
             machine
                 .with_file(&format!("client/{language}/README.md"), "")

@@ -1,0 +1,52 @@
+package teamwire
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// delayMin bounds the first delay between attempts, delayMax every one.
+const delayMin, delayMax = 100 * time.Millisecond, 5 * time.Second
+
+// isRetryable returns whether a retry with the same idempotency key may succeed.
+func (e *Error) isRetryable() bool {
+	if e.Reason != "" {
+		return isRetried(e.Reason)
+	}
+	switch e.status.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
+		return !e.isDistrust()
+	}
+	return false
+}
+
+// isFinal returns whether another session of a subscription would fail likewise.
+func (e *Error) isFinal() bool {
+	if e.Reason != "" {
+		return !isReopened(e.Reason)
+	}
+	switch e.status.Code() {
+	case codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+		return true
+	}
+	return e.isDistrust()
+}
+
+// delay returns how long to wait before a retry; the first is number 0.
+func delay(n int) time.Duration {
+	return rand.N(min(delayMin<<min(n, 10), delayMax))
+}
+
+// pause waits. It returns an error if ctx or the client ended first.
+func (c *Client) pause(ctx context.Context, length time.Duration) error {
+	select {
+	case <-time.After(length):
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+	}
+	return cmp.Or(ctx.Err(), c.ctx.Err())
+}
