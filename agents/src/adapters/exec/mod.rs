@@ -185,16 +185,14 @@ impl Exec<'_, '_> {
 
     /// Waits, and takes in what arrives. `is_for_messages`: returns as soon as a message waits.
     async fn wait_until(&mut self, until: Instant, is_for_messages: bool) -> Result<(), Ended> {
-        loop {
+        while !is_for_messages || self.incarnation.waiting().is_empty() {
             tokio::select! {
                 biased;
                 news = self.incarnation.next() => check(news)?,
                 () = sleep_until(until) => return Ok(()),
             }
-            if is_for_messages && !self.incarnation.waiting().is_empty() {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// Runs one program with its input, until it exits or must be ended. Returns what it has written, as lines.
@@ -236,14 +234,20 @@ impl Exec<'_, '_> {
         let is_task = matches!(said.last, Some(Last::Complete(..) | Last::Act(Action::Release(..))));
         while said.go_on(self.incarnation) {
             if let Err(ended) = check(self.incarnation.next().await) {
-                if is_task || matches!(ended.0, Why::Stopped) {
+                let is_stopped = matches!(ended.0, Why::Stopped);
+                let mut is_done = false;
+                if is_task || is_stopped {
                     // The program has done its work; what it said must still arrive.
                     let rest = async {
                         while said.go_on(self.incarnation) {
                             self.incarnation.carry_on().await;
                         }
                     };
-                    let _ = timeout(patience, rest).await;
+                    is_done = timeout(patience, rest).await.is_ok();
+                }
+                if is_done && is_stopped {
+                    // The batch or task is processed. The caller notes that, and meets the stop with its next wait.
+                    return Ok(());
                 }
                 return Err(ended);
             }
