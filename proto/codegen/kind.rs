@@ -156,7 +156,13 @@ fn view<'a>(module: &str, rows: impl Iterator<Item = &'a Row>) -> String {
         "impl {module}::Body {{\n/// Returns the kind.\npub const fn kind(&self) -> Kind {{\nmatch self {{\n{kinds}}}\n}}\n{}{}{}{}{}}}\n",
         text("recipient", "Returns the recipient as the sender wrote it. Empty: the kind has none."),
         text("summary", "Returns the summary. Empty: none was given, or the kind has none."),
-        text("request_id", "Returns the id of the request that it answers. Empty: it answers none."),
+        method(
+            "request_id(&self) -> &str",
+            "Returns the id of the request that it answers. Empty: it answers none.",
+            // A notice names a request, too, and answers none.
+            &|row| row.has("approve").then(|| "&body.request_id".to_owned()),
+            "\"\"",
+        ),
         method(
             "text(&self) -> &str",
             "Returns the text: the content, the reason, the plan, the feedback, or a notice's sentence.",

@@ -191,6 +191,7 @@ mod tests {
             body: Some(message::Body::Notice(v1::Notice {
                 kind: v1::NoticeKind::MemberExited.into(),
                 member: "a".into(),
+                request_id: "r".into(),
                 text: "a has exited.".into(),
                 exit: Some(v1::ExitReport { code: Some(0), ..Default::default() }),
                 ..Default::default()
@@ -201,7 +202,9 @@ mod tests {
         let json = write(&message);
         assert_eq!(json["type"], "notice");
         assert_eq!(json["content"], "a has exited.");
-        assert_eq!(json["notice"], json!({"kind": "member_exited", "member": "a", "exit": {"code": 0}}));
+        let facts = json!({"kind": "member_exited", "member": "a", "request_id": "r", "exit": {"code": 0}});
+        assert_eq!(json["notice"], facts);
+        assert_eq!(json.get("request_id"), None, "a notice neither makes nor answers a request");
         assert_eq!(json["sent_at"], "1970-01-01T00:00:00Z");
     }
 

@@ -47,8 +47,9 @@ impl Coordinator {
         request: &v1::ListMembersRequest,
     ) -> Result<v1::ListMembersResponse, Refusal> {
         let mut page = Page::new(page_size(request.page_size)?);
-        let before = usize::try_from(page::number(&request.page_token)?.unwrap_or(0)).unwrap_or(usize::MAX);
+        let after = page::name(&request.page_token)?;
         let (namespace, team, _) = self.caller(who, &request.team).await?;
+        let before = team.place_after(after.as_ref());
         let listed: Vec<_> = team.members.iter().skip(before).take(page.size()).collect();
         let ids: Vec<String> = listed.iter().map(|member| member.name.folded().to_owned()).collect();
         let inboxes: Vec<String> = listed.iter().map(|member| streams::inbox(&member.name)).collect();
@@ -71,8 +72,9 @@ impl Coordinator {
             }
         }
         let members = page.into_items();
-        let covered = before.saturating_add(members.len());
-        let next_page_token = if covered < team.members.len() { page::token(covered) } else { String::new() };
+        let has_more = before + members.len() < team.members.len();
+        let covered = members.last().filter(|_| has_more);
+        let next_page_token = covered.map_or_else(String::new, |member| page::token(&member.name));
         Ok(v1::ListMembersResponse { members, next_page_token })
     }
 

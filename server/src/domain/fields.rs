@@ -10,10 +10,11 @@ use super::time::ms;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Checks how long something lasts, in milliseconds: 1 second to `days_max` days.
-pub fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: i64) -> Result<u64, Refusal> {
+pub fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: u64) -> Result<u64, Refusal> {
     let Some(given) = given else { return Ok(ms(default)) };
-    let seconds = u64::try_from(given.seconds).ok().filter(|s| (1..=days_max.unsigned_abs() * 86_400).contains(s));
-    seconds.map(|s| s * 1000).ok_or_else(|| {
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(days_max * 24 * 60 * 60);
+    let ttl = Duration::try_from(*given).ok().filter(|ttl| bounds.contains(ttl));
+    ttl.map(ms).ok_or_else(|| {
         Refusal::new(Reason::InvalidField, format!("ttl must be between 1 second and {days_max} days.")).field("ttl")
     })
 }
@@ -32,4 +33,22 @@ pub fn known<T: TryFrom<i32>>(given: i32, field: &str) -> Result<T, Refusal> {
         Refusal::new(Reason::InvalidField, format!("{field} must be a value of the protocol, not {given}."))
             .field(field)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_kept_to_the_millisecond_and_within_its_bounds() {
+        let ttl = |seconds, nanos| ttl(Some(&prost_types::Duration { seconds, nanos }), Duration::ZERO, 30).ok();
+        assert_eq!(
+            [ttl(1, 0), ttl(1, 500_000_000), ttl(2_592_000, 0)],
+            [Some(1_000), Some(1_500), Some(2_592_000_000)]
+        );
+        for (seconds, nanos) in [(0, 0), (0, 999_999_999), (-1, 0), (2, -1_500_000_000), (2_592_000, 1), (i64::MAX, 0)]
+        {
+            assert_eq!(ttl(seconds, nanos), None, "{seconds} {nanos}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! position of the last item that the page has covered.
 
 use prost::Message;
-use teamwire_proto::{Reason, Refusal};
+use teamwire_proto::{Reason, Refusal, name::Name};
 
 /// How many bytes the items of a page take at most, encoded.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -84,6 +84,11 @@ pub fn position(token: &str) -> Result<Option<String>, Refusal> {
 /// Reads a position that is a number from `page_token`.
 pub fn number(token: &str) -> Result<Option<u64>, Refusal> {
     position(token)?.map(|text| text.parse().map_err(|_| unknown_token())).transpose()
+}
+
+/// Reads a position that is a name from `page_token`.
+pub fn name(token: &str) -> Result<Option<Name>, Refusal> {
+    position(token)?.map(|text| Name::parse(&text, "page_token").map_err(|_| unknown_token())).transpose()
 }
 
 fn unknown_token() -> Refusal {

@@ -18,6 +18,12 @@ impl TeamRecord {
         self.members.iter_mut().find(|member| member.name == *name)
     }
 
+    /// Returns where a list of the members goes on after a member. If that member was removed from the roster, the list
+    /// starts over: it repeats members rather than leaving any out.
+    pub fn place_after(&self, name: Option<&Name>) -> usize {
+        name.and_then(|name| self.members.iter().position(|member| member.name == *name)).map_or(0, |place| place + 1)
+    }
+
     /// Returns whether the member leads.
     pub fn is_lead(&self, name: &Name) -> bool {
         self.lead == *name

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// How many days a request may wait for its answer at most.
-const REQUEST_DAYS_MAX: i64 = 30;
+const REQUEST_DAYS_MAX: u64 = 30;
 
 /// Sends one message of any kind.
 pub fn send(

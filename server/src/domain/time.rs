@@ -25,7 +25,24 @@ pub fn duration(ms: u64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos }
 }
 
-/// Converts a duration from its protocol form, in milliseconds. Zero: absent, or negative.
+/// The longest duration that its protocol form may hold: about 10,000 years.
+const DURATION_MAX: Duration = Duration::from_secs(315_576_000_000);
+
+/// Converts a duration from its protocol form, in milliseconds. Zero: absent, negative, or longer than the protocol form
+/// may hold, which some clients could not read back.
 pub fn duration_ms(given: Option<&prost_types::Duration>) -> u64 {
-    given.and_then(|&given| Duration::try_from(given).ok()).map_or(0, ms)
+    let given = given.and_then(|&given| Duration::try_from(given).ok());
+    given.filter(|given| *given <= DURATION_MAX).map_or(0, ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_duration_that_clients_can_read_is_kept() {
+        let kept = |seconds, nanos| duration_ms(Some(&prost_types::Duration { seconds, nanos }));
+        assert_eq!([kept(2, 5_000_000), kept(315_576_000_000, 0)], [2_005, 315_576_000_000_000]);
+        assert_eq!([kept(-1, 0), kept(0, -1), kept(315_576_000_000, 1), kept(i64::MAX, 0)], [0; 4]);
+    }
 }

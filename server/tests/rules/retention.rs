@@ -138,6 +138,25 @@ async fn a_member_that_left_long_ago_leaves_the_roster_and_its_name_is_free() {
 }
 
 #[tokio::test]
+async fn a_list_of_members_leaves_none_out_while_others_are_removed() {
+    let (mut t, [ann, bob, _]) = Team::of(["ann", "bob", "eve"]).await;
+    t.leave(&ann).await;
+    let first = v1::ListMembersRequest { page_size: 3, ..all_members("alpha") };
+    let page = t.coordinator.list_members(&t.operator, &first).await.unwrap();
+    let next = v1::ListMembersRequest { page_token: page.next_page_token, ..all_members("alpha") };
+    t.tidy_after(8 * DAY).await;
+    let names = async |t: &Team| {
+        let page = t.coordinator.list_members(&t.operator, &next).await.unwrap();
+        assert_eq!(page.next_page_token, "");
+        page.members.into_iter().map(|member| member.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&t).await, ["eve"], "ann, who was on the first page, is gone");
+    t.leave(&bob).await;
+    t.tidy_after(8 * DAY).await;
+    assert_eq!(names(&t).await, ["lead", "eve"], "the page's last member is gone: the list starts over");
+}
+
+#[tokio::test]
 async fn tokens_are_remembered_for_a_day_after_their_end() {
     let mut t = Team::new().await;
     let token = presented(&t.invite("bob").await);

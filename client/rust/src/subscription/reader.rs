@@ -113,7 +113,7 @@ impl Reader {
                         .heartbeat_interval
                         .and_then(|interval| Duration::try_from(interval).ok())
                         .unwrap_or_default();
-                    silence_max = (interval * HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
+                    silence_max = interval.saturating_mul(HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
                     self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
                     self.inbox.opened(opened);
                 }
