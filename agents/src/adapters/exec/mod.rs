@@ -185,16 +185,14 @@ impl Exec<'_, '_> {
 
     /// Waits, and takes in what arrives. `is_for_messages`: returns as soon as a message waits.
     async fn wait_until(&mut self, until: Instant, is_for_messages: bool) -> Result<(), Ended> {
-        loop {
+        while !is_for_messages || self.incarnation.waiting().is_empty() {
             tokio::select! {
                 biased;
                 news = self.incarnation.next() => check(news)?,
                 () = sleep_until(until) => return Ok(()),
             }
-            if is_for_messages && !self.incarnation.waiting().is_empty() {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// Runs one program with its input, until it exits or must be ended. Returns what it has written, as lines.
