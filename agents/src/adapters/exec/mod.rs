@@ -234,14 +234,20 @@ impl Exec<'_, '_> {
         let is_task = matches!(said.last, Some(Last::Complete(..) | Last::Act(Action::Release(..))));
         while said.go_on(self.incarnation) {
             if let Err(ended) = check(self.incarnation.next().await) {
-                if is_task || matches!(ended.0, Why::Stopped) {
+                let is_stopped = matches!(ended.0, Why::Stopped);
+                let mut is_done = false;
+                if is_task || is_stopped {
                     // The program has done its work; what it said must still arrive.
                     let rest = async {
                         while said.go_on(self.incarnation) {
                             self.incarnation.carry_on().await;
                         }
                     };
-                    let _ = timeout(patience, rest).await;
+                    is_done = timeout(patience, rest).await.is_ok();
+                }
+                if is_done && is_stopped {
+                    // The batch or task is processed. The caller notes that, and meets the stop with its next wait.
+                    return Ok(());
                 }
                 return Err(ended);
             }
