@@ -10,6 +10,9 @@ use crate::{
     show,
 };
 
+/// How many messages a call may acknowledge.
+const ACK_IDS_MAX: usize = 1_000;
+
 /// Show, follow or acknowledge your inbox
 ///
 /// Without --follow, the command only reads: no message is marked as delivered. --follow opens a session, which supersedes
@@ -87,8 +90,11 @@ impl Inbox {
         }
         if self.ack && !reply.deliveries.is_empty() {
             let ids = reply.deliveries.iter().filter_map(|delivery| delivery.message.as_ref());
-            let message_ids = ids.map(|message| message.id.clone()).collect();
-            caller.client.ack(v1::AckRequest { session_id: String::new(), message_ids }).await?;
+            let ids: Vec<_> = ids.map(|message| message.id.clone()).collect();
+            for ids in ids.chunks(ACK_IDS_MAX) {
+                let message_ids = ids.to_vec();
+                caller.client.ack(v1::AckRequest { session_id: String::new(), message_ids }).await?;
+            }
         }
         Ok(())
     }

@@ -63,7 +63,11 @@ impl Story {
             let asks = if request.kind() == RequestKind::Shutdown { Asks::Shutdown } else { Asks::Plan };
             assert_eq!((asks, &request.member), (expected.asks, &expected.member));
         }
+        for (before, now) in self.requests.iter().zip(&requests) {
+            assert!(before.state() == RequestState::Pending || before == now, "{before:?} has changed to {now:?}");
+        }
         self.check_pending(&members, &requests);
+        self.requests = requests;
         self.check_tasks().await;
         for name in self.model.members.keys().cloned().collect::<Vec<_>>() {
             self.check_inbox(&name).await;

@@ -93,6 +93,8 @@ struct Story {
     /// The credentials of each name's lives.
     credentials: HashMap<&'static str, Vec<CallerCredentials>>,
     listeners: Vec<Listener>,
+    /// The requests as they were after the last step, oldest first.
+    requests: Vec<v1::Request>,
     /// How many sessions delivered each message to each member.
     seen: BTreeMap<(String, String), u32>,
     /// The messages that each member acknowledged.
@@ -144,6 +146,7 @@ impl Story {
             model: Model { lead: "lead".to_owned(), ..Model::default() },
             credentials,
             listeners: Vec::new(),
+            requests: Vec::new(),
             seen: BTreeMap::new(),
             acked: BTreeSet::new(),
             contents: HashMap::new(),
