@@ -15,6 +15,9 @@ use crate::{
 /// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the coordinator
 /// is serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire health\n    teamwire health --address https://coordinator.example:7420 --json"
+)]
 pub struct Health {
     /// Check one service, such as teamwire.v1.MessageService, instead of the whole coordinator
     #[arg(long, default_value = "", hide_default_value = true, value_name = "SERVICE")]

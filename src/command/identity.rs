@@ -7,6 +7,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Show your current identity: member, team and coordinator
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire whoami\n    teamwire --as backend@acme whoami")]
 pub struct Whoami {
     #[command(flatten)]
     pub output: Output,
@@ -14,7 +15,7 @@ pub struct Whoami {
 
 /// Choose your current identity from the context file
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n\n    teamwire use backend@acme")]
+#[command(after_help = "Example:\n\n    teamwire use backend@acme")]
 pub struct Use {
     /// NAME, or NAME@TEAM
     who: String,

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use teamwire_client::{Closed, Event, SubscribeOptions, v1};
 
-use super::Output;
+use super::{Output, id};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_PERMITTED},
@@ -19,7 +19,7 @@ const ACK_IDS_MAX: usize = 1_000;
 /// any other process that follows your inbox. A message stays in the inbox until it is acknowledged.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"
+    after_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Inbox {
@@ -44,6 +44,7 @@ pub struct Inbox {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Acknowledge messages: mark them processed and remove them from the inbox
+    #[command(after_help = "Example:\n\n    teamwire inbox ack MESSAGE_ID")]
     Ack {
         /// The messages' ids
         #[arg(required = true)]
@@ -58,13 +59,17 @@ impl Inbox {
             caller.member()?;
         }
         match &self.command {
-            Some(Command::Ack { ids }) => self.ack(&caller, ids.clone()).await,
+            Some(Command::Ack { ids }) => self.ack(&caller, ids).await,
             None if self.follow => self.follow(&caller).await,
             None => self.list(&caller).await,
         }
     }
 
-    async fn ack(&self, caller: &Caller, message_ids: Vec<String>) -> Result<(), Failure> {
+    async fn ack(&self, caller: &Caller, typed: &[String]) -> Result<(), Failure> {
+        let mut message_ids = Vec::new();
+        for typed in typed {
+            message_ids.push(id::message(caller, typed).await?);
+        }
         let reply = caller.client.ack(v1::AckRequest { session_id: String::new(), message_ids }).await?;
         if self.output.json {
             show::line(&show::json("AckResponse", &reply));

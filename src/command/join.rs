@@ -15,7 +15,7 @@ use crate::{
 /// Saves the credential in the context file and makes it the current identity, so that `send`, `inbox` and other commands
 /// need no further options. To run a program as a member, use `teamwire run` instead.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n\n    teamwire join JOIN_STRING --name backend")]
+#[command(after_help = "Example:\n\n    teamwire join JOIN_STRING --name backend")]
 pub struct Join {
     /// The join string that `teamwire invite` printed, or a bare join token with --address
     #[arg(value_name = "JOIN_STRING")]

@@ -8,6 +8,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Leave the team: your state becomes `exited`, and the lead is notified
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire leave")]
 pub struct Leave {
     /// The reason, for the lead
     #[arg(long, default_value = "left", value_name = "TEXT")]

@@ -6,11 +6,14 @@
 
 mod answer;
 mod certs;
+pub(crate) mod complete;
 mod completions;
 mod demo;
 mod doctor;
 mod health;
+mod help;
 mod history;
+mod id;
 mod identity;
 mod inbox;
 mod invite;
@@ -30,10 +33,12 @@ mod status;
 mod task;
 mod team;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
+
+pub(crate) use help::command;
 
 /// Coordinate teams of AI agents across machines
 ///
@@ -58,6 +63,11 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// Parses the command line that the program was started with.
+    pub fn from_command_line() -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&command().try_get_matches()?)
+    }
+
     /// Returns whether the command keeps working after its output is closed.
     pub fn outlives_its_output(&self) -> bool {
         matches!(self.command, Command::Serve(_) | Command::Run(_))

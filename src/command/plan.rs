@@ -25,6 +25,9 @@ pub enum Plan {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire plan submit \"1. Add the column. 2. Backfill. 3. Switch the readers.\" --wait\n    teamwire plan submit - < plan.md"
+)]
 pub struct Submit {
     /// The text of the plan; - reads it from standard input
     plan: String,

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use teamwire_client::v1;
 use teamwire_proto::v1::RequestState;
 
-use super::Output;
+use super::{Output, id};
 use crate::{
     context::ContextArgs,
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
@@ -18,9 +18,9 @@ const SHOWN_MAX: usize = 100;
 
 /// List shutdown requests and plans, or wait for a decision
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n\n    teamwire requests REQUEST_ID --wait")]
+#[command(after_help = "Example:\n\n    teamwire requests last --wait")]
 pub struct Requests {
-    /// Only this request
+    /// Only this request: its id, the beginning or end of its id, or `last`
     request_id: Option<String>,
     /// Wait for the decision: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
     #[arg(long, short, requires = "request_id")]
@@ -62,7 +62,7 @@ impl From<State> for RequestState {
 impl Requests {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        let Some(request_id) = &self.request_id else {
+        let Some(typed) = &self.request_id else {
             let request = v1::ListRequestsRequest {
                 state: self.state.map_or(RequestState::Unspecified, RequestState::from).into(),
                 member: self.member.clone().unwrap_or_default(),
@@ -72,6 +72,7 @@ impl Requests {
             self.print(&found);
             return Ok(());
         };
+        let request_id = &id::request(&caller, typed).await?;
         let request = if self.wait {
             caller.client.wait_decision(request_id, Duration::from_secs(self.patience)).await?
         } else {
@@ -102,7 +103,7 @@ impl Requests {
         }
         let rows = requests.iter().map(|request| {
             vec![
-                request.id.clone(),
+                show::short_id(&request.id),
                 show::request_kind(request.kind()).to_owned(),
                 request.member.clone(),
                 request.requester.as_ref().map_or("?", |sender| sender.name.as_str()).to_owned(),

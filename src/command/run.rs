@@ -28,7 +28,7 @@ use crate::{
 /// that it creates itself, if you are the team's lead or the operator.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
+    after_help = "Examples:\n\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
 )]
 pub struct Run {
     /// The member's name; optional if the join token is bound to a name

@@ -18,7 +18,7 @@ use crate::{
 /// SendMessage object, in either JSON dialect, from standard input and prints the reply as JSON.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
+    after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
 )]
 pub struct Send {
     /// The recipient and the text; with --broadcast, only the text. - reads the text from standard input
@@ -30,7 +30,7 @@ pub struct Send {
     /// Send to every other member
     #[arg(long, short)]
     broadcast: bool,
-    /// The message that this one replies to
+    /// The message that this one replies to: its id, the beginning or end of its id, or `last`
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
     /// The URI of an attachment too large to send as text; may be repeated
@@ -69,6 +69,9 @@ impl Send {
             request.idempotency_key.clone_from(key);
         }
         let caller = context.caller()?;
+        if let Some(typed) = &self.in_reply_to {
+            request.in_reply_to = super::id::message(&caller, typed).await?;
+        }
         let before = match self.wait_reply {
             Some(_) => last_sequence(&caller).await?,
             None => 0,
@@ -114,11 +117,7 @@ impl Send {
         };
         let attachments =
             self.attachments.iter().map(|uri| v1::Attachment { uri: uri.clone(), ..v1::Attachment::default() });
-        Ok(v1::SendRequest {
-            in_reply_to: self.in_reply_to.clone().unwrap_or_default(),
-            attachments: attachments.collect(),
-            ..request
-        })
+        Ok(v1::SendRequest { attachments: attachments.collect(), ..request })
     }
 
     async fn wait(&self, caller: &Caller, id: &str, after_sequence: u64, patience: Duration) -> Result<(), Failure> {

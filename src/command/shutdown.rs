@@ -25,10 +25,11 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 /// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
+    after_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
 )]
 pub struct Shutdown {
     /// The member to shut down
+    #[arg(value_name = "MEMBER")]
     name: String,
     /// The reason, for the member
     #[arg(default_value = "", hide_default_value = true)]

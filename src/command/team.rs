@@ -28,6 +28,9 @@ pub enum Team {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire team create acme\n    teamwire team create acme --lead ann --description \"The billing rewrite\""
+)]
 pub struct Create {
     /// The team's name: letters, digits, '.', '_' and '-'
     name: String,
@@ -42,12 +45,14 @@ pub struct Create {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire team list")]
 pub struct List {
     #[command(flatten)]
     output: Output,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire team show")]
 pub struct Show {
     /// The team's name [default: your own team]
     name: Option<String>,
@@ -56,6 +61,7 @@ pub struct Show {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire team delete\n    teamwire team delete acme")]
 pub struct Delete {
     /// The team's name [default: your own team]
     name: Option<String>,
@@ -64,6 +70,7 @@ pub struct Delete {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire team lead backend")]
 pub struct Lead {
     /// The new lead
     member: String,

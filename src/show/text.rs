@@ -21,6 +21,11 @@ pub fn shorten(text: &str, max: usize) -> String {
     one_line.chars().take(max.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// Returns the beginning of an id, long enough to type instead of it.
+pub fn short_id(id: &str) -> String {
+    id.chars().take(12).collect()
+}
+
 /// Formats a timestamp in local time; omits the date if it is today. `-` if there is none.
 pub fn time(at: Option<&prost_types::Timestamp>) -> String {
     let Some(zoned) = local(at) else { return "-".to_owned() };

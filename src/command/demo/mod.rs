@@ -24,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// broadcast, a plan rejected and then approved, a shutdown rejected and then approved, a deletion refused and then done.
 /// Prints the lead's view of the history, checks every step, and leaves nothing behind.
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire demo")]
 pub struct Demo {
     /// Keep the demo's files and print their directory
     #[arg(long)]

@@ -41,6 +41,7 @@ use crate::{
 ///
 /// Also notes which members block the team's deletion.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
     /// Check only this member; also explains why messages to a name are refused
     member: Option<String>,

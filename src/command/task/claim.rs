@@ -13,6 +13,7 @@ use crate::{
 };
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire task claim 7")]
 pub struct Claim {
     /// The task's number
     id: u64,
@@ -21,6 +22,7 @@ pub struct Claim {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire task next\n    teamwire task next --wait 600")]
 pub struct Next {
     /// How long to wait for a task, in seconds; the exit code is 5 if none became ready
     #[arg(long, short, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
@@ -30,6 +32,7 @@ pub struct Next {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire task complete 7 --result \"done in 3f2c1a\"")]
 pub struct Complete {
     #[command(flatten)]
     claim: ClaimArgs,
@@ -41,6 +44,7 @@ pub struct Complete {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire task release 7 --reason \"needs access to the billing database\"")]
 pub struct Release {
     #[command(flatten)]
     claim: ClaimArgs,
