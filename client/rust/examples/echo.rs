@@ -25,7 +25,8 @@ async fn main() -> Result<ExitCode, Error> {
             }
             Event::ShutdownApproved { .. } => {
                 inbox.flush_acks().await?;
-                client.leave(v1::LeaveRequest::default()).await?;
+                let exit = v1::ExitReport { code: Some(0), ..v1::ExitReport::default() };
+                client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
                 return Ok(ExitCode::SUCCESS);
             }
             Event::Closed(closed) => eprintln!("no longer a member: {closed}"),
