@@ -10,7 +10,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire leave")]
 pub struct Leave {
-    /// The reason, for the lead
+    /// Why you are leaving; shown to the lead
     #[arg(long, default_value = "left", value_name = "TEXT")]
     reason: String,
     #[command(flatten)]

@@ -29,7 +29,7 @@ pub enum Plan {
     after_help = "Examples:\n\n    teamwire plan submit \"1. Add the column. 2. Backfill. 3. Switch the readers.\" --wait\n    teamwire plan submit - < plan.md"
 )]
 pub struct Submit {
-    /// The text of the plan; - reads it from standard input
+    /// The text of the plan; use '-' to read it from standard input
     plan: String,
     /// A one-line preview [default: the beginning of the plan]
     #[arg(long, short)]

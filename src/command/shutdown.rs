@@ -31,7 +31,7 @@ pub struct Shutdown {
     /// The member to shut down
     #[arg(value_name = "MEMBER")]
     name: String,
-    /// The reason, for the member
+    /// Why it should shut down; shown to the member
     #[arg(default_value = "", hide_default_value = true)]
     reason: String,
     /// Wait for the answer and for the process to exit
