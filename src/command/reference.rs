@@ -5,16 +5,16 @@
 
 use std::{env, fs, path::Path};
 
-use clap::{Arg, Command, builder::Resettable};
+use clap::{Arg, Command, CommandFactory as _, builder::Resettable};
 use clap_markdown::MarkdownOptions;
 
-use super::command;
+use super::Cli;
 use crate::config::schema::schema;
 
 #[test]
 fn the_command_reference_is_current() {
     let options = MarkdownOptions::new().title("Command reference".to_owned()).show_footer(false);
-    let markdown = clap_markdown::help_markdown_command_custom(&complete(command()), &options);
+    let markdown = clap_markdown::help_markdown_command_custom(&complete(Cli::command()), &options);
     let markdown = markdown.replace(
         "This document contains the help content for the `teamwire` command-line program.",
         "The text of `--help`. Every command also takes the options of [`teamwire`](#teamwire) itself.",

@@ -55,6 +55,7 @@ pub struct List {
 #[command(after_help = "Example:\n\n    teamwire team show")]
 pub struct Show {
     /// The team's name [default: your own team]
+    #[arg(value_name = "TEAM")]
     name: Option<String>,
     #[command(flatten)]
     output: Output,
@@ -64,6 +65,7 @@ pub struct Show {
 #[command(after_help = "Examples:\n\n    teamwire team delete\n    teamwire team delete acme")]
 pub struct Delete {
     /// The team's name [default: your own team]
+    #[arg(value_name = "TEAM")]
     name: Option<String>,
     #[command(flatten)]
     output: Output,

@@ -46,8 +46,8 @@ fn a_successor_never_sees_its_predecessors_shutdown_request_and_the_requester_ge
     let seen = second.heard().iter().filter(|line| line["type"] == "shutdown_request").count();
     assert_eq!(seen, 1, "the second life was shown a request to the first");
     let request = world.cli(LEAD, &["requests", request_id, "--json"]).succeeds().json();
-    assert_eq!(request["state"], "REQUEST_STATE_CANCELLED");
-    assert_eq!(request["cancel_cause"], "CANCEL_CAUSE_TARGET_REPLACED");
+    assert_eq!(request["state"], "cancelled");
+    assert_eq!(request["cancel_cause"], "target_replaced");
     world.cli(LEAD, &["requests", request_id, "--wait"]).exits(4);
     world.await_inbox(LEAD, "the notice of the cancelled request", |message| {
         message["notice"]["kind"] == "request_cancelled" && message["notice"]["request_id"] == request_id

@@ -53,6 +53,7 @@ mod configuration;
 mod crashes;
 mod crashes_under_load;
 mod deletions;
+mod demo;
 mod diagnosis;
 mod edge;
 mod errors;

@@ -32,7 +32,7 @@ fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(wor
     let left: Vec<_> = pids.iter().filter(|pid| is_alive(**pid)).collect();
     assert!(left.is_empty(), "{left:?} live on");
     let member = world.member("backend");
-    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"MEMBER_STATE_EXITED".into(), &9.into()), "{member}");
+    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"exited".into(), &9.into()), "{member}");
     world.await_inbox(LEAD, "the notice of the exit", |message| {
         message["notice"]["kind"] == "member_exited" && message["notice"]["member"] == "backend"
     });
@@ -69,8 +69,8 @@ fn a_shutdown_outlives_the_coordinator_that_it_was_asked_of(mut world: World) {
     let history = world.history(LEAD);
     let decisions: Vec<_> = history.iter().filter(|entry| !entry["decision"].is_null()).collect();
     assert_eq!(decisions.len(), 1, "{decisions:?}");
-    assert_eq!(decisions[0]["decision"]["state"], "REQUEST_STATE_APPROVED");
-    let exits = history.iter().filter(|entry| entry["member"]["state"] == "MEMBER_STATE_EXITED").count();
+    assert_eq!(decisions[0]["decision"]["state"], "approved");
+    let exits = history.iter().filter(|entry| entry["member"]["state"] == "exited").count();
     assert_eq!(exits, 1);
 }
 
@@ -105,7 +105,7 @@ fn a_terminated_runner_ends_its_program_and_reports_it(world: World) {
     let left: Vec<_> = pids.iter().filter(|pid| is_alive(**pid)).collect();
     assert!(left.is_empty(), "{left:?} live on");
     let member = world.member("backend");
-    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"MEMBER_STATE_EXITED".into(), &9.into()), "{member}");
+    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"exited".into(), &9.into()), "{member}");
 
     // It was not dismissed: it may come back.
     let back = world.run_again("backend", &[], agents::WILLING).ready();

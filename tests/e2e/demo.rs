@@ -1,0 +1,44 @@
+//! `teamwire demo` and the help of commands, as a newcomer meets them.
+
+use crate::world::{LEAD, World};
+
+fn is_chinese(c: char) -> bool {
+    matches!(c, '\u{4e00}'..='\u{9fff}')
+}
+
+#[test]
+fn the_demo_succeeds_in_both_languages_and_leaves_no_advice_behind() {
+    let world = World::embedded();
+    let english = world.cli("newcomer", &["demo"]).succeeds().stdout;
+    assert!(english.contains("Every step succeeded.") && !english.contains("another terminal"), "{english}");
+    assert!(!english.contains(is_chinese), "{english}");
+    let chinese = world.cli("newcomer", &["demo", "--lang", "zh", "--pause", "0.01"]).succeeds().stdout;
+    assert!(chinese.contains("Every step succeeded.") && chinese.contains("请整理今日任务"), "{chinese}");
+}
+
+#[test]
+fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.join("ann");
+    world.cli("ann", &["plan", "submit", "Read, then write."]).succeeds();
+    let request = world.cli(LEAD, &["requests", "--json"]).succeeds().json();
+    let id = request["id"].as_str().unwrap();
+    for typed in [id, &id[..10], &id[4..12], &id[id.len() - 6..], "last"] {
+        let found = world.cli(LEAD, &["requests", typed, "--json"]).succeeds().json();
+        assert_eq!(found["id"], id, "{typed}");
+    }
+    world.cli(LEAD, &["approve", "last"]).succeeds();
+    let state = world.cli(LEAD, &["requests", "last", "--json"]).succeeds().json()["state"].clone();
+    assert_eq!(state, "approved");
+    let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
+    assert_eq!(shown["message"]["type"], "plan_approval_response", "{shown}");
+
+    let complete = |words: &[&str]| {
+        let arguments = [&["--", "teamwire"], words].concat();
+        world.cli_in(LEAD, &arguments, &[("TEAMWIRE_COMPLETE", "fish")]).succeeds().stdout
+    };
+    assert!(complete(&["shutdown", "a"]).starts_with("ann"), "members");
+    assert!(complete(&["team", "delete", ""]).contains("acme"), "teams");
+    assert!(complete(&["shut"]).contains("shutdown"), "commands");
+}
