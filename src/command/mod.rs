@@ -32,6 +32,7 @@ mod shutdown;
 mod status;
 mod task;
 mod team;
+mod waiting;
 
 use clap::{Args, FromArgMatches as _, Parser, Subcommand};
 use tracing::{Instrument as _, Span};

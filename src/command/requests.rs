@@ -1,12 +1,13 @@
 //! `teamwire requests`: lists requests or waits for a decision.
 
-use std::time::Duration;
-
 use clap::{Args, ValueEnum};
 use teamwire_client::v1;
 use teamwire_proto::v1::RequestState;
 
-use super::{Output, id};
+use super::{
+    Output, id,
+    waiting::{Wait, progress_of, wait_for},
+};
 use crate::{
     context::ContextArgs,
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
@@ -22,12 +23,9 @@ const SHOWN_MAX: usize = 100;
 pub struct Requests {
     /// Only this request: its id, the beginning or end of its id, or `last`
     request_id: Option<String>,
-    /// Wait for the decision: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
-    #[arg(long, short, requires = "request_id")]
-    wait: bool,
-    /// How long to wait, in seconds
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
-    patience: u64,
+    /// Wait for the decision, for up to DURATION (10m if not given): exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
+    #[arg(long, short, requires = "request_id", value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
+    wait: Option<Wait>,
     /// Only requests in this state
     #[arg(long, value_enum)]
     state: Option<State>,
@@ -73,14 +71,15 @@ impl Requests {
             return Ok(());
         };
         let request_id = &id::request(&caller, typed).await?;
-        let request = if self.wait {
-            caller.client.wait_decision(request_id, Duration::from_secs(self.patience)).await?
-        } else {
-            let request = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
-            caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?
-        };
+        let request = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
+        let mut request = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;
+        if let Some(Wait(patience)) = self.wait {
+            let noun = show::request_kind(request.kind());
+            let status = async || progress_of(&caller, &request.message_id, noun, "answered").await;
+            request = wait_for(patience, status, caller.client.wait_decision(request_id, patience)).await?;
+        }
         self.print(std::slice::from_ref(&request));
-        if !self.wait {
+        if self.wait.is_none() {
             return Ok(());
         }
         let code = match request.state() {

@@ -6,6 +6,7 @@ use clap::Args;
 use teamwire_client::{dialect, message, v1};
 use teamwire_proto::v1::history_entry::Event;
 
+use super::waiting::{Wait, progress_of, wait_for};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_IN_TIME},
@@ -40,9 +41,9 @@ pub struct Send {
     /// An idempotency key, which makes retries safe: the coordinator sends only one message per key
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Wait for a reply, for up to SECONDS (600 if not given)
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "600")]
-    wait_reply: Option<u64>,
+    /// Wait for a reply, for up to DURATION (10m if not given)
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
+    wait_reply: Option<Wait>,
     /// Print JSON; with '-' (standard input) or a file, also read one SendMessage object from it
     #[arg(long, value_name = "-|FILE", num_args = 0..=1, default_missing_value = "")]
     json: Option<String>,
@@ -93,7 +94,7 @@ impl Send {
             }
         }
         match self.wait_reply {
-            Some(seconds) => self.wait(&caller, &reply.message_id, before, Duration::from_secs(seconds)).await,
+            Some(Wait(patience)) => self.wait(&caller, &reply.message_id, before, patience).await,
             None => Ok(()),
         }
     }
@@ -133,7 +134,8 @@ impl Send {
             }
             Ok::<_, Failure>(None)
         };
-        match tokio::time::timeout(patience, answer).await {
+        let status = async || progress_of(caller, id, "message", "replied").await;
+        match wait_for(patience, status, tokio::time::timeout(patience, answer)).await {
             Ok(Ok(Some(entry))) => {
                 let Some(Event::Message(answer)) = entry.event else { return Err(show::incomplete()) };
                 if self.is_json() {

@@ -9,7 +9,10 @@ use teamwire_proto::{
     v1::{MemberState, RequestState},
 };
 
-use super::Output;
+use super::{
+    Output,
+    waiting::{progress_of, wait_for},
+};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
@@ -34,7 +37,7 @@ pub struct Shutdown {
     /// Why it should shut down; shown to the member
     #[arg(default_value = "", hide_default_value = true)]
     reason: String,
-    /// Wait for the answer and for the process to exit
+    /// Wait for the answer and for the process to exit; a terminal shows what is missing
     #[arg(long, short)]
     wait: bool,
     /// How long the request stays open, in seconds
@@ -94,7 +97,11 @@ impl Shutdown {
 
     async fn wait(&self, caller: &Caller, request_id: &str) -> Result<(), Failure> {
         let patience = Duration::from_secs(u64::from(self.deadline) + 30);
-        let request = caller.client.wait_decision(request_id, patience).await?;
+        let asked = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
+        let asked = caller.client.get_request(asked).await?.request.ok_or_else(show::incomplete)?;
+        let status = async || progress_of(caller, &asked.message_id, "request", "answered").await;
+        let open = Duration::from_secs(self.deadline.into());
+        let request = wait_for(open, status, caller.client.wait_decision(request_id, patience)).await?;
         let name = request.member.clone();
         let code = match request.state() {
             RequestState::Approved => return self.wait_for_exit(caller, &name, Some(&request)).await,
@@ -153,7 +160,8 @@ impl Shutdown {
                 }
             }
         };
-        let Ok(member) = tokio::time::timeout(EXIT_PATIENCE, exited).await else {
+        let status = async || Some(format!("{name} is stopping, and its process has not ended"));
+        let Ok(member) = wait_for(EXIT_PATIENCE, status, tokio::time::timeout(EXIT_PATIENCE, exited)).await else {
             return Err(Failure::with_code(
                 NOT_IN_TIME,
                 format!(

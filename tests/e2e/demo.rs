@@ -42,3 +42,17 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
     assert!(complete(&["team", "delete", ""]).contains("acme"), "teams");
     assert!(complete(&["shut"]).contains("shutdown"), "commands");
 }
+
+#[test]
+fn a_terminal_shows_what_a_command_waits_for() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.join("ann");
+    let typed = "shutdown ann --wait --deadline 2";
+    let waiting = world.spawn_shell(LEAD, &format!("script --quiet --command \"$0 {typed}\" /dev/null"));
+    waiting.await_said("ann has not read the request; 0:0");
+    let output = waiting.output();
+    assert!(output.stdout.contains("expired"), "{}", output.stdout);
+    let output = world.cli(LEAD, &["requests", "last", "--wait", "1h", "--json"]);
+    assert!(output.stderr.contains("expired") && !output.stderr.contains("left"), "{}", output.stderr);
+}
