@@ -7,6 +7,8 @@ mod history;
 mod member;
 mod message;
 mod request;
+#[cfg(test)]
+pub mod schema;
 mod style;
 mod table;
 mod task;

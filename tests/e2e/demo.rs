@@ -56,3 +56,41 @@ fn a_terminal_shows_what_a_command_waits_for() {
     let output = world.cli(LEAD, &["requests", "last", "--wait", "1h", "--json"]);
     assert!(output.stderr.contains("expired") && !output.stderr.contains("left"), "{}", output.stderr);
 }
+
+#[test]
+fn what_commands_print_as_json_follows_the_published_schema() {
+    let schema = include_str!("../../docs/cli.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let world = World::embedded();
+    let check = |identity: &str, command: &str, arguments: &[&str]| {
+        let mut of_command = schema["properties"][command].clone();
+        assert!(of_command.is_object(), "the schema has `{command}`");
+        of_command["$defs"] = schema["$defs"].clone();
+        let validator = jsonschema::validator_for(&of_command).unwrap();
+        let lines = world.cli(identity, &[arguments, &["--json"]].concat()).succeeds().lines();
+        assert!(!lines.is_empty(), "`{command}` prints something");
+        for line in lines {
+            let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "`{command}` printed {line}: {errors:?}");
+        }
+    };
+    check(LEAD, "team create", &["team", "create", "acme"]);
+    check(LEAD, "invite", &["invite", "bob"]);
+    world.join("ann");
+    check(LEAD, "send", &["send", "ann", "Hello."]);
+    check("ann", "inbox", &["inbox"]);
+    check("ann", "message show", &["message", "show", "last"]);
+    check("ann", "plan submit", &["plan", "submit", "Read, then write."]);
+    check(LEAD, "requests", &["requests"]);
+    check(LEAD, "approve", &["approve", "last"]);
+    check(LEAD, "task create", &["task", "create", "Write the migration"]);
+    check("ann", "task next", &["task", "next"]);
+    check("ann", "task show", &["task", "show", "1"]);
+    check("ann", "task complete", &["task", "complete", "1"]);
+    check(LEAD, "task list", &["task", "list"]);
+    check(LEAD, "status", &["status"]);
+    check("ann", "whoami", &["whoami"]);
+    check(LEAD, "shutdown --force", &["shutdown", "ann", "--force"]);
+    check(LEAD, "history", &["history", "--all"]);
+    check(LEAD, "health", &["health"]);
+}
