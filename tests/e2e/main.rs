@@ -62,6 +62,7 @@ mod load;
 mod machines;
 mod messages;
 mod operations;
+mod overtaking;
 mod paste;
 mod rates;
 mod readme;
