@@ -223,8 +223,9 @@ async fn full_inbox_takes_a_shutdown_request_and_a_full_lead_its_answer() {
         t.ack(&t.lead, &[&plan.message_id]).await.unwrap();
         t.send(&t.lead, answer_plan("bob", &plan.request_id, Some(false), "no")).await;
     }
-    for n in ["1", "2"] {
-        t.send(&bob, message("lead", n)).await;
+    t.send(&bob, message("lead", "1")).await;
+    t.send(&bob, message("lead", "2")).await;
+    for _ in 0..2 {
         let id = t.ask(&t.lead, shutdown("eve")).await;
         t.send(&eve, reject(&id, "busy")).await;
     }
@@ -279,6 +280,18 @@ async fn session_without_credit_ends_when_it_must() {
 /// Returns why a session ends.
 async fn ending(session: &mut Open) -> CloseReason {
     timeout(PATIENCE, session.closing()).await.expect("the end").reason()
+}
+
+/// A message that the command line acknowledged while it waited for credit was still delivered.
+#[tokio::test]
+async fn message_that_was_acknowledged_while_it_waited_for_credit_is_not_delivered() {
+    let (t, bob) = narrow().await;
+    let mut session = t.open(&bob).await;
+    let ids = fill(&t, 4).await;
+    assert_eq!(places(&mut session).await, [(1, 1), (2, 1)]);
+    t.ack(&bob, &[&ids[2]]).await.unwrap();
+    t.ack(&bob, &[&ids[0]]).await.unwrap();
+    assert_eq!(place(&mut session).await, (4, 1));
 }
 
 /// What may happen to an inbox and its sessions.

@@ -23,11 +23,11 @@ pub struct SessionRecord {
     pub maybe_delivered: Vec<u64>,
     /// How far earlier sessions are known to have delivered: the highest cursors, in descending order.
     pub surely_delivered: Vec<u64>,
-    /// The sequences of unacknowledged shutdown requests that an earlier session may have delivered ahead of its own
-    /// `maybe_delivered`, once for each such session. The oldest first.
+    /// The sequences of shutdown requests that an earlier session may have delivered ahead of their turn, beyond its
+    /// entry in `maybe_delivered`, once for each session. The oldest first.
     #[serde(default)]
     pub maybe_overtook: Vec<u64>,
-    /// The same for sessions that are known to have delivered them ahead of their own `surely_delivered`.
+    /// The same for sessions that are known to have delivered them beyond their entry in `surely_delivered`.
     #[serde(default)]
     pub surely_overtook: Vec<u64>,
 }
