@@ -108,7 +108,7 @@ impl fmt::Display for RunnerEvent {
             Self::Handed { message_id, delivery_count } => {
                 write!(f, "handed over message {message_id}, delivery {delivery_count}")
             }
-            Self::ShutdownRequested { request_id } => write!(f, "asked to end: {request_id}"),
+            Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
             Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after repeated failures"),
             Self::TaskTaken { task_id } => write!(f, "took task {task_id}"),

@@ -58,10 +58,11 @@ pub(crate) struct Picture {
 pub(crate) fn draw(report: &Report, scenario: &str, directory: &Path) -> Result<Vec<Picture>> {
     fs::create_dir_all(directory)?;
     let cases = report.cases(scenario);
-    // Three or more cases that differ only in their leading number become the points of lines.
+    // Three or more cases that differ only in their leading number, and in the plural after it, become the points of lines.
     let after_number = |case: &[&Series]| case[0].case.split_once(' ').map(|(_, rest)| rest.to_owned());
+    let singular = |case: &[&Series]| after_number(case).map(|rest| rest.replacen("s,", ",", 1));
     let is_point = |case: &Vec<&Series>| {
-        let alike = cases.iter().filter(|other| after_number(other) == after_number(case)).count();
+        let alike = cases.iter().filter(|other| singular(other) == singular(case)).count();
         at(case[0]).is_some() && alike >= 3
     };
     let (points, single): (Vec<_>, Vec<_>) = cases.iter().cloned().partition(is_point);
@@ -72,9 +73,9 @@ pub(crate) fn draw(report: &Report, scenario: &str, directory: &Path) -> Result<
         pictures.push(picture);
         path
     };
-    if let Some(first) = points.first() {
-        let quantity = first[0].compared().map_or("", |(name, _)| name);
-        let at = after_number(first).unwrap_or_default();
+    if let Some(last) = points.last() {
+        let quantity = last[0].compared().map_or("", |(name, _)| name);
+        let at = after_number(last).unwrap_or_default();
         lines(&picture("", &format!("{quantity} by {at}")), quantity, &at, &points)?;
     }
     if !single.is_empty() {

@@ -17,7 +17,7 @@ fn main() -> io::Result<()> {
     for (file, text) in [
         ("client/python/src/teamwire/_policy.py", policy.python()),
         ("client/typescript/src/gen/policy.ts", policy.typescript()),
-        ("client/go/policy_gen.go", policy.go()),
+        ("client/go/protocol_gen.go", policy.go()),
         ("client/java/src/main/java/io/teamwire/Policy.java", policy.java()),
     ] {
         fs::write(Path::new(&root).join(file), text)?;

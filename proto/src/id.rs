@@ -1,4 +1,4 @@
-//! Ids that the coordinator mints, checked where a client hands them back.
+//! Ids that the coordinator creates, checked when a client returns them.
 
 use uuid::Uuid;
 

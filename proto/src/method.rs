@@ -22,7 +22,7 @@ pub struct Wait {
     pub field: &'static str,
     /// How long when the field is absent.
     pub default: Duration,
-    /// The longest wait; a longer one is read as this.
+    /// The longest wait; larger values are treated as this.
     pub max: Duration,
 }
 

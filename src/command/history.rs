@@ -17,7 +17,7 @@ pub struct History {
     /// Keep printing new entries until interrupted
     #[arg(long, short)]
     follow: bool,
-    /// Only entries that this member sent, received or decided
+    /// Only entries that this member sent, received or decided, or is the subject of
     #[arg(long, short)]
     member: Option<String>,
     /// Only messages

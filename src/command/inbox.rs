@@ -31,7 +31,7 @@ pub struct Inbox {
     /// Acknowledge the messages shown
     #[arg(long)]
     ack: bool,
-    /// Show this member's inbox instead of yours (lead and operator only)
+    /// Show this member's inbox instead of yours (lead, operator and observers only)
     #[arg(long, value_name = "MEMBER", conflicts_with_all = ["follow", "ack"])]
     of: Option<String>,
     /// The maximum number of messages to show

@@ -1,4 +1,4 @@
-//! `teamwire invite`: mints join tokens and observer credentials.
+//! `teamwire invite`: creates join tokens and observer credentials.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -28,7 +28,7 @@ pub struct Invite {
     /// Require the new member to have a plan approved before it works on tasks
     #[arg(long)]
     plan: bool,
-    /// Mint a read-only credential for an observer instead
+    /// Create a read-only credential for an observer instead
     #[arg(long, conflicts_with_all = ["name", "uses", "plan"])]
     observer: bool,
     #[command(flatten)]

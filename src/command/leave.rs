@@ -9,7 +9,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 /// Leave the team: your state becomes `exited`, and the lead is notified
 #[derive(Args, Debug)]
 pub struct Leave {
-    /// The reason, for the lead
+    /// Why you are leaving; shown to the lead
     #[arg(long, default_value = "left", value_name = "TEXT")]
     reason: String,
     #[command(flatten)]

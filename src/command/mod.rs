@@ -46,9 +46,9 @@ use crate::{context::ContextArgs, failure::Failure, trace::Traces};
     version,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 success; 1 refused; 3 rejected; 4 expired or cancelled; 5 timed out; 64 wrong usage; 69 coordinator \
-unreachable; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted. `run` otherwise returns the \
-program's exit code."
+Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member or the lead rejected the \
+request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 75 outcome \
+unknown (`run`: also if the name is taken); 77 not permitted. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]

@@ -26,7 +26,7 @@ pub enum Plan {
 
 #[derive(Args, Debug)]
 pub struct Submit {
-    /// The text of the plan; - reads it from standard input
+    /// The text of the plan; use '-' to read it from standard input
     plan: String,
     /// A one-line preview [default: the beginning of the plan]
     #[arg(long, short)]

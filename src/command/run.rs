@@ -15,13 +15,14 @@ use crate::{
 
 /// Run a program as a member of a team
 ///
-/// The runner joins the team, passes messages to the program, sends its replies, and keeps the member's lease alive. When
-/// the member's shutdown is approved, it ends the program and every process the program started. It acknowledges a message
-/// only when it has proof that the program processed it.
+/// The runner joins the team, passes messages to the program, sends its replies, and keeps the member's lease alive.
+/// When the member's shutdown is approved, it ends the program and every process the program started. By default, it
+/// acknowledges a message only once the program has acknowledged or answered it (see --ack).
 ///
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
-/// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object.
-/// With `exec`, the runner starts the program once for each batch of messages and sends its output to the sender.
+/// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
+/// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
+/// batch. Plain output goes back as a reply to the last member who wrote in that batch.
 ///
 /// The runner joins with the first of these that it has: your current identity, if it has this name and --join is not given;
 /// the identity that an earlier run saved under this name, in a new incarnation; the join string of --join; an invitation
@@ -43,7 +44,7 @@ pub struct Run {
     /// How messages reach the program
     #[arg(long, value_enum, default_value = "stdin")]
     via: Via,
-    /// With --via stdin: what proves that a message was processed
+    /// With --via stdin: what counts as processed
     #[arg(long, value_enum, default_value = "reply")]
     ack: Ack,
     /// With --via exec: the maximum number of messages in a batch
@@ -62,7 +63,7 @@ pub struct Run {
     /// Whether to restart the program after a failure, each time in a new incarnation of the member
     #[arg(long, value_enum, default_value = "never")]
     restart: RestartWhen,
-    /// How many consecutive failures end the runner
+    /// After how many consecutive failures the runner exits
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
     /// How long the program has to exit before the runner kills it, in seconds

@@ -14,14 +14,15 @@ use crate::{
 
 /// Send a message to a member or to the whole team
 ///
-/// The recipient `team-lead` is always the lead. A message is durable once this command succeeds. `--json -` reads one
-/// SendMessage object, in either JSON dialect, from standard input and prints the reply as JSON.
+/// The recipient `team-lead` is always the lead. Once this command succeeds, the message is in the inbox of every
+/// recipient; --json also prints how durably the store holds it. `--json -` reads one SendMessage object, in either of
+/// its two JSON forms, from standard input and prints the reply as JSON.
 #[derive(Args, Debug)]
 #[command(
     after_long_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
 )]
 pub struct Send {
-    /// The recipient and the text; with --broadcast, only the text. - reads the text from standard input
+    /// The recipient and the text; with --broadcast, only the text. Use '-' to read the text from standard input
     #[arg(value_name = "[RECIPIENT] TEXT", num_args = 0..=2)]
     words: Vec<String>,
     /// A one-line preview [default: the beginning of the text]
@@ -42,7 +43,7 @@ pub struct Send {
     /// Wait for a reply, for up to SECONDS (600 if not given)
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "600")]
     wait_reply: Option<u64>,
-    /// Print JSON; with - or a file, also read one SendMessage object from it
+    /// Print JSON; with '-' (standard input) or a file, also read one SendMessage object from it
     #[arg(long, value_name = "-|FILE", num_args = 0..=1, default_missing_value = "")]
     json: Option<String>,
 }

@@ -30,7 +30,7 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Shutdown {
     /// The member to shut down
     name: String,
-    /// The reason, for the member
+    /// Why it should shut down; shown to the member
     #[arg(default_value = "", hide_default_value = true)]
     reason: String,
     /// Wait for the answer and for the process to exit

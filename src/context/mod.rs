@@ -31,11 +31,11 @@ pub const CA_FILE: &str = "ca.crt";
 #[derive(Args, Clone, Debug)]
 pub struct ContextArgs {
     /// The coordinator's address, http[s]://HOST:PORT; comma-separated for several that share a store [env:
-    /// TEAMWIRE_ADDRESS=] [default: the identity's, or http://127.0.0.1:7420]
+    /// TEAMWIRE_ADDRESS] [default: the identity's, or http://127.0.0.1:7420]
     // `endpoint` reads the environment instead of clap, because a join string outranks it and a flag outranks both.
     #[arg(long, global = true, value_name = "URL", help_heading = "Context")]
     address: Option<String>,
-    /// For https: the certificate of the only CA to trust, in PEM [env: TEAMWIRE_CA=] [default: the identity's, or the
+    /// For https: the certificate of the only CA to trust, in PEM [env: TEAMWIRE_CA] [default: the identity's, or the
     /// system's CAs]
     #[arg(long, global = true, value_name = "FILE", value_parser = parse_pem, help_heading = "Context")]
     ca: Option<Pem>,

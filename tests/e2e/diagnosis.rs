@@ -50,7 +50,7 @@ fn the_doctor_distinguishes_unread_messages_from_unacknowledged_ones(world: Worl
     let sent = world.cli(LEAD, &["send", "ann", "hello", "--json"]).succeeds().json();
     let (code, found) = findings(&world, &[]);
     assert_eq!(code, 1);
-    let finding = find(&found, "not_injected");
+    let finding = find(&found, "not_delivered");
     assert_eq!((&finding["member"], &finding["message_id"]), (&"ann".into(), &sent["message_id"]));
     assert!(finding["text"].as_str().unwrap().contains("no process reads ann's inbox"), "{finding}");
 
@@ -59,7 +59,7 @@ fn the_doctor_distinguishes_unread_messages_from_unacknowledged_ones(world: Worl
     bob.await_text("do it");
     let finding = eventually("the message counts as delivered", || {
         let (_, found) = findings(&world, &["bob"]);
-        found.into_iter().find(|finding| finding["class"] == "not_consumed")
+        found.into_iter().find(|finding| finding["class"] == "not_acknowledged")
     });
     assert_eq!((&finding["member"], &finding["message_id"]), (&"bob".into(), &sent["message_id"]));
     // With the default patience there is nothing to find yet.
@@ -75,7 +75,7 @@ fn a_member_that_does_not_end_is_named_with_what_to_do(world: World) {
     world.cli(LEAD, &["shutdown", "bob"]).succeeds();
     bob.await_heard("the request", |line| line["type"] == "shutdown_request");
     let (code, found) = findings(&world, &["bob"]);
-    let finding = find(&found, "not_gone_offline");
+    let finding = find(&found, "not_exited");
     assert_eq!((code, &finding["member"]), (1, &"bob".into()));
     assert!(finding["next"].as_str().unwrap().contains("teamwire shutdown bob --force"), "{finding}");
 
@@ -83,7 +83,7 @@ fn a_member_that_does_not_end_is_named_with_what_to_do(world: World) {
     bob.signal(nix::sys::signal::Signal::SIGSTOP);
     world.cli(LEAD, &["shutdown", "bob", "--force"]).succeeds();
     let (_, found) = findings(&world, &[]);
-    let finding = find(&found, "not_gone_offline");
+    let finding = find(&found, "not_exited");
     assert!(finding["text"].as_str().unwrap().contains("its exit was not reported"), "{finding}");
     bob.signal(nix::sys::signal::Signal::SIGCONT);
     bob.exit();

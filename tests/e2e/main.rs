@@ -51,6 +51,7 @@ macro_rules! redis_scenarios {
 mod cluster;
 mod configuration;
 mod crashes;
+mod crashes_under_load;
 mod deletions;
 mod diagnosis;
 mod edge;
@@ -58,7 +59,6 @@ mod errors;
 mod failover;
 mod joins;
 mod lives;
-mod load;
 mod machines;
 mod messages;
 mod operations;

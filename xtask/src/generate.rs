@@ -18,7 +18,7 @@ const DIRECTORIES: [&str; 3] = ["client/python/src/teamwire/v1", "client/typescr
 const FILES: [&str; 4] = [
     "docs/protocol.md",
     "client/python/src/teamwire/_policy.py",
-    "client/go/policy_gen.go",
+    "client/go/protocol_gen.go",
     "client/java/src/main/java/io/teamwire/Policy.java",
 ];
 

@@ -20,6 +20,7 @@ mod lint;
 mod network;
 mod prose;
 mod redis;
+mod rerun;
 mod step;
 mod test;
 

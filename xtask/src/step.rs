@@ -3,9 +3,11 @@
 use std::{
     env,
     ffi::OsStr,
-    fmt, io,
+    fmt,
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
 /// A program to run in the root of the repository, with empty standard input.
@@ -59,6 +61,20 @@ impl Step {
         }
     }
 
+    /// Prints the step, runs it to completion, and returns what it printed, which it also passes on.
+    pub(crate) fn run_captured(mut self) -> Result<Captured, Failure> {
+        eprintln!("xtask: {}", self.shown);
+        let failure = |error| Failure::new(format!("`{}` cannot run: {error}", self.shown), self.advice);
+        let mut child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failure)?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (stdout, stderr) = thread::scope(|scope| {
+            let errors = scope.spawn(|| pass_on(stderr, io::stderr()));
+            (pass_on(stdout, io::stdout()), errors.join().unwrap_or_default())
+        });
+        let is_success = child.wait().map_err(failure)?.success();
+        Ok(Captured { is_success, stdout, stderr })
+    }
+
     /// Runs it silently, and returns whether it succeeded.
     pub(crate) fn succeeds(mut self) -> bool {
         self.command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
@@ -69,6 +85,25 @@ impl Step {
         let output = self.command.output().ok().filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
+}
+
+/// What a step has printed, and whether it succeeded.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub(crate) is_success: bool,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Copies everything from one stream to another as it arrives, and returns it.
+fn pass_on(from: Option<impl Read>, mut to: impl Write) -> String {
+    let (mut all, mut buffer) = (Vec::new(), [0; 8192]);
+    let Some(mut from) = from else { return String::new() };
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        let _ = to.write_all(&buffer[..length]).and_then(|()| to.flush());
+        all.extend_from_slice(&buffer[..length]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
 }
 
 /// Why a command failed, and what to do about it.

@@ -1,7 +1,7 @@
 //! Runs the tests, of the workspace and of the clients in other languages.
 
 use crate::{
-    clients, generate, network, redis,
+    clients, generate, network, redis, rerun,
     step::{Failure, Step},
 };
 
@@ -17,11 +17,13 @@ pub(crate) fn run(ci: bool) -> Result<(), Failure> {
     }
     network::prepare()?;
     let ready = clients::prepare(ci)?;
-    let run = |arguments: &[&str]| {
-        let step = Step::cargo(arguments).advice("`cargo test --package PACKAGE NAME` runs one test again");
+    let prepare = |step: Step| {
         let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
         let step = step.env(clients::READY, &ready);
-        if ci { step.env("CI", "true") } else { step }.run()
+        if ci { step.env("CI", "true") } else { step }
+    };
+    let run = |arguments: &[&str]| {
+        prepare(Step::cargo(arguments).advice("`cargo test --package PACKAGE NAME` runs one test again")).run()
     };
     // The tests run this program, but it is in another package, so cargo does not build it for them.
     run(&["build", "--locked", "--package", "teamwire-conformance-driver"])?;
@@ -30,7 +32,7 @@ pub(crate) fn run(ci: bool) -> Result<(), Failure> {
     if Step::cargo(&["nextest", "--version"]).succeeds() {
         run(&["nextest", "run", "--workspace", "--locked"])
     } else {
-        run(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests"])
+        rerun::test(&["--workspace", "--locked", "--lib", "--bins", "--tests"], prepare)
     }
 }
 

@@ -139,7 +139,7 @@ fn tests_use_the_server_in_the_path() {
             "cargo build --locked --package teamwire-conformance-driver",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
-            "cargo test --workspace --locked --lib --bins --tests"
+            "cargo test --no-fail-fast --workspace --locked --lib --bins --tests"
         ]
     );
     let server = machine.directory.join("bin/redis-server");
@@ -183,6 +183,25 @@ fn nextest_runs_if_it_is_installed_after_the_tests_that_it_leaves_out() {
 }
 
 #[test]
+fn a_failed_test_runs_once_more_alone() {
+    let failing = "case \"$*\" in *--no-fail-fast*) echo 'test a::b ... FAILED'; echo 'error: 1 target failed:' >&2; \
+                   echo '    `-p x --lib`' >&2; exit 101;; esac";
+    let machine = |name: &str, again: &str| {
+        let cargo = format!("{NO_NEXTEST} && {{ {failing}; case \"$*\" in *--exact*) {again};; esac; }}");
+        Machine::new(name).with("redis-server", "").with("valkey-server", "").with("cargo", &cargo)
+    };
+    let flaky = machine("flaky", "echo 'test a::b ... ok'");
+    let output = flaky.xtask(&["test"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stderr(&output).contains("FLAKY") && stderr(&output).contains("a::b"), "{output:?}");
+    let again = "cargo test --locked -p x --lib -- --exact --test-threads=1 a::b";
+    assert_eq!(flaky.calls().last().map(String::as_str), Some(again));
+
+    let output = machine("failing", "echo 'test a::b ... FAILED'; exit 101").xtask(&["test"], &[]);
+    assert!(!output.status.success() && stderr(&output).contains("failed twice: a::b"), "{output:?}");
+}
+
+#[test]
 fn missing_servers_and_iproute2_are_installed_for_root() {
     let machine = Machine::new("root")
         .with("id", "echo 0")
@@ -207,7 +226,7 @@ fn missing_servers_and_iproute2_are_installed_for_root() {
             "cargo build --locked --package teamwire-conformance-driver",
             "cargo test --workspace --locked --doc",
             "cargo nextest --version",
-            "cargo test --workspace --locked --lib --bins --tests"
+            "cargo test --no-fail-fast --workspace --locked --lib --bins --tests"
         ]
     );
 }

@@ -41,7 +41,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         .into_iter()
         .chain(bench.stores.iter().map(|store| Candidate::Teamwire(*store)))
         .collect();
-    for (sharing, how) in [(1, "one connection each".to_owned()), (SHARING, format!("{SHARING} a connection"))] {
+    for (sharing, how) in [(1, "one connection each".to_owned()), (SHARING, format!("{SHARING} per connection"))] {
         let (case, streams) = (format!("{} subscribers, {how}", bench.streams), bench.streams as f64);
         for _ in 0..bench.runs {
             let observed = candidates.iter().map(|candidate| async move {

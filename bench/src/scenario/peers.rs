@@ -57,7 +57,8 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     };
     for inboxes in [1, 100] {
         let shape = Shape { callers: CALLERS, inboxes };
-        let case = format!("{CALLERS} callers, {inboxes} inboxes, all received and acknowledged");
+        let noun = if inboxes == 1 { "inbox" } else { "inboxes" };
+        let case = format!("{CALLERS} callers, {inboxes} {noun}, all received and acknowledged");
         for _ in 0..bench.runs {
             for candidate in &candidates {
                 let mail = candidate.open(bench, shape).await?;

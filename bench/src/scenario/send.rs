@@ -35,7 +35,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                     ("p99.9 ms", sent.percentile_ms(99.9)),
                 ];
                 // CPU time hardly depends on the load of the machine.
-                let names = ["server CPU µs each", "of it Redis"];
+                let names = ["server CPU µs each", "of which Redis"];
                 for ((name, before), after) in names.into_iter().zip(before).zip(after) {
                     let used = before.zip(after).map(|(before, after)| after - before);
                     figures.extend(used.map(|used| (name, used.as_secs_f64() * 1e6 / sent.calls as f64)));
@@ -71,5 +71,5 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 fn closed(callers: usize) -> String {
-    format!("{callers} callers, closed loop")
+    format!("{callers} {}, closed loop", if callers == 1 { "caller" } else { "callers" })
 }

@@ -8,9 +8,9 @@
 //!
 //! # Send
 //!
-//! [`message`] builds messages. When [`Client::send`] returns, the message is durable in the recipient's inbox. Calls are
-//! retried with the same idempotency key until their outcome is known, as [`Retry`] says; an [`Error`] is sorted by what
-//! you can do about it.
+//! [`message`] builds messages. When [`Client::send`] returns, the message is in the recipient's inbox, as durable as
+//! the reply says. Calls are retried with the same idempotency key until their outcome is known, as [`Retry`] says; an
+//! [`Error`] is sorted by what you can do about it.
 //!
 //! # Subscribe and answer
 //!
@@ -27,7 +27,7 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Error> {
 //!     let client = Client::from_identity(&Identity::find()?)?;
-//!     client.send(message::direct("team-lead", "Worker is up", "I take jobs now.")).await?;
+//!     client.send(message::direct("team-lead", "Worker is up", "I'm ready to take jobs.")).await?;
 //!
 //!     let mut inbox = client.subscribe(SubscribeOptions::default());
 //!     while let Some(event) = inbox.next().await {

@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 
 use super::{
     Coordinator,
-    keys::{board_key, task_key, team_key, usual_keys},
+    keys::{board_keys, team_key, usual_keys},
     store_errors::{corrupt, unavailable},
 };
 use crate::{
@@ -72,11 +72,8 @@ impl Coordinator {
         let (_turn, keys) = match touches {
             Touches::Team => (None, usual_keys(who)),
             Touches::Life => (Some(self.turns.take(&namespace).await), usual_keys(who)),
-            Touches::Task(task) => (None, vec![team_key(), board_key(), task_key(task)]),
-            Touches::Board(task) => {
-                let keys = [team_key(), board_key()].into_iter().chain(task.map(task_key)).collect();
-                (Some(self.turns.take(&namespace).await), keys)
-            }
+            Touches::Task(task) => (None, board_keys(who, Some(task))),
+            Touches::Board(task) => (Some(self.turns.take(&namespace).await), board_keys(who, task)),
         };
         Ok(self.decide(&namespace, &keys, rule).await?.value)
     }

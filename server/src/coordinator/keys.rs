@@ -27,7 +27,7 @@ pub(super) fn board_key() -> Key {
 }
 
 /// Returns the key of a task.
-pub(super) fn task_key(id: u64) -> Key {
+fn task_key(id: u64) -> Key {
     Key::new(TaskRecord::KIND, record_id(id))
 }
 
@@ -37,5 +37,13 @@ pub(super) fn usual_keys(who: &CallerCredentials) -> Vec<Key> {
     if let (Some(_), Credential::Member { member, .. }) = (&who.session_id, &who.credential) {
         keys.push(member_key::<SessionRecord>(member));
     }
+    keys
+}
+
+/// Returns the keys of the records that nearly every call about this task, or about the whole board, reads.
+pub(super) fn board_keys(who: &CallerCredentials, task: Option<u64>) -> Vec<Key> {
+    let mut keys = usual_keys(who);
+    keys.push(board_key());
+    keys.extend(task.map(task_key));
     keys
 }

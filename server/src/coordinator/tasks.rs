@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{
     Coordinator,
     decide::Touches,
-    keys::{board_key, team_key},
+    keys::{board_key, board_keys},
     turns::Turn,
 };
 use crate::{
@@ -81,7 +81,7 @@ impl Coordinator {
         turn: &mut Turn,
         count: u64,
     ) -> Result<Option<v1::Claim>, Refusal> {
-        let keys = [team_key(), board_key()];
+        let keys = board_keys(who, None);
         let claim = self.decide(namespace, &keys, |tx| claim::claim_next(tx, who, request)).await?.value;
         turn.nothing_at = claim.is_none().then_some(count);
         Ok(claim)
@@ -105,7 +105,7 @@ impl Coordinator {
         let mut page = Page::new(page_size(request.page_size)?);
         let mut covered = page::number(&request.page_token)?.unwrap_or(0);
         let namespace = namespace_of(who, &request.team)?;
-        let listing = self.decide(&namespace, &[team_key(), board_key()], |tx| listing::list(tx, who, request)).await?;
+        let listing = self.decide(&namespace, &board_keys(who, None), |tx| listing::list(tx, who, request)).await?;
         let Listing { board, ids, filter } = listing.value;
         let after = covered;
         let mut ids = ids.into_iter().filter(|id| *id > after).peekable();

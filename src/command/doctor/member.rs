@@ -47,11 +47,11 @@ impl Doctor {
     }
 
     /// Reports a member that did not exit after its shutdown, or that is lost.
-    pub(super) fn not_gone_offline(&self, member: &v1::Member, findings: &mut Vec<Finding>) {
+    pub(super) fn not_exited(&self, member: &v1::Member, findings: &mut Vec<Finding>) {
         let (name, since) = (&member.name, age(member.state_since.as_ref()));
         match member.state() {
             MemberState::Stopping if since >= self.patience() => findings.push(Finding::problem(
-                "not_gone_offline",
+                "not_exited",
                 name,
                 format!(
                     "{name} approved its shutdown or was stopped by force {} ago, but its exit was not reported.",
@@ -118,7 +118,7 @@ impl Doctor {
         let delivered = age(receipt.delivered_at.as_ref());
         let found = match receipt.state() {
             ReceiptState::Queued if queued >= self.patience() && !member.connected => Finding::problem(
-                "not_injected",
+                "not_delivered",
                 name,
                 format!("\"{what}\" has waited {} because no process reads {name}'s inbox.", duration_text(queued)),
                 format!(
@@ -126,7 +126,7 @@ impl Doctor {
                 ),
             ),
             ReceiptState::Queued if queued >= self.patience() => Finding::problem(
-                "not_injected",
+                "not_delivered",
                 name,
                 format!(
                     "\"{what}\" has waited {} although {name} is connected: {name} has reached its limit of unacknowledged \
@@ -136,7 +136,7 @@ impl Doctor {
                 format!("Have it acknowledge its messages, or restart it: `teamwire shutdown {name}`."),
             ),
             ReceiptState::Delivered if delivered >= self.patience() => Finding::problem(
-                "not_consumed",
+                "not_acknowledged",
                 name,
                 format!(
                     "\"{what}\" was delivered to {name} {} ago (delivery {}) and is not acknowledged.",

@@ -29,11 +29,11 @@ use crate::{
 ///
 /// - not queued: messages to the member are refused (unknown name, exited, inbox full)
 ///
-/// - not injected: messages wait because no process reads the inbox
+/// - not delivered: messages wait because no process reads the inbox
 ///
-/// - not consumed: messages were delivered but never acknowledged
+/// - not acknowledged: messages were delivered but never acknowledged
 ///
-/// - not gone offline: the member did not exit after it approved its shutdown, or did not answer the request
+/// - not exited: the member did not exit after it approved its shutdown, or did not answer the request
 ///
 /// - plan unanswered: a plan awaits the lead's answer
 ///
@@ -69,7 +69,7 @@ impl Doctor {
         }
         for member in wanted {
             self.not_queued(member, &mut findings);
-            self.not_gone_offline(member, &mut findings);
+            self.not_exited(member, &mut findings);
             self.waiting(&caller, member, &mut findings).await?;
         }
         self.requests(&caller, &mut findings).await?;
@@ -106,7 +106,7 @@ impl Doctor {
                     format!("The lead decides: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`."),
                 ),
                 _ => Finding::problem(
-                    "not_gone_offline",
+                    "not_exited",
                     name,
                     format!("{name} has not answered its shutdown request in {}.", duration_text(waits)),
                     format!(

@@ -22,7 +22,7 @@ pub struct Claim {
 
 #[derive(Args, Debug)]
 pub struct Next {
-    /// How long to wait for a task, in seconds; the exit code is 5 if none became ready
+    /// How long to wait for a task, in seconds; the exit code is 5 if none becomes ready
     #[arg(long, short, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
     wait: u64,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct Next {
 pub struct Complete {
     #[command(flatten)]
     claim: ClaimArgs,
-    /// The result of the task; - reads it from standard input
+    /// The result of the task; use '-' to read it from standard input
     #[arg(long, short)]
     result: Option<String>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub struct Complete {
 pub struct Release {
     #[command(flatten)]
     claim: ClaimArgs,
-    /// The reason, for the next member to claim the task
+    /// Why you are releasing it; shown to the next member that claims the task
     #[arg(long, short, default_value = "", hide_default_value = true)]
     reason: String,
     #[command(flatten)]

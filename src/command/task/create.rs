@@ -12,7 +12,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 pub struct Create {
     /// What to do, on one line
     subject: String,
-    /// Everything a member needs to know to do the task; - reads it from standard input
+    /// Everything a member needs to know to do the task; use '-' to read it from standard input
     #[arg(long, short)]
     description: Option<String>,
     /// The name of the task while it is in progress, such as "Running the tests"

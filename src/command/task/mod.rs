@@ -46,7 +46,7 @@ pub enum Task {
     Next(Next),
     /// Complete a task that you claimed
     Complete(Complete),
-    /// Release a task that you claimed back to the board
+    /// Return a claimed task to the board
     Release(Release),
     /// Delete a task from the board
     Delete(Delete),

@@ -13,7 +13,7 @@ pub struct Update {
     /// What to do, on one line
     #[arg(long, short)]
     subject: Option<String>,
-    /// Everything a member needs to know to do the task; - reads it from standard input
+    /// Everything a member needs to know to do the task; use '-' to read it from standard input
     #[arg(long, short)]
     description: Option<String>,
     /// The name of the task while it is in progress

@@ -34,11 +34,11 @@ const (
 	TeamEventKind_TEAM_EVENT_KIND_CREATED TeamEventKind = 1
 	// It has another lead; TeamEvent.member is the new one.
 	TeamEventKind_TEAM_EVENT_KIND_LEAD_CHANGED TeamEventKind = 2
-	// The lead minted a join token.
+	// The lead or the operator created a join token.
 	TeamEventKind_TEAM_EVENT_KIND_INVITED TeamEventKind = 3
-	// The lead minted an observer's credential.
+	// The lead or the operator created an observer's credential.
 	TeamEventKind_TEAM_EVENT_KIND_OBSERVER_CREATED TeamEventKind = 4
-	// The store has lost changes that the coordinator had confirmed with OK.
+	// The store has lost changes that were answered with OK.
 	TeamEventKind_TEAM_EVENT_KIND_WRITES_LOST TeamEventKind = 5
 )
 
@@ -103,7 +103,7 @@ const (
 	TaskEventKind_TASK_EVENT_KIND_ASSIGNED TaskEventKind = 3
 	// TaskEvent.owner has claimed it.
 	TaskEventKind_TASK_EVENT_KIND_CLAIMED TaskEventKind = 4
-	// TaskEvent.owner has completed it.
+	// TaskEvent.actor has completed it; TaskEvent.owner is its owner.
 	TaskEventKind_TASK_EVENT_KIND_COMPLETED TaskEventKind = 5
 	// Its owner, the lead or the operator released it.
 	TaskEventKind_TASK_EVENT_KIND_RELEASED TaskEventKind = 6
@@ -829,7 +829,7 @@ type ListHistoryResponse struct {
 	// The oldest first.
 	Entries []*HistoryEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
-	// entry's own where the filter left entries out.
+	// entry's own if the filter left out later entries.
 	LastSequence uint64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	// For the next page. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`

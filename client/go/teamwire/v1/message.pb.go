@@ -51,11 +51,11 @@ const (
 	NoticeKind_NOTICE_KIND_LEAD_CHANGED NoticeKind = 9
 	// A task was assigned to the recipient; `task` is set.
 	NoticeKind_NOTICE_KIND_TASK_ASSIGNMENT NoticeKind = 10
-	// A task that the recipient had claimed was taken from it; `task` is set. Its claim token is no longer valid.
+	// A task that the recipient claimed was taken from it; `task` is set. Its claim token is no longer valid.
 	NoticeKind_NOTICE_KIND_TASK_REVOKED NoticeKind = 11
 	// A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them.
 	NoticeKind_NOTICE_KIND_UNPROCESSED NoticeKind = 12
-	// The store has lost changes that had been answered with OK, as a replica may that takes over. To every member.
+	// The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member.
 	NoticeKind_NOTICE_KIND_WRITES_LOST NoticeKind = 13
 )
 
@@ -187,7 +187,7 @@ const (
 	Durability_DURABILITY_UNSPECIFIED Durability = 0
 	// In the store's memory; a crash of the store may lose it.
 	Durability_DURABILITY_APPLIED Durability = 1
-	// On the store's disk; a crash does not lose it.
+	// On the store's disk. A crash does not lose it; a failover to a replica that lacks it does.
 	Durability_DURABILITY_FSYNCED Durability = 2
 	// On the replicas that the configuration asks for.
 	Durability_DURABILITY_REPLICATED Durability = 3
@@ -246,9 +246,9 @@ const (
 	CloseReason_CLOSE_REASON_SHUTDOWN_APPROVED CloseReason = 1
 	// A newer session holds the inbox. Do not reconnect.
 	CloseReason_CLOSE_REASON_SUPERSEDED CloseReason = 2
-	// The team is no more. Do not reconnect.
+	// The team was deleted. Do not reconnect.
 	CloseReason_CLOSE_REASON_TEAM_DELETED CloseReason = 3
-	// This coordinator is shutting down, or the stream is too old. Reconnect at once, with jitter.
+	// This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay.
 	CloseReason_CLOSE_REASON_DRAINING CloseReason = 4
 	// The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect.
 	CloseReason_CLOSE_REASON_MEMBER_STOPPED CloseReason = 5
@@ -301,7 +301,7 @@ func (CloseReason) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{3}
 }
 
-// How far a message has come.
+// How far a message got.
 type ReceiptState int32
 
 const (
@@ -313,7 +313,7 @@ const (
 	ReceiptState_RECEIPT_STATE_DELIVERED ReceiptState = 2
 	// Acknowledged.
 	ReceiptState_RECEIPT_STATE_PROCESSED ReceiptState = 3
-	// Given up; see Receipt.dead_letter_cause.
+	// Became a dead letter; see Receipt.dead_letter_cause.
 	ReceiptState_RECEIPT_STATE_DEAD_LETTERED ReceiptState = 4
 )
 
@@ -362,19 +362,19 @@ func (ReceiptState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{4}
 }
 
-// Why a message was given up.
+// Why a message was dead-lettered.
 type DeadLetterCause int32
 
 const (
-	// It was not given up.
+	// It was not dead-lettered.
 	DeadLetterCause_DEAD_LETTER_CAUSE_UNSPECIFIED DeadLetterCause = 0
-	// Too many sessions saw it without acknowledging it.
+	// Too many sessions received it without acknowledging it.
 	DeadLetterCause_DEAD_LETTER_CAUSE_DELIVERY_LIMIT DeadLetterCause = 1
 	// It was a shutdown request for an earlier life of the member.
 	DeadLetterCause_DEAD_LETTER_CAUSE_TARGET_REPLACED DeadLetterCause = 2
 	// It was a notice that found the inbox full. Only the history has it.
 	DeadLetterCause_DEAD_LETTER_CAUSE_INBOX_FULL DeadLetterCause = 3
-	// The recipient exited long ago and was taken off the roster.
+	// The recipient exited long ago and was removed from the roster.
 	DeadLetterCause_DEAD_LETTER_CAUSE_MEMBER_REMOVED DeadLetterCause = 4
 )
 
@@ -543,8 +543,7 @@ func (x *Broadcast) GetContent() string {
 	return ""
 }
 
-// Asks a member to end. Only the lead and the operator may send it. The coordinator mints the request's id. It reaches a
-// member whose inbox is full, and one that acknowledges nothing.
+// Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id.
 type ShutdownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The member to ask: see DirectMessage.recipient.
@@ -608,14 +607,15 @@ func (x *ShutdownRequest) GetTtl() *durationpb.Duration {
 	return nil
 }
 
-// Answers a shutdown request. Only the member asked may send it. It goes to the requester.
+// Answers a shutdown request. Only the member that was asked may send it. It goes to the requester.
 type ShutdownResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The id of the request, as delivered.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required, with presence: true ends the member, false refuses. A missing value is an error, never false.
+	// Required, with presence: true shuts the member down, false rejects the request. A missing value is an error, never
+	// false.
 	Approve *bool `protobuf:"varint,2,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
-	// Optional, up to 64 KiB; expected when refusing (the reply warns when it is empty).
+	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -672,7 +672,7 @@ func (x *ShutdownResponse) GetReason() string {
 	return ""
 }
 
-// Asks the lead to approve a plan. Only a teammate may send it. The coordinator mints the request's id. A newer plan
+// Asks the lead to approve a plan. Only a teammate may send it. The coordinator creates the request's id. A newer plan
 // of the same member cancels an older one that is still pending.
 type PlanApprovalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -746,7 +746,7 @@ type PlanApprovalResponse struct {
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Required, with presence: see ShutdownResponse.approve.
 	Approve *bool `protobuf:"varint,3,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
-	// Optional, up to 64 KiB; expected when refusing (the reply warns when it is empty).
+	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
 	Feedback      string `protobuf:"bytes,4,opt,name=feedback,proto3" json:"feedback,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -810,14 +810,14 @@ func (x *PlanApprovalResponse) GetFeedback() string {
 	return ""
 }
 
-// A task as a notice tells of it.
+// A task, as included in a notice.
 type TaskSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task's id.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// See Task.subject.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
-	// See Task.description. Left out where it is longer than 4 KiB.
+	// See Task.description. Left out if it is longer than 4 KiB.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// Who assigned it or took it away.
 	AssignedBy    *Sender `protobuf:"bytes,4,opt,name=assigned_by,json=assignedBy,proto3" json:"assigned_by,omitempty"`
@@ -888,17 +888,17 @@ type Notice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set by the coordinator. What happened.
 	Kind NoticeKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.NoticeKind" json:"kind,omitempty"`
-	// Set by the coordinator where a member is concerned. Its name.
+	// Set by the coordinator if the notice concerns a member. Its name.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Set by the coordinator where a request is concerned. Its id.
+	// Set by the coordinator if the notice concerns a request. Its id.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Set by the coordinator where a message is concerned. Its id.
+	// Set by the coordinator if the notice concerns a message. Its id.
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Set by the coordinator. One sentence for a reader, with what can be done.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED. How the process ended.
 	Exit *ExitReport `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
-	// Set by the coordinator where a task is concerned.
+	// Set by the coordinator if the notice concerns a task.
 	Task          *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1129,7 +1129,7 @@ func (x *Attachment) GetSha256() string {
 	return ""
 }
 
-// Who sent a message. Always from the credential of the call, never from its body.
+// Who sent a message. Always taken from the credential of the call, never from its body.
 type Sender struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set by the coordinator.
@@ -1420,7 +1420,7 @@ type Message_Broadcast struct {
 }
 
 type Message_ShutdownRequest struct {
-	// A request to end.
+	// A request to shut down.
 	ShutdownRequest *ShutdownRequest `protobuf:"bytes,23,opt,name=shutdown_request,json=shutdownRequest,proto3,oneof"`
 }
 
@@ -1463,12 +1463,12 @@ type SendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional but wise; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
-	// sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first
-	// reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or more, for
-	// each member of each team. Empty: no de-duplication.
+	// Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client;
+	// keys that sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns
+	// the first reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or
+	// more, for each member of each team. Empty: no de-duplication.
 	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Optional. The id of a message that this one answers; need not be in the history any more.
+	// Optional. The id of a message that this one answers. It may no longer be in the history.
 	InReplyTo string `protobuf:"bytes,3,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
 	// Optional. Up to 16.
 	Attachments []*Attachment `protobuf:"bytes,4,rep,name=attachments,proto3" json:"attachments,omitempty"`
@@ -1611,32 +1611,32 @@ type isSendRequest_Body interface {
 }
 
 type SendRequest_Message struct {
-	// A text for one member. Open to every member and the operator.
+	// A text for one member. Every member and the operator may send it.
 	Message *DirectMessage `protobuf:"bytes,21,opt,name=message,proto3,oneof"`
 }
 
 type SendRequest_Broadcast struct {
-	// A text for every member. Open to every member and the operator.
+	// A text for every member. Every member and the operator may send it.
 	Broadcast *Broadcast `protobuf:"bytes,22,opt,name=broadcast,proto3,oneof"`
 }
 
 type SendRequest_ShutdownRequest struct {
-	// A request to end. Lead and operator only.
+	// A request to shut down. Only the lead and the operator may send it.
 	ShutdownRequest *ShutdownRequest `protobuf:"bytes,23,opt,name=shutdown_request,json=shutdownRequest,proto3,oneof"`
 }
 
 type SendRequest_ShutdownResponse struct {
-	// The answer to it. The member asked only.
+	// The answer to it. Only the member that was asked may send it.
 	ShutdownResponse *ShutdownResponse `protobuf:"bytes,24,opt,name=shutdown_response,json=shutdownResponse,proto3,oneof"`
 }
 
 type SendRequest_PlanApprovalRequest struct {
-	// A plan to approve. Teammates only.
+	// A plan to approve. Only a teammate may send it.
 	PlanApprovalRequest *PlanApprovalRequest `protobuf:"bytes,25,opt,name=plan_approval_request,json=planApprovalRequest,proto3,oneof"`
 }
 
 type SendRequest_PlanApprovalResponse struct {
-	// The answer to it. Lead and operator only.
+	// The answer to it. Only the lead and the operator may send it.
 	PlanApprovalResponse *PlanApprovalResponse `protobuf:"bytes,26,opt,name=plan_approval_response,json=planApprovalResponse,proto3,oneof"`
 }
 
@@ -1759,11 +1759,10 @@ type StreamRequest struct {
 	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
 	// same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. More is read as 64. A pending shutdown
-	// request is delivered beyond it, and beyond unacked_bytes_max.
+	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64.
 	UnackedMessagesMax uint32 `protobuf:"varint,2,opt,name=unacked_messages_max,json=unackedMessagesMax,proto3" json:"unacked_messages_max,omitempty"`
-	// Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. More is read as
-	// 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
+	// Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
+	// treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
 	UnackedBytesMax uint32 `protobuf:"varint,3,opt,name=unacked_bytes_max,json=unackedBytesMax,proto3" json:"unacked_bytes_max,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1952,8 +1951,8 @@ type SessionOpened struct {
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// How many messages were unprocessed when the session opened.
 	Backlog uint64 `protobuf:"varint,4,opt,name=backlog,proto3" json:"backlog,omitempty"`
-	// The longest silence between two frames. A client that hears nothing for three times as long may treat the stream as
-	// dead.
+	// The longest silence between two frames. A client that receives nothing for three times as long may treat the stream
+	// as dead.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// The member's own name as first written.
 	Member string `protobuf:"bytes,6,opt,name=member,proto3" json:"member,omitempty"`
@@ -2275,7 +2274,7 @@ func (x *AckRequest) GetMessageIds() []string {
 // The reply of MessageService.Ack.
 type AckResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many messages left the inbox by this call. Those acknowledged before are not counted.
+	// How many messages this call removed from the inbox, not counting those acknowledged earlier.
 	Acked         uint32 `protobuf:"varint,1,opt,name=acked,proto3" json:"acked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2428,22 +2427,22 @@ func (x *GetMessageResponse) GetReceipts() []*Receipt {
 	return nil
 }
 
-// What became of a message at one recipient.
+// How far a message got for one recipient.
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The recipient's name as first written.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
-	// How far it has come.
+	// How far it got.
 	State ReceiptState `protobuf:"varint,2,opt,name=state,proto3,enum=teamwire.v1.ReceiptState" json:"state,omitempty"`
 	// When it was put into the inbox.
 	QueuedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=queued_at,json=queuedAt,proto3" json:"queued_at,omitempty"`
-	// When it was last delivered. Absent: never, or not known any more.
+	// When it was last delivered. Absent: never, or no longer known.
 	DeliveredAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=delivered_at,json=deliveredAt,proto3" json:"delivered_at,omitempty"`
-	// When it was acknowledged or given up. Absent: not yet.
+	// When it was acknowledged or dead-lettered. Absent: not yet.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// How many sessions have delivered it or may have.
 	DeliveryCount uint32 `protobuf:"varint,6,opt,name=delivery_count,json=deliveryCount,proto3" json:"delivery_count,omitempty"`
-	// Set with RECEIPT_STATE_DEAD_LETTERED. Why it was given up.
+	// Set with RECEIPT_STATE_DEAD_LETTERED. Why it was dead-lettered.
 	DeadLetterCause DeadLetterCause `protobuf:"varint,7,opt,name=dead_letter_cause,json=deadLetterCause,proto3,enum=teamwire.v1.DeadLetterCause" json:"dead_letter_cause,omitempty"`
 	// The place in the recipient's inbox.
 	Sequence      uint64 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -2615,7 +2614,7 @@ type ListInboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The oldest unprocessed messages, in order. Their delivery count may be zero here.
 	Deliveries []*Delivery `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
-	// How many messages are unprocessed in all.
+	// The total number of unprocessed messages.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// For the next page. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`

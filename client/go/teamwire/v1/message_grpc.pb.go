@@ -46,7 +46,8 @@ const (
 //
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
 // replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-// the outcome is unknown: retry with the same idempotency key.
+// the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
+// same idempotency key.
 type MessageServiceClient interface {
 	// Sends one message of any kind.
 	//
@@ -75,14 +76,14 @@ type MessageServiceClient interface {
 	// PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
 	// has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.
 	Stream(ctx context.Context, in *StreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamResponse], error)
-	// Marks messages as processed; they leave the inbox. Acknowledging twice is fine.
+	// Marks messages as processed; they leave the inbox. Repeating the call is harmless.
 	//
 	// ABORTED: SESSION_SUPERSEDED. INVALID_ARGUMENT: INVALID_MESSAGE_ID, INVALID_FIELD (over 1,000 ids).
 	Ack(ctx context.Context, in *AckRequest, opts ...grpc.CallOption) (*AckResponse, error)
-	// Returns a message with one receipt for each recipient. Permitted to its sender, its recipients, the lead, the
-	// operator and observers of the team.
+	// Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
+	// observers of the team may call it.
 	//
-	// NOT_FOUND: MESSAGE_NOT_FOUND, also when the caller may not see it. INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
 	GetMessage(ctx context.Context, in *GetMessageRequest, opts ...grpc.CallOption) (*GetMessageResponse, error)
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
 	// operator and observers may list any inbox, other members their own.
@@ -177,7 +178,8 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 //
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
 // replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-// the outcome is unknown: retry with the same idempotency key.
+// the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
+// same idempotency key.
 type MessageServiceServer interface {
 	// Sends one message of any kind.
 	//
@@ -206,14 +208,14 @@ type MessageServiceServer interface {
 	// PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
 	// has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.
 	Stream(*StreamRequest, grpc.ServerStreamingServer[StreamResponse]) error
-	// Marks messages as processed; they leave the inbox. Acknowledging twice is fine.
+	// Marks messages as processed; they leave the inbox. Repeating the call is harmless.
 	//
 	// ABORTED: SESSION_SUPERSEDED. INVALID_ARGUMENT: INVALID_MESSAGE_ID, INVALID_FIELD (over 1,000 ids).
 	Ack(context.Context, *AckRequest) (*AckResponse, error)
-	// Returns a message with one receipt for each recipient. Permitted to its sender, its recipients, the lead, the
-	// operator and observers of the team.
+	// Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
+	// observers of the team may call it.
 	//
-	// NOT_FOUND: MESSAGE_NOT_FOUND, also when the caller may not see it. INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
 	GetMessage(context.Context, *GetMessageRequest) (*GetMessageResponse, error)
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
 	// operator and observers may list any inbox, other members their own.

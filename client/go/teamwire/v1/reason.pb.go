@@ -109,7 +109,7 @@ const (
 	Reason_REASON_INVALID_IDEMPOTENCY_KEY Reason = 39
 	// The idempotency key was used before with another payload.
 	Reason_REASON_IDEMPOTENCY_KEY_REUSED Reason = 40
-	// There is no such team, or it is not the caller's.
+	// There is no such team, or the caller may not see it.
 	Reason_REASON_TEAM_NOT_FOUND Reason = 41
 	// A team of this name exists.
 	Reason_REASON_TEAM_EXISTS Reason = 42
@@ -137,7 +137,7 @@ const (
 	Reason_REASON_INBOX_FULL Reason = 53
 	// The caller sends too fast.
 	Reason_REASON_RATE_LIMITED Reason = 54
-	// The team has reached a limit. Making room takes an action, so clients do not repeat the call.
+	// The team has reached a limit. Someone has to make room first, so clients don't retry.
 	Reason_REASON_QUOTA_EXCEEDED Reason = 55
 	// The subscriber did not read its stream.
 	Reason_REASON_SLOW_CONSUMER Reason = 56
@@ -145,7 +145,7 @@ const (
 	Reason_REASON_STORE_UNAVAILABLE Reason = 57
 	// The change was made, but on fewer replicas than the coordinator is configured to wait for.
 	Reason_REASON_DURABILITY_NOT_REACHED Reason = 58
-	// This coordinator is shutting down. It has not begun the call; another one can take it at once.
+	// This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away.
 	Reason_REASON_DRAINING Reason = 59
 	// The coordinator has a fault.
 	Reason_REASON_INTERNAL Reason = 60

@@ -31,9 +31,9 @@ type RequestKind int32
 const (
 	// Never sent. In a filter: any.
 	RequestKind_REQUEST_KIND_UNSPECIFIED RequestKind = 0
-	// That a member ends. The member answers.
+	// That a member shut down. The member answers.
 	RequestKind_REQUEST_KIND_SHUTDOWN RequestKind = 1
-	// That a plan is approved. The lead answers.
+	// That a plan be approved. The lead or the operator answers.
 	RequestKind_REQUEST_KIND_PLAN_APPROVAL RequestKind = 2
 )
 
@@ -215,7 +215,7 @@ type Request struct {
 	State RequestState `protobuf:"varint,3,opt,name=state,proto3,enum=teamwire.v1.RequestState" json:"state,omitempty"`
 	// Who made it.
 	Requester *Sender `protobuf:"bytes,4,opt,name=requester,proto3" json:"requester,omitempty"`
-	// The member that it concerns: the one asked to end, or the author of the plan.
+	// The member that it concerns: the one asked to shut down, or the author of the plan.
 	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
 	// The life of that member that it is bound to; see Member.incarnation.
 	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -225,9 +225,9 @@ type Request struct {
 	MessageId string `protobuf:"bytes,8,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// By the clock of the store.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it expires, if it is pending until then.
+	// When it expires if still pending.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// When it left the pending state. Absent: it has not.
+	// When it left the pending state. Absent: it is still pending.
 	DecidedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
 	// Who answered. Absent: it has no answer.
 	DecidedBy *Sender `protobuf:"bytes,12,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"`
@@ -630,7 +630,7 @@ type WaitForDecisionRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Required.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
+	// Optional. How long to wait, up to 60 s. Absent: 30 s. Larger values are treated as 60 s. Call again to wait longer.
 	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -690,7 +690,7 @@ func (x *WaitForDecisionRequest) GetTimeout() *durationpb.Duration {
 // The reply of RequestService.WaitForDecision.
 type WaitForDecisionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The request. If it is still pending, the time was over.
+	// The request. Still pending if the wait timed out.
 	Request       *Request `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,7 +43,7 @@ type RequestServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListRequests(ctx context.Context, in *ListRequestsRequest, opts ...grpc.CallOption) (*ListRequestsResponse, error)
-	// Returns the request as soon as it is no longer pending, or still pending when the time is over.
+	// Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(ctx context.Context, in *WaitForDecisionRequest, opts ...grpc.CallOption) (*WaitForDecisionResponse, error)
@@ -104,7 +104,7 @@ type RequestServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListRequests(context.Context, *ListRequestsRequest) (*ListRequestsResponse, error)
-	// Returns the request as soon as it is no longer pending, or still pending when the time is over.
+	// Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(context.Context, *WaitForDecisionRequest) (*WaitForDecisionResponse, error)

@@ -37,7 +37,7 @@ const (
 	TaskStatus_TASK_STATUS_IN_PROGRESS TaskStatus = 2
 	// Done. Final, unless it is deleted.
 	TaskStatus_TASK_STATUS_COMPLETED TaskStatus = 3
-	// Taken off the board. Final.
+	// Removed from the board. Final.
 	TaskStatus_TASK_STATUS_DELETED TaskStatus = 4
 )
 
@@ -89,7 +89,7 @@ func (TaskStatus) EnumDescriptor() ([]byte, []int) {
 // A task.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the tasks of the team from 1. Written in decimal wherever a text is needed.
+	// Counts the tasks of the team from 1. Written in decimal where it appears as text.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What is to be done, on one line of up to 200 characters.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
@@ -101,15 +101,15 @@ type Task struct {
 	// Its status.
 	Status TaskStatus `protobuf:"varint,5,opt,name=status,proto3,enum=teamwire.v1.TaskStatus" json:"status,omitempty"`
 	// Pending: the member that it is assigned to. In progress: the member that has claimed it. Completed: the member that
-	// completed it, or had it when the lead or the operator did. Empty: no member.
+	// completed it or, if the lead or the operator completed it, the member that owned it then. Empty: no member.
 	Owner string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
-	// The tasks that must be completed first, in the order of their ids; those that are stay listed.
+	// The tasks that must be completed first, in the order of their ids; completed ones stay listed.
 	BlockedBy []uint64 `protobuf:"varint,7,rep,packed,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
 	// Those of them that are not completed yet. Empty: nothing blocks it.
 	WaitingFor []uint64 `protobuf:"varint,8,rep,packed,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
 	// The tasks that wait, or have waited, for this one.
 	Blocks []uint64 `protobuf:"varint,9,rep,packed,name=blocks,proto3" json:"blocks,omitempty"`
-	// Free pairs; see CreateTaskRequest.metadata.
+	// Arbitrary key-value pairs; see CreateTaskRequest.metadata.
 	Metadata map[string]string `protobuf:"bytes,10,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Grows with every change of the task. For UpdateTaskRequest.expected_version.
 	Version uint64 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
@@ -127,7 +127,7 @@ type Task struct {
 	ClaimedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=claimed_at,json=claimedAt,proto3" json:"claimed_at,omitempty"`
 	// Set when it is completed or deleted. When that was.
 	ClosedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=closed_at,json=closedAt,proto3" json:"closed_at,omitempty"`
-	// Why it last came back to the board, for a reader: its owner's reason, or what happened to the owner. May be empty.
+	// Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner. May be empty.
 	ReleasedBecause string `protobuf:"bytes,19,opt,name=released_because,json=releasedBecause,proto3" json:"released_because,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -767,7 +767,7 @@ type FollowTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A task in its current state. Not set in the frame with `caught_up`.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// True in one frame: what follows are changes.
+	// True in exactly one frame: the snapshot is complete, and later frames are changes.
 	CaughtUp      bool `protobuf:"varint,2,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1160,7 +1160,7 @@ type ClaimNextTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See ClaimTaskRequest.idempotency_key.
 	IdempotencyKey string `protobuf:"bytes,1,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
+	// Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent: not at all.
 	Wait          *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1334,7 +1334,7 @@ type CompleteTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task after the change.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// The tasks that nothing blocks any more.
+	// The tasks that nothing blocks now.
 	Unblocked     []uint64 `protobuf:"varint,2,rep,packed,name=unblocked,proto3" json:"unblocked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1561,7 +1561,7 @@ func (x *DeleteTaskRequest) GetTaskId() uint64 {
 // The reply of TaskService.DeleteTask.
 type DeleteTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tasks that nothing blocks any more.
+	// The tasks that nothing blocks now.
 	Unblocked     []uint64 `protobuf:"varint,1,rep,packed,name=unblocked,proto3" json:"unblocked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

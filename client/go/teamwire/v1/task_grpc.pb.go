@@ -39,13 +39,13 @@ const (
 //
 // Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 //
-// A task is pending until a member claims it, then in progress until that member completes or releases it. A
-// claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
-// its claims return to the board, and their tokens are refused from then on. If several members claim one task at
-// once, exactly one gets it.
+// A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
+// valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
+// claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
+// exactly one gets it.
 //
 // Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
-// Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.
+// Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
 type TaskServiceClient interface {
 	// Adds a task. Open to every member and the operator.
 	//
@@ -54,7 +54,7 @@ type TaskServiceClient interface {
 	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
 	// blocked_by).
 	CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*CreateTaskResponse, error)
-	// Returns one task, also a deleted one for as long as the coordinator keeps it.
+	// Returns one task, including a deleted one for as long as the coordinator keeps it.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
@@ -66,45 +66,45 @@ type TaskServiceClient interface {
 	// alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
 	// goes away (UNAVAILABLE: DRAINING): follow again.
 	FollowTasks(ctx context.Context, in *FollowTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowTasksResponse], error)
-	// Changes a task that is neither completed nor deleted. A task in progress is changed by its owner, the lead or the
-	// operator only; its owner by the lead or the operator only, which ends the claim. A pending task that is assigned is
-	// reassigned by its owner, the lead or the operator only.
+	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
+	// progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
+	// operator may reassign a pending, assigned task.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
-	// TASK_NOT_FOUND (also in add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (also when
-	// dependencies of a task in progress are to change), TASK_CLOSED, AGENT_EXITED (owner). ABORTED: TASK_CHANGED.
-	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+	// TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
+	// the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
+	// TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
 	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error)
 	// Claims one task. Members only.
 	//
-	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (also when it is assigned to another member, and when
-	// the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the
-	// member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
-	// ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (including when it is assigned to another member, and
+	// when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED:
+	// QUOTA_EXCEEDED (the member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT:
+	// INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
 	ClaimTask(ctx context.Context, in *ClaimTaskRequest, opts ...grpc.CallOption) (*ClaimTaskResponse, error)
 	// Claims the oldest pending, unblocked task that is assigned to the caller; if there is none, the oldest that is
 	// not assigned. Members only. With `wait`, waits for one.
 	//
 	// FAILED_PRECONDITION: PLAN_REQUIRED. INVALID_ARGUMENT: INVALID_FIELD (wait), INVALID_IDEMPOTENCY_KEY.
-	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and there is a task to take).
-	// PERMISSION_DENIED: NOT_PERMITTED.
+	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
+	// NOT_PERMITTED.
 	ClaimNextTask(ctx context.Context, in *ClaimNextTaskRequest, opts ...grpc.CallOption) (*ClaimNextTaskResponse, error)
-	// Completes a task, which unblocks those that wait for it. For its owner, with the claim's token; the lead and the
-	// operator need none, and may complete an unclaimed task, too. Completing twice with one token is fine; so is
-	// completing twice without one, with the same result.
+	// Completes a task, which unblocks those that wait for it. The owner passes the claim's token; the lead and the
+	// operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless, as
+	// is repeating it without one and with the same result.
 	//
-	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
-	// TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the operator),
-	// PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
+	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the
+	// operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
 	CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*CompleteTaskResponse, error)
-	// Releases a claimed task: it returns to the board. For its owner, with the claim's token; the lead and the operator need none.
-	// Releasing twice with one token is fine.
+	// Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
+	// need none. Repeating the call with the same token is harmless.
 	//
-	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
-	// TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
+	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
+	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
 	ReleaseTask(ctx context.Context, in *ReleaseTaskRequest, opts ...grpc.CallOption) (*ReleaseTaskResponse, error)
-	// Deletes a task, also a completed one; those that wait for it no longer do. A task in progress is deleted by its
-	// owner, the lead or the operator only. Deleting twice is fine. A deleted task is kept for 24 hours.
+	// Deletes a task, including a completed one; those that wait for it no longer do. Only its owner, the lead or the
+	// operator may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*DeleteTaskResponse, error)
@@ -233,13 +233,13 @@ func (c *taskServiceClient) DeleteTask(ctx context.Context, in *DeleteTaskReques
 //
 // Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 //
-// A task is pending until a member claims it, then in progress until that member completes or releases it. A
-// claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
-// its claims return to the board, and their tokens are refused from then on. If several members claim one task at
-// once, exactly one gets it.
+// A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
+// valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
+// claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
+// exactly one gets it.
 //
 // Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
-// Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.
+// Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
 type TaskServiceServer interface {
 	// Adds a task. Open to every member and the operator.
 	//
@@ -248,7 +248,7 @@ type TaskServiceServer interface {
 	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
 	// blocked_by).
 	CreateTask(context.Context, *CreateTaskRequest) (*CreateTaskResponse, error)
-	// Returns one task, also a deleted one for as long as the coordinator keeps it.
+	// Returns one task, including a deleted one for as long as the coordinator keeps it.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND.
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
@@ -260,45 +260,45 @@ type TaskServiceServer interface {
 	// alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
 	// goes away (UNAVAILABLE: DRAINING): follow again.
 	FollowTasks(*FollowTasksRequest, grpc.ServerStreamingServer[FollowTasksResponse]) error
-	// Changes a task that is neither completed nor deleted. A task in progress is changed by its owner, the lead or the
-	// operator only; its owner by the lead or the operator only, which ends the claim. A pending task that is assigned is
-	// reassigned by its owner, the lead or the operator only.
+	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
+	// progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
+	// operator may reassign a pending, assigned task.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
-	// TASK_NOT_FOUND (also in add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (also when
-	// dependencies of a task in progress are to change), TASK_CLOSED, AGENT_EXITED (owner). ABORTED: TASK_CHANGED.
-	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+	// TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
+	// the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
+	// TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
 	UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error)
 	// Claims one task. Members only.
 	//
-	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (also when it is assigned to another member, and when
-	// the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the
-	// member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
-	// ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (including when it is assigned to another member, and
+	// when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED:
+	// QUOTA_EXCEEDED (the member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT:
+	// INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
 	ClaimTask(context.Context, *ClaimTaskRequest) (*ClaimTaskResponse, error)
 	// Claims the oldest pending, unblocked task that is assigned to the caller; if there is none, the oldest that is
 	// not assigned. Members only. With `wait`, waits for one.
 	//
 	// FAILED_PRECONDITION: PLAN_REQUIRED. INVALID_ARGUMENT: INVALID_FIELD (wait), INVALID_IDEMPOTENCY_KEY.
-	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and there is a task to take).
-	// PERMISSION_DENIED: NOT_PERMITTED.
+	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
+	// NOT_PERMITTED.
 	ClaimNextTask(context.Context, *ClaimNextTaskRequest) (*ClaimNextTaskResponse, error)
-	// Completes a task, which unblocks those that wait for it. For its owner, with the claim's token; the lead and the
-	// operator need none, and may complete an unclaimed task, too. Completing twice with one token is fine; so is
-	// completing twice without one, with the same result.
+	// Completes a task, which unblocks those that wait for it. The owner passes the claim's token; the lead and the
+	// operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless, as
+	// is repeating it without one and with the same result.
 	//
-	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
-	// TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the operator),
-	// PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
+	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the
+	// operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
 	CompleteTask(context.Context, *CompleteTaskRequest) (*CompleteTaskResponse, error)
-	// Releases a claimed task: it returns to the board. For its owner, with the claim's token; the lead and the operator need none.
-	// Releasing twice with one token is fine.
+	// Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
+	// need none. Repeating the call with the same token is harmless.
 	//
-	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
-	// TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
+	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
+	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
 	ReleaseTask(context.Context, *ReleaseTaskRequest) (*ReleaseTaskResponse, error)
-	// Deletes a task, also a completed one; those that wait for it no longer do. A task in progress is deleted by its
-	// owner, the lead or the operator only. Deleting twice is fine. A deleted task is kept for 24 hours.
+	// Deletes a task, including a completed one; those that wait for it no longer do. Only its owner, the lead or the
+	// operator may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
 	DeleteTask(context.Context, *DeleteTaskRequest) (*DeleteTaskResponse, error)

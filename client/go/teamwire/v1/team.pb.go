@@ -86,7 +86,7 @@ const (
 	MemberState_MEMBER_STATE_UNSPECIFIED MemberState = 0
 	// Has joined; has not opened a session in this life.
 	MemberState_MEMBER_STATE_JOINED MemberState = 1
-	// At work.
+	// Working.
 	MemberState_MEMBER_STATE_ACTIVE MemberState = 2
 	// Alive, with nothing to do.
 	MemberState_MEMBER_STATE_IDLE MemberState = 3
@@ -147,13 +147,13 @@ func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
 }
 
-// Whether a member is at work.
+// Whether a member is working.
 type Activity int32
 
 const (
 	// No change.
 	Activity_ACTIVITY_UNSPECIFIED Activity = 0
-	// At work.
+	// Working.
 	Activity_ACTIVITY_ACTIVE Activity = 1
 	// Nothing to do.
 	Activity_ACTIVITY_IDLE Activity = 2
@@ -205,15 +205,15 @@ type Team struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As first written. Compared without case.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Set by the coordinator. A UUID; tells apart successive teams of the same name.
+	// Set by the coordinator. A UUID, which distinguishes successive teams of the same name.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// As given at its creation.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// The name of its lead. `team-lead` addresses it, too.
+	// The name of its lead. `team-lead` also addresses it.
 	Lead string `protobuf:"bytes,4,opt,name=lead,proto3" json:"lead,omitempty"`
 	// By the clock of the store.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// How many members it has, those that have exited included.
+	// How many members it has, including those that have exited.
 	Members       uint32 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -322,7 +322,7 @@ type Member struct {
 	InboxDepth uint64 `protobuf:"varint,13,opt,name=inbox_depth,json=inboxDepth,proto3" json:"inbox_depth,omitempty"`
 	// True while a session is open.
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
-	// What is left of its lease. Zero: it has run out.
+	// The remaining time of its lease. Zero: it has run out.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
 	// True: its inbox accepts only answers, notices and shutdown requests.
 	InboxFull     bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
@@ -485,7 +485,7 @@ type MemberAttributes struct {
 	Color string `protobuf:"bytes,4,opt,name=color,proto3" json:"color,omitempty"`
 	// Optional. Up to 32 pairs; keys up to 63 characters, values up to 255.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. True: it must have a plan approved before it may work on tasks. An invitation may require it, too.
+	// Optional. True: it must have a plan approved before it may work on tasks. An invitation may also require it.
 	PlanModeRequired bool `protobuf:"varint,6,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -570,7 +570,8 @@ type CreateTeamRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Up to 1,000 characters.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Optional. The lead's name, by the rule of `name`. Empty: `lead`. The names `operator` and `coordinator` are taken.
+	// Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator` and `coordinator` are
+	// reserved.
 	LeadName string `protobuf:"bytes,3,opt,name=lead_name,json=leadName,proto3" json:"lead_name,omitempty"`
 	// Optional. The lead's attributes.
 	LeadAttributes *MemberAttributes `protobuf:"bytes,4,opt,name=lead_attributes,json=leadAttributes,proto3" json:"lead_attributes,omitempty"`
@@ -652,7 +653,7 @@ type CreateTeamResponse struct {
 	Team *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Its lead.
 	Lead *Member `protobuf:"bytes,2,opt,name=lead,proto3" json:"lead,omitempty"`
-	// The lead's credential. Shown this once.
+	// The lead's credential. Shown only once.
 	Credential    string `protobuf:"bytes,3,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1001,9 +1002,9 @@ type InviteRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Optional. The one name that the token may be used for. Empty: any free name.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. How many joins it is good for, 1 to 1,000. Zero: 1.
+	// Optional. How many joins it is valid for, 1 to 1,000. Zero: 1.
 	UsesMax uint32 `protobuf:"varint,3,opt,name=uses_max,json=usesMax,proto3" json:"uses_max,omitempty"`
-	// Optional. How long it is good for, 1 s to 30 days. Absent: 15 min.
+	// Optional. How long it is valid, 1 s to 30 days. Absent: 15 min.
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. True: members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
@@ -1079,14 +1080,14 @@ func (x *InviteRequest) GetPlanModeRequired() bool {
 // The reply of TeamService.Invite.
 type InviteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token. Shown this once.
+	// The token. Shown only once.
 	JoinToken string `protobuf:"bytes,1,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
 	// `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-	// that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
-	// The token alone when no address is known. Shown this once.
+	// that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust. The
+	// token alone if no address is known. Shown only once.
 	JoinString    string `protobuf:"bytes,3,opt,name=join_string,json=joinString,proto3" json:"join_string,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1148,7 +1149,7 @@ type CreateObserverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How long it is good for, 1 s to 365 days. Absent: 24 h.
+	// Optional. How long it is valid, 1 s to 365 days. Absent: 24 h.
 	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1201,7 +1202,7 @@ func (x *CreateObserverRequest) GetTtl() *durationpb.Duration {
 // The reply of TeamService.CreateObserver.
 type CreateObserverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The credential. Shown this once.
+	// The credential. Shown only once.
 	Credential string `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
 	// When it expires.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
@@ -1256,8 +1257,8 @@ func (x *CreateObserverResponse) GetExpiresAt() *timestamppb.Timestamp {
 // The request of TeamService.Join.
 type JoinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name to bear, by the rule of CreateTeamRequest.name. May be empty when the join token is bound to a name, and
-	// when a member begins a new life with its own credential.
+	// The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
+	// and when a member starts a new life with its own credential.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. The member's attributes.
 	Attributes *MemberAttributes `protobuf:"bytes,2,opt,name=attributes,proto3" json:"attributes,omitempty"`
@@ -1326,7 +1327,7 @@ type JoinResponse struct {
 	Team *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// The caller as a member.
 	Member *Member `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// The credential of this life. Shown this once.
+	// The credential of this life. Shown only once.
 	Credential    string `protobuf:"bytes,3,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1588,7 +1589,7 @@ func (x *ListMembersResponse) GetNextPageToken() string {
 // The request of TeamService.Heartbeat.
 type HeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. What the member does.
+	// Optional. What the member is doing.
 	Activity Activity `protobuf:"varint,1,opt,name=activity,proto3,enum=teamwire.v1.Activity" json:"activity,omitempty"`
 	// Optional. One line, up to 200 characters: what it did last. Empty: no change.
 	Summary       string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
@@ -1643,7 +1644,7 @@ func (x *HeartbeatRequest) GetSummary() string {
 // The reply of TeamService.Heartbeat.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the lease lasts from now without another call. An open session renews it, too.
+	// How long the lease lasts from now without another call. An open session also renews it.
 	Lease *durationpb.Duration `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	// The caller's state.
 	State         MemberState `protobuf:"varint,2,opt,name=state,proto3,enum=teamwire.v1.MemberState" json:"state,omitempty"`

@@ -41,9 +41,9 @@ const (
 //
 // Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
-// Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
-// do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
-// member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+// Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+// may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
+// a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
 type TeamServiceClient interface {
 	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
 	// own member credential.
@@ -53,7 +53,7 @@ type TeamServiceClient interface {
 	CreateTeam(ctx context.Context, in *CreateTeamRequest, opts ...grpc.CallOption) (*CreateTeamResponse, error)
 	// Returns one team.
 	//
-	// NOT_FOUND: TEAM_NOT_FOUND, also when it is not the caller's to see.
+	// NOT_FOUND: TEAM_NOT_FOUND (including when the caller may not see it).
 	GetTeam(ctx context.Context, in *GetTeamRequest, opts ...grpc.CallOption) (*GetTeamResponse, error)
 	// Lists the teams that the caller may see: all of them for the operator, one for every other caller.
 	//
@@ -65,35 +65,37 @@ type TeamServiceClient interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error)
-	// Mints a join token. Lead and operator only.
+	// Creates a join token. Lead and operator only.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	Invite(ctx context.Context, in *InviteRequest, opts ...grpc.CallOption) (*InviteResponse, error)
-	// Mints a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
+	// Creates a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	CreateObserver(ctx context.Context, in *CreateObserverRequest, opts ...grpc.CallOption) (*CreateObserverResponse, error)
-	// Begins a life of a member's name: a new incarnation, with a new credential.
+	// Starts a new life (incarnation) under a member's name, with a new credential.
 	//
 	// The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-	// never used, exited or lost. With its own credential a member begins a new life even while the old one is live:
-	// the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the
-	// inbox stays, and requests that were pending for the earlier life are cancelled.
+	// never used before, or its last member has exited or is lost. With its own credential a member starts a new life
+	// even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
+	// refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
+	// cancelled.
 	//
 	// UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
-	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
-	// has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
+	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
+	// ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
+	// the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
-	// Lists the members of a team in the order in which they first joined, those that have exited included.
+	// Lists the members of a team in the order in which they first joined, including those that have exited.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
-	// Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
+	// Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
@@ -105,7 +107,7 @@ type TeamServiceClient interface {
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
 	ForceStop(ctx context.Context, in *ForceStopRequest, opts ...grpc.CallOption) (*ForceStopResponse, error)
 	// Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-	// the present one is lost or exited.
+	// the current one is lost or has exited.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
 	// INVALID_ARGUMENT: MISSING_RECIPIENT.
@@ -246,9 +248,9 @@ func (c *teamServiceClient) SetLead(ctx context.Context, in *SetLeadRequest, opt
 //
 // Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
-// Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
-// do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
-// member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+// Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+// may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
+// a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
 type TeamServiceServer interface {
 	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
 	// own member credential.
@@ -258,7 +260,7 @@ type TeamServiceServer interface {
 	CreateTeam(context.Context, *CreateTeamRequest) (*CreateTeamResponse, error)
 	// Returns one team.
 	//
-	// NOT_FOUND: TEAM_NOT_FOUND, also when it is not the caller's to see.
+	// NOT_FOUND: TEAM_NOT_FOUND (including when the caller may not see it).
 	GetTeam(context.Context, *GetTeamRequest) (*GetTeamResponse, error)
 	// Lists the teams that the caller may see: all of them for the operator, one for every other caller.
 	//
@@ -270,35 +272,37 @@ type TeamServiceServer interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
-	// Mints a join token. Lead and operator only.
+	// Creates a join token. Lead and operator only.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	Invite(context.Context, *InviteRequest) (*InviteResponse, error)
-	// Mints a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
+	// Creates a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	CreateObserver(context.Context, *CreateObserverRequest) (*CreateObserverResponse, error)
-	// Begins a life of a member's name: a new incarnation, with a new credential.
+	// Starts a new life (incarnation) under a member's name, with a new credential.
 	//
 	// The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-	// never used, exited or lost. With its own credential a member begins a new life even while the old one is live:
-	// the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the
-	// inbox stays, and requests that were pending for the earlier life are cancelled.
+	// never used before, or its last member has exited or is lost. With its own credential a member starts a new life
+	// even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
+	// refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
+	// cancelled.
 	//
 	// UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
-	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
-	// has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
+	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
+	// ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
+	// the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
-	// Lists the members of a team in the order in which they first joined, those that have exited included.
+	// Lists the members of a team in the order in which they first joined, including those that have exited.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
-	// Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
+	// Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
@@ -310,7 +314,7 @@ type TeamServiceServer interface {
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
 	ForceStop(context.Context, *ForceStopRequest) (*ForceStopResponse, error)
 	// Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-	// the present one is lost or exited.
+	// the current one is lost or has exited.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
 	// INVALID_ARGUMENT: MISSING_RECIPIENT.

@@ -24,9 +24,9 @@ const REQUEST_BYTES_MAX: usize = 256 * 1024;
 impl Client {
     /// Sends one message of any kind, with the request's idempotency key or a new one.
     ///
-    /// [`message`](crate::message) builds the requests. When this returns, the message is durable in the recipient's
-    /// inbox. Fails with [`Error::Refused`] if the rules forbid it; with [`Error::OutcomeUnknown`], sending the same
-    /// request with the same key is safe.
+    /// [`message`](crate::message) builds the requests. When this returns, the message is in the recipient's inbox, as
+    /// durable as the reply says. Fails with [`Error::Refused`] if the rules forbid it; with [`Error::OutcomeUnknown`],
+    /// sending the same request with the same key is safe.
     pub async fn send(&self, request: impl Into<v1::SendRequest>) -> Result<v1::SendResponse, Error> {
         let mut request = request.into();
         self.fill(&mut request.team);

@@ -37,7 +37,8 @@ pub struct PromiseSpec {
 pub const PROMISES: [PromiseSpec; 14] = [
     PromiseSpec {
         promise: Promise::NothingLost,
-        says: "A message that was answered with OK is delivered and processed, or dead-lettered after five deliveries.",
+        says: "A message that was answered with OK is delivered and processed, or dead-lettered: in these runs, only after \
+               five deliveries.",
         checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
         checker: messages::nothing_lost,
     },
@@ -81,7 +82,7 @@ pub const PROMISES: [PromiseSpec; 14] = [
     },
     PromiseSpec {
         promise: Promise::Shutdown,
-        says: "A process exits within 40 s of its approval, and never exits with 0 without one.",
+        says: "A process exits within 40 s of its approval. A member of these runs exits with 0 only after an approval.",
         checked: "exits against approvals",
         checker: coordination::shutdown,
     },
@@ -99,7 +100,8 @@ pub const PROMISES: [PromiseSpec; 14] = [
     },
     PromiseSpec {
         promise: Promise::LossReported,
-        says: "The team gets a notice when the store loses acknowledged writes, and only then.",
+        says: "The team gets a notice when the store loses acknowledged writes and, with [one \
+               exception](redis.md#lost-commits), only then.",
         checked: "the team's history against the times at which the store was made to lose writes",
         checker: store::loss_reported,
     },
@@ -117,7 +119,7 @@ pub const PROMISES: [PromiseSpec; 14] = [
     },
     PromiseSpec {
         promise: Promise::DamageDetected,
-        says: "A damaged store is refused with an explanation, or lacks at most its last commit.",
+        says: "After a crash, a damaged store is refused with an explanation, or lacks at most its last commit.",
         checked: "what a coordinator makes of damaged copies, against every OK",
         checker: store::damage_detected,
     },

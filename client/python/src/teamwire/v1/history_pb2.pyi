@@ -36,11 +36,11 @@ class _TeamEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     TEAM_EVENT_KIND_LEAD_CHANGED: _TeamEventKind.ValueType  # 2
     """It has another lead; TeamEvent.member is the new one."""
     TEAM_EVENT_KIND_INVITED: _TeamEventKind.ValueType  # 3
-    """The lead minted a join token."""
+    """The lead or the operator created a join token."""
     TEAM_EVENT_KIND_OBSERVER_CREATED: _TeamEventKind.ValueType  # 4
-    """The lead minted an observer's credential."""
+    """The lead or the operator created an observer's credential."""
     TEAM_EVENT_KIND_WRITES_LOST: _TeamEventKind.ValueType  # 5
-    """The store has lost changes that the coordinator had confirmed with OK."""
+    """The store has lost changes that were answered with OK."""
 
 class TeamEventKind(_TeamEventKind, metaclass=_TeamEventKindEnumTypeWrapper):
     """What happened to a team."""
@@ -52,11 +52,11 @@ TEAM_EVENT_KIND_CREATED: TeamEventKind.ValueType  # 1
 TEAM_EVENT_KIND_LEAD_CHANGED: TeamEventKind.ValueType  # 2
 """It has another lead; TeamEvent.member is the new one."""
 TEAM_EVENT_KIND_INVITED: TeamEventKind.ValueType  # 3
-"""The lead minted a join token."""
+"""The lead or the operator created a join token."""
 TEAM_EVENT_KIND_OBSERVER_CREATED: TeamEventKind.ValueType  # 4
-"""The lead minted an observer's credential."""
+"""The lead or the operator created an observer's credential."""
 TEAM_EVENT_KIND_WRITES_LOST: TeamEventKind.ValueType  # 5
-"""The store has lost changes that the coordinator had confirmed with OK."""
+"""The store has lost changes that were answered with OK."""
 Global___TeamEventKind: typing_extensions.TypeAlias = TeamEventKind
 
 class _TaskEventKind:
@@ -76,7 +76,7 @@ class _TaskEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     TASK_EVENT_KIND_CLAIMED: _TaskEventKind.ValueType  # 4
     """TaskEvent.owner has claimed it."""
     TASK_EVENT_KIND_COMPLETED: _TaskEventKind.ValueType  # 5
-    """TaskEvent.owner has completed it."""
+    """TaskEvent.actor has completed it; TaskEvent.owner is its owner."""
     TASK_EVENT_KIND_RELEASED: _TaskEventKind.ValueType  # 6
     """Its owner, the lead or the operator released it."""
     TASK_EVENT_KIND_LAPSED: _TaskEventKind.ValueType  # 7
@@ -98,7 +98,7 @@ TASK_EVENT_KIND_ASSIGNED: TaskEventKind.ValueType  # 3
 TASK_EVENT_KIND_CLAIMED: TaskEventKind.ValueType  # 4
 """TaskEvent.owner has claimed it."""
 TASK_EVENT_KIND_COMPLETED: TaskEventKind.ValueType  # 5
-"""TaskEvent.owner has completed it."""
+"""TaskEvent.actor has completed it; TaskEvent.owner is its owner."""
 TASK_EVENT_KIND_RELEASED: TaskEventKind.ValueType  # 6
 """Its owner, the lead or the operator released it."""
 TASK_EVENT_KIND_LAPSED: TaskEventKind.ValueType  # 7
@@ -398,7 +398,7 @@ class ListHistoryResponse(google.protobuf.message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     last_sequence: builtins.int
     """The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
-    entry's own where the filter left entries out.
+    entry's own if the filter left out later entries.
     """
     next_page_token: builtins.str
     """For the next page. Empty: this is the last one."""

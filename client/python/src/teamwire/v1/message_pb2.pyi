@@ -50,11 +50,11 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_TASK_ASSIGNMENT: _NoticeKind.ValueType  # 10
     """A task was assigned to the recipient; `task` is set."""
     NOTICE_KIND_TASK_REVOKED: _NoticeKind.ValueType  # 11
-    """A task that the recipient had claimed was taken from it; `task` is set. Its claim token is no longer valid."""
+    """A task that the recipient claimed was taken from it; `task` is set. Its claim token is no longer valid."""
     NOTICE_KIND_UNPROCESSED: _NoticeKind.ValueType  # 12
     """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
     NOTICE_KIND_WRITES_LOST: _NoticeKind.ValueType  # 13
-    """The store has lost changes that had been answered with OK, as a replica may that takes over. To every member."""
+    """The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member."""
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
     """What a notice of the coordinator is about."""
@@ -82,11 +82,11 @@ NOTICE_KIND_LEAD_CHANGED: NoticeKind.ValueType  # 9
 NOTICE_KIND_TASK_ASSIGNMENT: NoticeKind.ValueType  # 10
 """A task was assigned to the recipient; `task` is set."""
 NOTICE_KIND_TASK_REVOKED: NoticeKind.ValueType  # 11
-"""A task that the recipient had claimed was taken from it; `task` is set. Its claim token is no longer valid."""
+"""A task that the recipient claimed was taken from it; `task` is set. Its claim token is no longer valid."""
 NOTICE_KIND_UNPROCESSED: NoticeKind.ValueType  # 12
 """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
 NOTICE_KIND_WRITES_LOST: NoticeKind.ValueType  # 13
-"""The store has lost changes that had been answered with OK, as a replica may that takes over. To every member."""
+"""The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member."""
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
 
 class _SenderKind:
@@ -128,7 +128,7 @@ class _DurabilityEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     DURABILITY_APPLIED: _Durability.ValueType  # 1
     """In the store's memory; a crash of the store may lose it."""
     DURABILITY_FSYNCED: _Durability.ValueType  # 2
-    """On the store's disk; a crash does not lose it."""
+    """On the store's disk. A crash does not lose it; a failover to a replica that lacks it does."""
     DURABILITY_REPLICATED: _Durability.ValueType  # 3
     """On the replicas that the configuration asks for."""
 
@@ -140,7 +140,7 @@ DURABILITY_UNSPECIFIED: Durability.ValueType  # 0
 DURABILITY_APPLIED: Durability.ValueType  # 1
 """In the store's memory; a crash of the store may lose it."""
 DURABILITY_FSYNCED: Durability.ValueType  # 2
-"""On the store's disk; a crash does not lose it."""
+"""On the store's disk. A crash does not lose it; a failover to a replica that lacks it does."""
 DURABILITY_REPLICATED: Durability.ValueType  # 3
 """On the replicas that the configuration asks for."""
 Global___Durability: typing_extensions.TypeAlias = Durability
@@ -158,9 +158,9 @@ class _CloseReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     CLOSE_REASON_SUPERSEDED: _CloseReason.ValueType  # 2
     """A newer session holds the inbox. Do not reconnect."""
     CLOSE_REASON_TEAM_DELETED: _CloseReason.ValueType  # 3
-    """The team is no more. Do not reconnect."""
+    """The team was deleted. Do not reconnect."""
     CLOSE_REASON_DRAINING: _CloseReason.ValueType  # 4
-    """This coordinator is shutting down, or the stream is too old. Reconnect at once, with jitter."""
+    """This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay."""
     CLOSE_REASON_MEMBER_STOPPED: _CloseReason.ValueType  # 5
     """The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect."""
 
@@ -174,9 +174,9 @@ CLOSE_REASON_SHUTDOWN_APPROVED: CloseReason.ValueType  # 1
 CLOSE_REASON_SUPERSEDED: CloseReason.ValueType  # 2
 """A newer session holds the inbox. Do not reconnect."""
 CLOSE_REASON_TEAM_DELETED: CloseReason.ValueType  # 3
-"""The team is no more. Do not reconnect."""
+"""The team was deleted. Do not reconnect."""
 CLOSE_REASON_DRAINING: CloseReason.ValueType  # 4
-"""This coordinator is shutting down, or the stream is too old. Reconnect at once, with jitter."""
+"""This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay."""
 CLOSE_REASON_MEMBER_STOPPED: CloseReason.ValueType  # 5
 """The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect."""
 Global___CloseReason: typing_extensions.TypeAlias = CloseReason
@@ -196,10 +196,10 @@ class _ReceiptStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     RECEIPT_STATE_PROCESSED: _ReceiptState.ValueType  # 3
     """Acknowledged."""
     RECEIPT_STATE_DEAD_LETTERED: _ReceiptState.ValueType  # 4
-    """Given up; see Receipt.dead_letter_cause."""
+    """Became a dead letter; see Receipt.dead_letter_cause."""
 
 class ReceiptState(_ReceiptState, metaclass=_ReceiptStateEnumTypeWrapper):
-    """How far a message has come."""
+    """How far a message got."""
 
 RECEIPT_STATE_UNSPECIFIED: ReceiptState.ValueType  # 0
 """Never sent."""
@@ -210,7 +210,7 @@ RECEIPT_STATE_DELIVERED: ReceiptState.ValueType  # 2
 RECEIPT_STATE_PROCESSED: ReceiptState.ValueType  # 3
 """Acknowledged."""
 RECEIPT_STATE_DEAD_LETTERED: ReceiptState.ValueType  # 4
-"""Given up; see Receipt.dead_letter_cause."""
+"""Became a dead letter; see Receipt.dead_letter_cause."""
 Global___ReceiptState: typing_extensions.TypeAlias = ReceiptState
 
 class _DeadLetterCause:
@@ -220,29 +220,29 @@ class _DeadLetterCause:
 class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_DeadLetterCause.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     DEAD_LETTER_CAUSE_UNSPECIFIED: _DeadLetterCause.ValueType  # 0
-    """It was not given up."""
+    """It was not dead-lettered."""
     DEAD_LETTER_CAUSE_DELIVERY_LIMIT: _DeadLetterCause.ValueType  # 1
-    """Too many sessions saw it without acknowledging it."""
+    """Too many sessions received it without acknowledging it."""
     DEAD_LETTER_CAUSE_TARGET_REPLACED: _DeadLetterCause.ValueType  # 2
     """It was a shutdown request for an earlier life of the member."""
     DEAD_LETTER_CAUSE_INBOX_FULL: _DeadLetterCause.ValueType  # 3
     """It was a notice that found the inbox full. Only the history has it."""
     DEAD_LETTER_CAUSE_MEMBER_REMOVED: _DeadLetterCause.ValueType  # 4
-    """The recipient exited long ago and was taken off the roster."""
+    """The recipient exited long ago and was removed from the roster."""
 
 class DeadLetterCause(_DeadLetterCause, metaclass=_DeadLetterCauseEnumTypeWrapper):
-    """Why a message was given up."""
+    """Why a message was dead-lettered."""
 
 DEAD_LETTER_CAUSE_UNSPECIFIED: DeadLetterCause.ValueType  # 0
-"""It was not given up."""
+"""It was not dead-lettered."""
 DEAD_LETTER_CAUSE_DELIVERY_LIMIT: DeadLetterCause.ValueType  # 1
-"""Too many sessions saw it without acknowledging it."""
+"""Too many sessions received it without acknowledging it."""
 DEAD_LETTER_CAUSE_TARGET_REPLACED: DeadLetterCause.ValueType  # 2
 """It was a shutdown request for an earlier life of the member."""
 DEAD_LETTER_CAUSE_INBOX_FULL: DeadLetterCause.ValueType  # 3
 """It was a notice that found the inbox full. Only the history has it."""
 DEAD_LETTER_CAUSE_MEMBER_REMOVED: DeadLetterCause.ValueType  # 4
-"""The recipient exited long ago and was taken off the roster."""
+"""The recipient exited long ago and was removed from the roster."""
 Global___DeadLetterCause: typing_extensions.TypeAlias = DeadLetterCause
 
 @typing.final
@@ -297,9 +297,7 @@ Global___Broadcast: typing_extensions.TypeAlias = Broadcast
 
 @typing.final
 class ShutdownRequest(google.protobuf.message.Message):
-    """Asks a member to end. Only the lead and the operator may send it. The coordinator mints the request's id. It reaches a
-    member whose inbox is full, and one that acknowledges nothing.
-    """
+    """Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -328,7 +326,7 @@ Global___ShutdownRequest: typing_extensions.TypeAlias = ShutdownRequest
 
 @typing.final
 class ShutdownResponse(google.protobuf.message.Message):
-    """Answers a shutdown request. Only the member asked may send it. It goes to the requester."""
+    """Answers a shutdown request. Only the member that was asked may send it. It goes to the requester."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -338,9 +336,11 @@ class ShutdownResponse(google.protobuf.message.Message):
     request_id: builtins.str
     """Required. The id of the request, as delivered."""
     approve: builtins.bool
-    """Required, with presence: true ends the member, false refuses. A missing value is an error, never false."""
+    """Required, with presence: true shuts the member down, false rejects the request. A missing value is an error, never
+    false.
+    """
     reason: builtins.str
-    """Optional, up to 64 KiB; expected when refusing (the reply warns when it is empty)."""
+    """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
     def __init__(
         self,
         *,
@@ -356,7 +356,7 @@ Global___ShutdownResponse: typing_extensions.TypeAlias = ShutdownResponse
 
 @typing.final
 class PlanApprovalRequest(google.protobuf.message.Message):
-    """Asks the lead to approve a plan. Only a teammate may send it. The coordinator mints the request's id. A newer plan
+    """Asks the lead to approve a plan. Only a teammate may send it. The coordinator creates the request's id. A newer plan
     of the same member cancels an older one that is still pending.
     """
 
@@ -402,7 +402,7 @@ class PlanApprovalResponse(google.protobuf.message.Message):
     approve: builtins.bool
     """Required, with presence: see ShutdownResponse.approve."""
     feedback: builtins.str
-    """Optional, up to 64 KiB; expected when refusing (the reply warns when it is empty)."""
+    """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
     def __init__(
         self,
         *,
@@ -419,7 +419,7 @@ Global___PlanApprovalResponse: typing_extensions.TypeAlias = PlanApprovalRespons
 
 @typing.final
 class TaskSummary(google.protobuf.message.Message):
-    """A task as a notice tells of it."""
+    """A task, as included in a notice."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -432,7 +432,7 @@ class TaskSummary(google.protobuf.message.Message):
     subject: builtins.str
     """See Task.subject."""
     description: builtins.str
-    """See Task.description. Left out where it is longer than 4 KiB."""
+    """See Task.description. Left out if it is longer than 4 KiB."""
     @property
     def assigned_by(self) -> Global___Sender:
         """Who assigned it or took it away."""
@@ -466,11 +466,11 @@ class Notice(google.protobuf.message.Message):
     kind: Global___NoticeKind.ValueType
     """Set by the coordinator. What happened."""
     member: builtins.str
-    """Set by the coordinator where a member is concerned. Its name."""
+    """Set by the coordinator if the notice concerns a member. Its name."""
     request_id: builtins.str
-    """Set by the coordinator where a request is concerned. Its id."""
+    """Set by the coordinator if the notice concerns a request. Its id."""
     message_id: builtins.str
-    """Set by the coordinator where a message is concerned. Its id."""
+    """Set by the coordinator if the notice concerns a message. Its id."""
     text: builtins.str
     """Set by the coordinator. One sentence for a reader, with what can be done."""
     @property
@@ -479,7 +479,7 @@ class Notice(google.protobuf.message.Message):
 
     @property
     def task(self) -> Global___TaskSummary:
-        """Set by the coordinator where a task is concerned."""
+        """Set by the coordinator if the notice concerns a task."""
 
     def __init__(
         self,
@@ -563,7 +563,7 @@ Global___Attachment: typing_extensions.TypeAlias = Attachment
 
 @typing.final
 class Sender(google.protobuf.message.Message):
-    """Who sent a message. Always from the credential of the call, never from its body."""
+    """Who sent a message. Always taken from the credential of the call, never from its body."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -654,7 +654,7 @@ class Message(google.protobuf.message.Message):
 
     @property
     def shutdown_request(self) -> Global___ShutdownRequest:
-        """A request to end."""
+        """A request to shut down."""
 
     @property
     def shutdown_response(self) -> Global___ShutdownResponse:
@@ -719,40 +719,40 @@ class SendRequest(google.protobuf.message.Message):
     team: builtins.str
     """The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND."""
     idempotency_key: builtins.str
-    """Optional but wise; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
-    sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first
-    reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or more, for
-    each member of each team. Empty: no de-duplication.
+    """Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client;
+    keys that sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns
+    the first reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or
+    more, for each member of each team. Empty: no de-duplication.
     """
     in_reply_to: builtins.str
-    """Optional. The id of a message that this one answers; need not be in the history any more."""
+    """Optional. The id of a message that this one answers. It may no longer be in the history."""
     @property
     def attachments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attachment]:
         """Optional. Up to 16."""
 
     @property
     def message(self) -> Global___DirectMessage:
-        """A text for one member. Open to every member and the operator."""
+        """A text for one member. Every member and the operator may send it."""
 
     @property
     def broadcast(self) -> Global___Broadcast:
-        """A text for every member. Open to every member and the operator."""
+        """A text for every member. Every member and the operator may send it."""
 
     @property
     def shutdown_request(self) -> Global___ShutdownRequest:
-        """A request to end. Lead and operator only."""
+        """A request to shut down. Only the lead and the operator may send it."""
 
     @property
     def shutdown_response(self) -> Global___ShutdownResponse:
-        """The answer to it. The member asked only."""
+        """The answer to it. Only the member that was asked may send it."""
 
     @property
     def plan_approval_request(self) -> Global___PlanApprovalRequest:
-        """A plan to approve. Teammates only."""
+        """A plan to approve. Only a teammate may send it."""
 
     @property
     def plan_approval_response(self) -> Global___PlanApprovalResponse:
-        """The answer to it. Lead and operator only."""
+        """The answer to it. Only the lead and the operator may send it."""
 
     def __init__(
         self,
@@ -839,12 +839,10 @@ class StreamRequest(google.protobuf.message.Message):
     same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
     """
     unacked_messages_max: builtins.int
-    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. More is read as 64. A pending shutdown
-    request is delivered beyond it, and beyond unacked_bytes_max.
-    """
+    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64."""
     unacked_bytes_max: builtins.int
-    """Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. More is read as
-    1 MiB. A single larger message is delivered once nothing else is unacknowledged.
+    """Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
+    treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
     """
     def __init__(
         self,
@@ -924,8 +922,8 @@ class SessionOpened(google.protobuf.message.Message):
     """The team's name."""
     @property
     def heartbeat_interval(self) -> google.protobuf.duration_pb2.Duration:
-        """The longest silence between two frames. A client that hears nothing for three times as long may treat the stream as
-        dead.
+        """The longest silence between two frames. A client that receives nothing for three times as long may treat the stream
+        as dead.
         """
 
     def __init__(
@@ -1054,7 +1052,7 @@ class AckResponse(google.protobuf.message.Message):
 
     ACKED_FIELD_NUMBER: builtins.int
     acked: builtins.int
-    """How many messages left the inbox by this call. Those acknowledged before are not counted."""
+    """How many messages this call removed from the inbox, not counting those acknowledged earlier."""
     def __init__(
         self,
         *,
@@ -1115,7 +1113,7 @@ Global___GetMessageResponse: typing_extensions.TypeAlias = GetMessageResponse
 
 @typing.final
 class Receipt(google.protobuf.message.Message):
-    """What became of a message at one recipient."""
+    """How far a message got for one recipient."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1130,11 +1128,11 @@ class Receipt(google.protobuf.message.Message):
     recipient: builtins.str
     """The recipient's name as first written."""
     state: Global___ReceiptState.ValueType
-    """How far it has come."""
+    """How far it got."""
     delivery_count: builtins.int
     """How many sessions have delivered it or may have."""
     dead_letter_cause: Global___DeadLetterCause.ValueType
-    """Set with RECEIPT_STATE_DEAD_LETTERED. Why it was given up."""
+    """Set with RECEIPT_STATE_DEAD_LETTERED. Why it was dead-lettered."""
     sequence: builtins.int
     """The place in the recipient's inbox."""
     @property
@@ -1143,11 +1141,11 @@ class Receipt(google.protobuf.message.Message):
 
     @property
     def delivered_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it was last delivered. Absent: never, or not known any more."""
+        """When it was last delivered. Absent: never, or no longer known."""
 
     @property
     def finished_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it was acknowledged or given up. Absent: not yet."""
+        """When it was acknowledged or dead-lettered. Absent: not yet."""
 
     def __init__(
         self,
@@ -1206,7 +1204,7 @@ class ListInboxResponse(google.protobuf.message.Message):
     TOTAL_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     total: builtins.int
-    """How many messages are unprocessed in all."""
+    """The total number of unprocessed messages."""
     next_page_token: builtins.str
     """For the next page. Empty: this is the last one."""
     @property

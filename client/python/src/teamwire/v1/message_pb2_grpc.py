@@ -40,7 +40,8 @@ class MessageServiceStub(object):
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-    the outcome is unknown: retry with the same idempotency key.
+    the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
+    same idempotency key.
     """
 
     def __init__(self, channel):
@@ -91,7 +92,8 @@ class MessageServiceServicer(object):
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-    the outcome is unknown: retry with the same idempotency key.
+    the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
+    same idempotency key.
     """
 
     def Send(self, request, context):
@@ -132,7 +134,7 @@ class MessageServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Ack(self, request, context):
-        """Marks messages as processed; they leave the inbox. Acknowledging twice is fine.
+        """Marks messages as processed; they leave the inbox. Repeating the call is harmless.
 
         ABORTED: SESSION_SUPERSEDED. INVALID_ARGUMENT: INVALID_MESSAGE_ID, INVALID_FIELD (over 1,000 ids).
         """
@@ -141,10 +143,10 @@ class MessageServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetMessage(self, request, context):
-        """Returns a message with one receipt for each recipient. Permitted to its sender, its recipients, the lead, the
-        operator and observers of the team.
+        """Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
+        observers of the team may call it.
 
-        NOT_FOUND: MESSAGE_NOT_FOUND, also when the caller may not see it. INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+        NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -212,7 +214,8 @@ class MessageService(object):
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-    the outcome is unknown: retry with the same idempotency key.
+    the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
+    same idempotency key.
     """
 
     @staticmethod

@@ -120,7 +120,8 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-    the outcome is unknown: retry with the same idempotency key.
+    the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
+    same idempotency key.
     """
 
     @typing.overload
@@ -203,16 +204,16 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     """
 
     Ack: _MessageServiceAckType
-    """Marks messages as processed; they leave the inbox. Acknowledging twice is fine.
+    """Marks messages as processed; they leave the inbox. Repeating the call is harmless.
 
     ABORTED: SESSION_SUPERSEDED. INVALID_ARGUMENT: INVALID_MESSAGE_ID, INVALID_FIELD (over 1,000 ids).
     """
 
     GetMessage: _MessageServiceGetMessageType
-    """Returns a message with one receipt for each recipient. Permitted to its sender, its recipients, the lead, the
-    operator and observers of the team.
+    """Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
+    observers of the team may call it.
 
-    NOT_FOUND: MESSAGE_NOT_FOUND, also when the caller may not see it. INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+    NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
     """
 
     ListInbox: _MessageServiceListInboxType
@@ -261,7 +262,8 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-    the outcome is unknown: retry with the same idempotency key.
+    the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
+    same idempotency key.
     """
 
     @abc.abstractmethod
@@ -311,7 +313,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.message_pb2.AckRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.message_pb2.AckResponse, collections.abc.Awaitable[teamwire.v1.message_pb2.AckResponse]]:
-        """Marks messages as processed; they leave the inbox. Acknowledging twice is fine.
+        """Marks messages as processed; they leave the inbox. Repeating the call is harmless.
 
         ABORTED: SESSION_SUPERSEDED. INVALID_ARGUMENT: INVALID_MESSAGE_ID, INVALID_FIELD (over 1,000 ids).
         """
@@ -322,10 +324,10 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.message_pb2.GetMessageRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.message_pb2.GetMessageResponse, collections.abc.Awaitable[teamwire.v1.message_pb2.GetMessageResponse]]:
-        """Returns a message with one receipt for each recipient. Permitted to its sender, its recipients, the lead, the
-        operator and observers of the team.
+        """Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
+        observers of the team may call it.
 
-        NOT_FOUND: MESSAGE_NOT_FOUND, also when the caller may not see it. INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+        NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
         """
 
     @abc.abstractmethod

@@ -5,8 +5,8 @@ The protocol's policy, as options: what a client may do about a refusal, which c
 made of. Code generators read them here, so that no client keeps such a list by hand.
 
 Two more are standard options. `idempotency_level` says of each RPC whether a client may repeat it while its outcome
-is unknown: NO_SIDE_EFFECTS, because it changes nothing; IDEMPOTENT, because repeating it with the same idempotency
-key, where it has one, does no harm. An RPC without it must not be repeated. `debug_redact` marks fields that hold a
+is unknown: NO_SIDE_EFFECTS, because it changes nothing; IDEMPOTENT, because repeating it, with the same idempotency
+key if it has one, is harmless. An RPC without it must not be repeated. `debug_redact` marks fields that hold a
 credential or a token: a reply that has one is never logged.
 """
 
@@ -38,9 +38,9 @@ class _StatusCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     STATUS_CODE_INVALID_ARGUMENT: _StatusCode.ValueType  # 3
     """The request is malformed, whatever the state of the team."""
     STATUS_CODE_NOT_FOUND: _StatusCode.ValueType  # 5
-    """Something that the request names does not exist, or is not the caller's to see."""
+    """Something that the request names does not exist, or the caller may not see it."""
     STATUS_CODE_ALREADY_EXISTS: _StatusCode.ValueType  # 6
-    """What the request would create exists."""
+    """What the request would create already exists."""
     STATUS_CODE_PERMISSION_DENIED: _StatusCode.ValueType  # 7
     """The caller may not do this."""
     STATUS_CODE_RESOURCE_EXHAUSTED: _StatusCode.ValueType  # 8
@@ -57,16 +57,16 @@ class _StatusCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """The call lacks a valid credential."""
 
 class StatusCode(_StatusCode, metaclass=_StatusCodeEnumTypeWrapper):
-    """The gRPC status codes that refusals come with, numbered as gRPC does."""
+    """The gRPC status codes that refusals come with, numbered as in gRPC."""
 
 STATUS_CODE_UNSPECIFIED: StatusCode.ValueType  # 0
 """OK: no refusal has it."""
 STATUS_CODE_INVALID_ARGUMENT: StatusCode.ValueType  # 3
 """The request is malformed, whatever the state of the team."""
 STATUS_CODE_NOT_FOUND: StatusCode.ValueType  # 5
-"""Something that the request names does not exist, or is not the caller's to see."""
+"""Something that the request names does not exist, or the caller may not see it."""
 STATUS_CODE_ALREADY_EXISTS: StatusCode.ValueType  # 6
-"""What the request would create exists."""
+"""What the request would create already exists."""
 STATUS_CODE_PERMISSION_DENIED: StatusCode.ValueType  # 7
 """The caller may not do this."""
 STATUS_CODE_RESOURCE_EXHAUSTED: StatusCode.ValueType  # 8
@@ -92,9 +92,11 @@ class _RetryEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumType
     RETRY_UNSPECIFIED: _Retry.ValueType  # 0
     """Never: it would be refused again."""
     RETRY_AUTOMATIC: _Retry.ValueType  # 1
-    """By itself, after the delay that RetryInfo names."""
+    """Automatically, after the delay that RetryInfo names."""
     RETRY_ON_REQUEST: _Retry.ValueType  # 2
-    """Only when the program asks for it: a member has to act first, which may itself be waiting for the caller."""
+    """Only when the program asks for it: some member must act first, and that member may itself be waiting for the
+    caller.
+    """
 
 class Retry(_Retry, metaclass=_RetryEnumTypeWrapper):
     """Whether a client repeats a refused call, with the same idempotency key."""
@@ -102,9 +104,11 @@ class Retry(_Retry, metaclass=_RetryEnumTypeWrapper):
 RETRY_UNSPECIFIED: Retry.ValueType  # 0
 """Never: it would be refused again."""
 RETRY_AUTOMATIC: Retry.ValueType  # 1
-"""By itself, after the delay that RetryInfo names."""
+"""Automatically, after the delay that RetryInfo names."""
 RETRY_ON_REQUEST: Retry.ValueType  # 2
-"""Only when the program asks for it: a member has to act first, which may itself be waiting for the caller."""
+"""Only when the program asks for it: some member must act first, and that member may itself be waiting for the
+caller.
+"""
 Global___Retry: typing_extensions.TypeAlias = Retry
 
 @typing.final
@@ -124,7 +128,9 @@ class ReasonPolicy(google.protobuf.message.Message):
     outcome_unknown: builtins.bool
     """True: the call may have been carried out. False: nothing was changed."""
     stream_reopens: builtins.bool
-    """True: a client opens a stream again that ended for it, although it would not repeat a call by itself."""
+    """True: if a stream ends for this reason, the client reopens it, although it wouldn't automatically retry a call
+    refused for this reason.
+    """
     def __init__(
         self,
         *,
@@ -151,7 +157,7 @@ class WaitPolicy(google.protobuf.message.Message):
 
     @property
     def max(self) -> google.protobuf.duration_pb2.Duration:
-        """How long it waits at most; a longer wait is read as this."""
+        """How long it waits at most; larger values are treated as this."""
 
     def __init__(
         self,

@@ -5,8 +5,8 @@ The protocol's policy, as options: what a client may do about a refusal, which c
 made of. Code generators read them here, so that no client keeps such a list by hand.
 
 Two more are standard options. `idempotency_level` says of each RPC whether a client may repeat it while its outcome
-is unknown: NO_SIDE_EFFECTS, because it changes nothing; IDEMPOTENT, because repeating it with the same idempotency
-key, where it has one, does no harm. An RPC without it must not be repeated. `debug_redact` marks fields that hold a
+is unknown: NO_SIDE_EFFECTS, because it changes nothing; IDEMPOTENT, because repeating it, with the same idempotency
+key if it has one, is harmless. An RPC without it must not be repeated. `debug_redact` marks fields that hold a
 credential or a token: a reply that has one is never logged.
 """
 

@@ -105,7 +105,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_IDEMPOTENCY_KEY_REUSED: _Reason.ValueType  # 40
     """The idempotency key was used before with another payload."""
     REASON_TEAM_NOT_FOUND: _Reason.ValueType  # 41
-    """There is no such team, or it is not the caller's."""
+    """There is no such team, or the caller may not see it."""
     REASON_TEAM_EXISTS: _Reason.ValueType  # 42
     """A team of this name exists."""
     REASON_TEAM_HAS_ACTIVE_MEMBERS: _Reason.ValueType  # 43
@@ -133,7 +133,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_RATE_LIMITED: _Reason.ValueType  # 54
     """The caller sends too fast."""
     REASON_QUOTA_EXCEEDED: _Reason.ValueType  # 55
-    """The team has reached a limit. Making room takes an action, so clients do not repeat the call."""
+    """The team has reached a limit. Someone has to make room first, so clients don't retry."""
     REASON_SLOW_CONSUMER: _Reason.ValueType  # 56
     """The subscriber did not read its stream."""
     REASON_STORE_UNAVAILABLE: _Reason.ValueType  # 57
@@ -141,7 +141,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_DURABILITY_NOT_REACHED: _Reason.ValueType  # 58
     """The change was made, but on fewer replicas than the coordinator is configured to wait for."""
     REASON_DRAINING: _Reason.ValueType  # 59
-    """This coordinator is shutting down. It has not begun the call; another one can take it at once."""
+    """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
     REASON_INTERNAL: _Reason.ValueType  # 60
     """The coordinator has a fault."""
 
@@ -231,7 +231,7 @@ REASON_INVALID_IDEMPOTENCY_KEY: Reason.ValueType  # 39
 REASON_IDEMPOTENCY_KEY_REUSED: Reason.ValueType  # 40
 """The idempotency key was used before with another payload."""
 REASON_TEAM_NOT_FOUND: Reason.ValueType  # 41
-"""There is no such team, or it is not the caller's."""
+"""There is no such team, or the caller may not see it."""
 REASON_TEAM_EXISTS: Reason.ValueType  # 42
 """A team of this name exists."""
 REASON_TEAM_HAS_ACTIVE_MEMBERS: Reason.ValueType  # 43
@@ -259,7 +259,7 @@ REASON_INBOX_FULL: Reason.ValueType  # 53
 REASON_RATE_LIMITED: Reason.ValueType  # 54
 """The caller sends too fast."""
 REASON_QUOTA_EXCEEDED: Reason.ValueType  # 55
-"""The team has reached a limit. Making room takes an action, so clients do not repeat the call."""
+"""The team has reached a limit. Someone has to make room first, so clients don't retry."""
 REASON_SLOW_CONSUMER: Reason.ValueType  # 56
 """The subscriber did not read its stream."""
 REASON_STORE_UNAVAILABLE: Reason.ValueType  # 57
@@ -267,7 +267,7 @@ REASON_STORE_UNAVAILABLE: Reason.ValueType  # 57
 REASON_DURABILITY_NOT_REACHED: Reason.ValueType  # 58
 """The change was made, but on fewer replicas than the coordinator is configured to wait for."""
 REASON_DRAINING: Reason.ValueType  # 59
-"""This coordinator is shutting down. It has not begun the call; another one can take it at once."""
+"""This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
 REASON_INTERNAL: Reason.ValueType  # 60
 """The coordinator has a fault."""
 Global___Reason: typing_extensions.TypeAlias = Reason

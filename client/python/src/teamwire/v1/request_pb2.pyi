@@ -31,9 +31,9 @@ class _RequestKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     REQUEST_KIND_UNSPECIFIED: _RequestKind.ValueType  # 0
     """Never sent. In a filter: any."""
     REQUEST_KIND_SHUTDOWN: _RequestKind.ValueType  # 1
-    """That a member ends. The member answers."""
+    """That a member shut down. The member answers."""
     REQUEST_KIND_PLAN_APPROVAL: _RequestKind.ValueType  # 2
-    """That a plan is approved. The lead answers."""
+    """That a plan be approved. The lead or the operator answers."""
 
 class RequestKind(_RequestKind, metaclass=_RequestKindEnumTypeWrapper):
     """What a request asks for."""
@@ -41,9 +41,9 @@ class RequestKind(_RequestKind, metaclass=_RequestKindEnumTypeWrapper):
 REQUEST_KIND_UNSPECIFIED: RequestKind.ValueType  # 0
 """Never sent. In a filter: any."""
 REQUEST_KIND_SHUTDOWN: RequestKind.ValueType  # 1
-"""That a member ends. The member answers."""
+"""That a member shut down. The member answers."""
 REQUEST_KIND_PLAN_APPROVAL: RequestKind.ValueType  # 2
-"""That a plan is approved. The lead answers."""
+"""That a plan be approved. The lead or the operator answers."""
 Global___RequestKind: typing_extensions.TypeAlias = RequestKind
 
 class _RequestState:
@@ -142,7 +142,7 @@ class Request(google.protobuf.message.Message):
     state: Global___RequestState.ValueType
     """Its state."""
     member: builtins.str
-    """The member that it concerns: the one asked to end, or the author of the plan."""
+    """The member that it concerns: the one asked to shut down, or the author of the plan."""
     incarnation: builtins.int
     """The life of that member that it is bound to; see Member.incarnation."""
     content: builtins.str
@@ -165,11 +165,11 @@ class Request(google.protobuf.message.Message):
 
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it expires, if it is pending until then."""
+        """When it expires if still pending."""
 
     @property
     def decided_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it left the pending state. Absent: it has not."""
+        """When it left the pending state. Absent: it is still pending."""
 
     @property
     def decided_by(self) -> teamwire.v1.message_pb2.Sender:
@@ -319,7 +319,7 @@ class WaitForDecisionRequest(google.protobuf.message.Message):
     """Required."""
     @property
     def timeout(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer."""
+        """Optional. How long to wait, up to 60 s. Absent: 30 s. Larger values are treated as 60 s. Call again to wait longer."""
 
     def __init__(
         self,
@@ -342,7 +342,7 @@ class WaitForDecisionResponse(google.protobuf.message.Message):
     REQUEST_FIELD_NUMBER: builtins.int
     @property
     def request(self) -> Global___Request:
-        """The request. If it is still pending, the time was over."""
+        """The request. Still pending if the wait timed out."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ class RequestServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WaitForDecision(self, request, context):
-        """Returns the request as soon as it is no longer pending, or still pending when the time is over.
+        """Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """

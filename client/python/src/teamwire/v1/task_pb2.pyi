@@ -37,7 +37,7 @@ class _TaskStatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     TASK_STATUS_COMPLETED: _TaskStatus.ValueType  # 3
     """Done. Final, unless it is deleted."""
     TASK_STATUS_DELETED: _TaskStatus.ValueType  # 4
-    """Taken off the board. Final."""
+    """Removed from the board. Final."""
 
 class TaskStatus(_TaskStatus, metaclass=_TaskStatusEnumTypeWrapper):
     """The status of a task."""
@@ -51,7 +51,7 @@ TASK_STATUS_IN_PROGRESS: TaskStatus.ValueType  # 2
 TASK_STATUS_COMPLETED: TaskStatus.ValueType  # 3
 """Done. Final, unless it is deleted."""
 TASK_STATUS_DELETED: TaskStatus.ValueType  # 4
-"""Taken off the board. Final."""
+"""Removed from the board. Final."""
 Global___TaskStatus: typing_extensions.TypeAlias = TaskStatus
 
 @typing.final
@@ -96,7 +96,7 @@ class Task(google.protobuf.message.Message):
     CLOSED_AT_FIELD_NUMBER: builtins.int
     RELEASED_BECAUSE_FIELD_NUMBER: builtins.int
     id: builtins.int
-    """Counts the tasks of the team from 1. Written in decimal wherever a text is needed."""
+    """Counts the tasks of the team from 1. Written in decimal where it appears as text."""
     subject: builtins.str
     """What is to be done, on one line of up to 200 characters."""
     description: builtins.str
@@ -109,7 +109,7 @@ class Task(google.protobuf.message.Message):
     """Its status."""
     owner: builtins.str
     """Pending: the member that it is assigned to. In progress: the member that has claimed it. Completed: the member that
-    completed it, or had it when the lead or the operator did. Empty: no member.
+    completed it or, if the lead or the operator completed it, the member that owned it then. Empty: no member.
     """
     version: builtins.int
     """Grows with every change of the task. For UpdateTaskRequest.expected_version."""
@@ -118,10 +118,10 @@ class Task(google.protobuf.message.Message):
     result: builtins.str
     """The result, as given when it was completed. May be empty."""
     released_because: builtins.str
-    """Why it last came back to the board, for a reader: its owner's reason, or what happened to the owner. May be empty."""
+    """Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner. May be empty."""
     @property
     def blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The tasks that must be completed first, in the order of their ids; those that are stay listed."""
+        """The tasks that must be completed first, in the order of their ids; completed ones stay listed."""
 
     @property
     def waiting_for(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -133,7 +133,7 @@ class Task(google.protobuf.message.Message):
 
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Free pairs; see CreateTaskRequest.metadata."""
+        """Arbitrary key-value pairs; see CreateTaskRequest.metadata."""
 
     @property
     def created_by(self) -> teamwire.v1.message_pb2.Sender:
@@ -410,7 +410,7 @@ class FollowTasksResponse(google.protobuf.message.Message):
     TASK_FIELD_NUMBER: builtins.int
     CAUGHT_UP_FIELD_NUMBER: builtins.int
     caught_up: builtins.bool
-    """True in one frame: what follows are changes."""
+    """True in exactly one frame: the snapshot is complete, and later frames are changes."""
     @property
     def task(self) -> Global___Task:
         """A task in its current state. Not set in the frame with `caught_up`."""
@@ -618,7 +618,7 @@ class ClaimNextTaskRequest(google.protobuf.message.Message):
     """See ClaimTaskRequest.idempotency_key."""
     @property
     def wait(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all."""
+        """Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent: not at all."""
 
     def __init__(
         self,
@@ -696,7 +696,7 @@ class CompleteTaskResponse(google.protobuf.message.Message):
 
     @property
     def unblocked(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The tasks that nothing blocks any more."""
+        """The tasks that nothing blocks now."""
 
     def __init__(
         self,
@@ -791,7 +791,7 @@ class DeleteTaskResponse(google.protobuf.message.Message):
     UNBLOCKED_FIELD_NUMBER: builtins.int
     @property
     def unblocked(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The tasks that nothing blocks any more."""
+        """The tasks that nothing blocks now."""
 
     def __init__(
         self,

@@ -28,13 +28,13 @@ if _version_not_supported:
 class TaskServiceStub(object):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A
-    claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
-    its claims return to the board, and their tokens are refused from then on. If several members claim one task at
-    once, exactly one gets it.
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
+    valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
+    claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
+    exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
-    Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.
+    Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
     """
 
     def __init__(self, channel):
@@ -98,13 +98,13 @@ class TaskServiceStub(object):
 class TaskServiceServicer(object):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A
-    claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
-    its claims return to the board, and their tokens are refused from then on. If several members claim one task at
-    once, exactly one gets it.
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
+    valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
+    claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
+    exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
-    Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.
+    Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
     """
 
     def CreateTask(self, request, context):
@@ -120,7 +120,7 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """Returns one task, also a deleted one for as long as the coordinator keeps it.
+        """Returns one task, including a deleted one for as long as the coordinator keeps it.
 
         NOT_FOUND: TASK_NOT_FOUND.
         """
@@ -147,14 +147,14 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateTask(self, request, context):
-        """Changes a task that is neither completed nor deleted. A task in progress is changed by its owner, the lead or the
-        operator only; its owner by the lead or the operator only, which ends the claim. A pending task that is assigned is
-        reassigned by its owner, the lead or the operator only.
+        """Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
+        progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
+        operator may reassign a pending, assigned task.
 
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
-        TASK_NOT_FOUND (also in add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (also when
-        dependencies of a task in progress are to change), TASK_CLOSED, AGENT_EXITED (owner). ABORTED: TASK_CHANGED.
-        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+        TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
+        the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
+        TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,10 +163,10 @@ class TaskServiceServicer(object):
     def ClaimTask(self, request, context):
         """Claims one task. Members only.
 
-        NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (also when it is assigned to another member, and when
-        the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the
-        member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
-        ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+        NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (including when it is assigned to another member, and
+        when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED:
+        QUOTA_EXCEEDED (the member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT:
+        INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -177,40 +177,40 @@ class TaskServiceServicer(object):
         not assigned. Members only. With `wait`, waits for one.
 
         FAILED_PRECONDITION: PLAN_REQUIRED. INVALID_ARGUMENT: INVALID_FIELD (wait), INVALID_IDEMPOTENCY_KEY.
-        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and there is a task to take).
-        PERMISSION_DENIED: NOT_PERMITTED.
+        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
+        NOT_PERMITTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompleteTask(self, request, context):
-        """Completes a task, which unblocks those that wait for it. For its owner, with the claim's token; the lead and the
-        operator need none, and may complete an unclaimed task, too. Completing twice with one token is fine; so is
-        completing twice without one, with the same result.
+        """Completes a task, which unblocks those that wait for it. The owner passes the claim's token; the lead and the
+        operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless, as
+        is repeating it without one and with the same result.
 
-        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
-        TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the operator),
-        PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
+        TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the
+        operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseTask(self, request, context):
-        """Releases a claimed task: it returns to the board. For its owner, with the claim's token; the lead and the operator need none.
-        Releasing twice with one token is fine.
+        """Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
+        need none. Repeating the call with the same token is harmless.
 
-        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
-        TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
+        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
+        TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTask(self, request, context):
-        """Deletes a task, also a completed one; those that wait for it no longer do. A task in progress is deleted by its
-        owner, the lead or the operator only. Deleting twice is fine. A deleted task is kept for 24 hours.
+        """Deletes a task, including a completed one; those that wait for it no longer do. Only its owner, the lead or the
+        operator may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 
         NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
         """
@@ -282,13 +282,13 @@ def add_TaskServiceServicer_to_server(servicer, server):
 class TaskService(object):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A
-    claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
-    its claims return to the board, and their tokens are refused from then on. If several members claim one task at
-    once, exactly one gets it.
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
+    valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
+    claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
+    exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
-    Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.
+    Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
     """
 
     @staticmethod

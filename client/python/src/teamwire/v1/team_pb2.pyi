@@ -57,7 +57,7 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_JOINED: _MemberState.ValueType  # 1
     """Has joined; has not opened a session in this life."""
     MEMBER_STATE_ACTIVE: _MemberState.ValueType  # 2
-    """At work."""
+    """Working."""
     MEMBER_STATE_IDLE: _MemberState.ValueType  # 3
     """Alive, with nothing to do."""
     MEMBER_STATE_STOPPING: _MemberState.ValueType  # 4
@@ -75,7 +75,7 @@ MEMBER_STATE_UNSPECIFIED: MemberState.ValueType  # 0
 MEMBER_STATE_JOINED: MemberState.ValueType  # 1
 """Has joined; has not opened a session in this life."""
 MEMBER_STATE_ACTIVE: MemberState.ValueType  # 2
-"""At work."""
+"""Working."""
 MEMBER_STATE_IDLE: MemberState.ValueType  # 3
 """Alive, with nothing to do."""
 MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
@@ -95,17 +95,17 @@ class _ActivityEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     ACTIVITY_UNSPECIFIED: _Activity.ValueType  # 0
     """No change."""
     ACTIVITY_ACTIVE: _Activity.ValueType  # 1
-    """At work."""
+    """Working."""
     ACTIVITY_IDLE: _Activity.ValueType  # 2
     """Nothing to do."""
 
 class Activity(_Activity, metaclass=_ActivityEnumTypeWrapper):
-    """Whether a member is at work."""
+    """Whether a member is working."""
 
 ACTIVITY_UNSPECIFIED: Activity.ValueType  # 0
 """No change."""
 ACTIVITY_ACTIVE: Activity.ValueType  # 1
-"""At work."""
+"""Working."""
 ACTIVITY_IDLE: Activity.ValueType  # 2
 """Nothing to do."""
 Global___Activity: typing_extensions.TypeAlias = Activity
@@ -125,13 +125,13 @@ class Team(google.protobuf.message.Message):
     name: builtins.str
     """As first written. Compared without case."""
     id: builtins.str
-    """Set by the coordinator. A UUID; tells apart successive teams of the same name."""
+    """Set by the coordinator. A UUID, which distinguishes successive teams of the same name."""
     description: builtins.str
     """As given at its creation."""
     lead: builtins.str
-    """The name of its lead. `team-lead` addresses it, too."""
+    """The name of its lead. `team-lead` also addresses it."""
     members: builtins.int
-    """How many members it has, those that have exited included."""
+    """How many members it has, including those that have exited."""
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """By the clock of the store."""
@@ -213,7 +213,7 @@ class Member(google.protobuf.message.Message):
 
     @property
     def lease_left(self) -> google.protobuf.duration_pb2.Duration:
-        """What is left of its lease. Zero: it has run out."""
+        """The remaining time of its lease. Zero: it has run out."""
 
     def __init__(
         self,
@@ -277,7 +277,7 @@ class MemberAttributes(google.protobuf.message.Message):
     color: builtins.str
     """Optional. A color for displays: a name or `#rrggbb`; up to 32 characters."""
     plan_mode_required: builtins.bool
-    """Optional. True: it must have a plan approved before it may work on tasks. An invitation may require it, too."""
+    """Optional. True: it must have a plan approved before it may work on tasks. An invitation may also require it."""
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Optional. Up to 32 pairs; keys up to 63 characters, values up to 255."""
@@ -312,7 +312,9 @@ class CreateTeamRequest(google.protobuf.message.Message):
     description: builtins.str
     """Optional. Up to 1,000 characters."""
     lead_name: builtins.str
-    """Optional. The lead's name, by the rule of `name`. Empty: `lead`. The names `operator` and `coordinator` are taken."""
+    """Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator` and `coordinator` are
+    reserved.
+    """
     idempotency_key: builtins.str
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential."""
     @property
@@ -343,7 +345,7 @@ class CreateTeamResponse(google.protobuf.message.Message):
     LEAD_FIELD_NUMBER: builtins.int
     CREDENTIAL_FIELD_NUMBER: builtins.int
     credential: builtins.str
-    """The lead's credential. Shown this once."""
+    """The lead's credential. Shown only once."""
     @property
     def team(self) -> Global___Team:
         """The new team."""
@@ -495,12 +497,12 @@ class InviteRequest(google.protobuf.message.Message):
     member: builtins.str
     """Optional. The one name that the token may be used for. Empty: any free name."""
     uses_max: builtins.int
-    """Optional. How many joins it is good for, 1 to 1,000. Zero: 1."""
+    """Optional. How many joins it is valid for, 1 to 1,000. Zero: 1."""
     plan_mode_required: builtins.bool
     """Optional. True: members that join with it must have a plan approved before they may work on tasks."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long it is good for, 1 s to 30 days. Absent: 15 min."""
+        """Optional. How long it is valid, 1 s to 30 days. Absent: 15 min."""
 
     def __init__(
         self,
@@ -526,12 +528,12 @@ class InviteResponse(google.protobuf.message.Message):
     EXPIRES_AT_FIELD_NUMBER: builtins.int
     JOIN_STRING_FIELD_NUMBER: builtins.int
     join_token: builtins.str
-    """The token. Shown this once."""
+    """The token. Shown only once."""
     join_string: builtins.str
     """The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
     `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-    that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
-    The token alone when no address is known. Shown this once.
+    that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust. The
+    token alone if no address is known. Shown only once.
     """
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -561,7 +563,7 @@ class CreateObserverRequest(google.protobuf.message.Message):
     """See SendRequest.team."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long it is good for, 1 s to 365 days. Absent: 24 h."""
+        """Optional. How long it is valid, 1 s to 365 days. Absent: 24 h."""
 
     def __init__(
         self,
@@ -583,7 +585,7 @@ class CreateObserverResponse(google.protobuf.message.Message):
     CREDENTIAL_FIELD_NUMBER: builtins.int
     EXPIRES_AT_FIELD_NUMBER: builtins.int
     credential: builtins.str
-    """The credential. Shown this once."""
+    """The credential. Shown only once."""
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it expires."""
@@ -609,8 +611,8 @@ class JoinRequest(google.protobuf.message.Message):
     ATTRIBUTES_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """The name to bear, by the rule of CreateTeamRequest.name. May be empty when the join token is bound to a name, and
-    when a member begins a new life with its own credential.
+    """The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
+    and when a member starts a new life with its own credential.
     """
     idempotency_key: builtins.str
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
@@ -642,7 +644,7 @@ class JoinResponse(google.protobuf.message.Message):
     MEMBER_FIELD_NUMBER: builtins.int
     CREDENTIAL_FIELD_NUMBER: builtins.int
     credential: builtins.str
-    """The credential of this life. Shown this once."""
+    """The credential of this life. Shown only once."""
     @property
     def team(self) -> Global___Team:
         """The team."""
@@ -755,7 +757,7 @@ class HeartbeatRequest(google.protobuf.message.Message):
     ACTIVITY_FIELD_NUMBER: builtins.int
     SUMMARY_FIELD_NUMBER: builtins.int
     activity: Global___Activity.ValueType
-    """Optional. What the member does."""
+    """Optional. What the member is doing."""
     summary: builtins.str
     """Optional. One line, up to 200 characters: what it did last. Empty: no change."""
     def __init__(
@@ -780,7 +782,7 @@ class HeartbeatResponse(google.protobuf.message.Message):
     """The caller's state."""
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
-        """How long the lease lasts from now without another call. An open session renews it, too."""
+        """How long the lease lasts from now without another call. An open session also renews it."""
 
     def __init__(
         self,

@@ -28,9 +28,9 @@ if _version_not_supported:
 class TeamServiceStub(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
-    do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
-    member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
+    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
     """
 
     def __init__(self, channel):
@@ -104,9 +104,9 @@ class TeamServiceStub(object):
 class TeamServiceServicer(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
-    do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
-    member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
+    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
     """
 
     def CreateTeam(self, request, context):
@@ -123,7 +123,7 @@ class TeamServiceServicer(object):
     def GetTeam(self, request, context):
         """Returns one team.
 
-        NOT_FOUND: TEAM_NOT_FOUND, also when it is not the caller's to see.
+        NOT_FOUND: TEAM_NOT_FOUND (including when the caller may not see it).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -150,7 +150,7 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Invite(self, request, context):
-        """Mints a join token. Lead and operator only.
+        """Creates a join token. Lead and operator only.
 
         PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -159,7 +159,7 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CreateObserver(self, request, context):
-        """Mints a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
+        """Creates a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
 
         PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -168,12 +168,13 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Join(self, request, context):
-        """Begins a life of a member's name: a new incarnation, with a new credential.
+        """Starts a new life (incarnation) under a member's name, with a new credential.
 
         The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-        never used, exited or lost. With its own credential a member begins a new life even while the old one is live:
-        the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the
-        inbox stays, and requests that were pending for the earlier life are cancelled.
+        never used before, or its last member has exited or is lost. With its own credential a member starts a new life
+        even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
+        refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
+        cancelled.
 
         UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -184,8 +185,9 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Leave(self, request, context):
-        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
-        has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
+        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
+        ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
+        the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -194,7 +196,7 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListMembers(self, request, context):
-        """Lists the members of a team in the order in which they first joined, those that have exited included.
+        """Lists the members of a team in the order in which they first joined, including those that have exited.
 
         INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -203,7 +205,7 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
+        """Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
         """
@@ -225,7 +227,7 @@ class TeamServiceServicer(object):
 
     def SetLead(self, request, context):
         """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-        the present one is lost or exited.
+        the current one is lost or has exited.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
         INVALID_ARGUMENT: MISSING_RECIPIENT.
@@ -308,9 +310,9 @@ def add_TeamServiceServicer_to_server(servicer, server):
 class TeamService(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
-    do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
-    member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
+    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
     """
 
     @staticmethod

@@ -220,9 +220,9 @@ _TeamServiceSetLeadType = typing_extensions.TypeVar(
 class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceForceStopType, _TeamServiceSetLeadType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
-    do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
-    member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
+    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
     """
 
     @typing.overload
@@ -340,7 +340,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     GetTeam: _TeamServiceGetTeamType
     """Returns one team.
 
-    NOT_FOUND: TEAM_NOT_FOUND, also when it is not the caller's to see.
+    NOT_FOUND: TEAM_NOT_FOUND (including when the caller may not see it).
     """
 
     ListTeams: _TeamServiceListTeamsType
@@ -358,24 +358,25 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     Invite: _TeamServiceInviteType
-    """Mints a join token. Lead and operator only.
+    """Creates a join token. Lead and operator only.
 
     PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
     """
 
     CreateObserver: _TeamServiceCreateObserverType
-    """Mints a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
+    """Creates a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
 
     PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
     """
 
     Join: _TeamServiceJoinType
-    """Begins a life of a member's name: a new incarnation, with a new credential.
+    """Starts a new life (incarnation) under a member's name, with a new credential.
 
     The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-    never used, exited or lost. With its own credential a member begins a new life even while the old one is live:
-    the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the
-    inbox stays, and requests that were pending for the earlier life are cancelled.
+    never used before, or its last member has exited or is lost. With its own credential a member starts a new life
+    even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
+    refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
+    cancelled.
 
     UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -383,20 +384,21 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     Leave: _TeamServiceLeaveType
-    """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
-    has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
+    """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
+    ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
+    the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
     """
 
     ListMembers: _TeamServiceListMembersType
-    """Lists the members of a team in the order in which they first joined, those that have exited included.
+    """Lists the members of a team in the order in which they first joined, including those that have exited.
 
     INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
     """
 
     Heartbeat: _TeamServiceHeartbeatType
-    """Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
+    """Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
     """
@@ -412,7 +414,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     SetLead: _TeamServiceSetLeadType
     """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-    the present one is lost or exited.
+    the current one is lost or has exited.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
     INVALID_ARGUMENT: MISSING_RECIPIENT.
@@ -472,9 +474,9 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
 class TeamServiceServicer(metaclass=abc.ABCMeta):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
-    do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
-    member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
+    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
     """
 
     @abc.abstractmethod
@@ -498,7 +500,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.team_pb2.GetTeamResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.GetTeamResponse]]:
         """Returns one team.
 
-        NOT_FOUND: TEAM_NOT_FOUND, also when it is not the caller's to see.
+        NOT_FOUND: TEAM_NOT_FOUND (including when the caller may not see it).
         """
 
     @abc.abstractmethod
@@ -531,7 +533,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.InviteRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.InviteResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.InviteResponse]]:
-        """Mints a join token. Lead and operator only.
+        """Creates a join token. Lead and operator only.
 
         PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -542,7 +544,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.CreateObserverRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.CreateObserverResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.CreateObserverResponse]]:
-        """Mints a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
+        """Creates a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
 
         PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -553,12 +555,13 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.JoinRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.JoinResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.JoinResponse]]:
-        """Begins a life of a member's name: a new incarnation, with a new credential.
+        """Starts a new life (incarnation) under a member's name, with a new credential.
 
         The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-        never used, exited or lost. With its own credential a member begins a new life even while the old one is live:
-        the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the
-        inbox stays, and requests that were pending for the earlier life are cancelled.
+        never used before, or its last member has exited or is lost. With its own credential a member starts a new life
+        even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
+        refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
+        cancelled.
 
         UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -571,8 +574,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.LeaveRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.LeaveResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.LeaveResponse]]:
-        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
-        has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
+        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
+        ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
+        the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -583,7 +587,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.ListMembersRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.ListMembersResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ListMembersResponse]]:
-        """Lists the members of a team in the order in which they first joined, those that have exited included.
+        """Lists the members of a team in the order in which they first joined, including those that have exited.
 
         INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -594,7 +598,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.HeartbeatResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.HeartbeatResponse]]:
-        """Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
+        """Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
         """
@@ -620,7 +624,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.SetLeadResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SetLeadResponse]]:
         """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-        the present one is lost or exited.
+        the current one is lost or has exited.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
         INVALID_ARGUMENT: MISSING_RECIPIENT.

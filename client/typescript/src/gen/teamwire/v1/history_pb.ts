@@ -408,7 +408,7 @@ export type ListHistoryResponse = Message<"teamwire.v1.ListHistoryResponse"> & {
 
   /**
    * The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
-   * entry's own where the filter left entries out.
+   * entry's own if the filter left out later entries.
    *
    * @generated from field: uint64 last_sequence = 2;
    */
@@ -513,21 +513,21 @@ export enum TeamEventKind {
   LEAD_CHANGED = 2,
 
   /**
-   * The lead minted a join token.
+   * The lead or the operator created a join token.
    *
    * @generated from enum value: TEAM_EVENT_KIND_INVITED = 3;
    */
   INVITED = 3,
 
   /**
-   * The lead minted an observer's credential.
+   * The lead or the operator created an observer's credential.
    *
    * @generated from enum value: TEAM_EVENT_KIND_OBSERVER_CREATED = 4;
    */
   OBSERVER_CREATED = 4,
 
   /**
-   * The store has lost changes that the coordinator had confirmed with OK.
+   * The store has lost changes that were answered with OK.
    *
    * @generated from enum value: TEAM_EVENT_KIND_WRITES_LOST = 5;
    */
@@ -582,7 +582,7 @@ export enum TaskEventKind {
   CLAIMED = 4,
 
   /**
-   * TaskEvent.owner has completed it.
+   * TaskEvent.actor has completed it; TaskEvent.owner is its owner.
    *
    * @generated from enum value: TASK_EVENT_KIND_COMPLETED = 5;
    */

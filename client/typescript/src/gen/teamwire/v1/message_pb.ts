@@ -82,8 +82,7 @@ export const BroadcastSchema: GenMessage<Broadcast> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 1);
 
 /**
- * Asks a member to end. Only the lead and the operator may send it. The coordinator mints the request's id. It reaches a
- * member whose inbox is full, and one that acknowledges nothing.
+ * Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id.
  *
  * @generated from message teamwire.v1.ShutdownRequest
  */
@@ -118,7 +117,7 @@ export const ShutdownRequestSchema: GenMessage<ShutdownRequest> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 2);
 
 /**
- * Answers a shutdown request. Only the member asked may send it. It goes to the requester.
+ * Answers a shutdown request. Only the member that was asked may send it. It goes to the requester.
  *
  * @generated from message teamwire.v1.ShutdownResponse
  */
@@ -131,14 +130,15 @@ export type ShutdownResponse = Message$1<"teamwire.v1.ShutdownResponse"> & {
   requestId: string;
 
   /**
-   * Required, with presence: true ends the member, false refuses. A missing value is an error, never false.
+   * Required, with presence: true shuts the member down, false rejects the request. A missing value is an error, never
+   * false.
    *
    * @generated from field: optional bool approve = 2;
    */
   approve?: boolean | undefined;
 
   /**
-   * Optional, up to 64 KiB; expected when refusing (the reply warns when it is empty).
+   * Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
    *
    * @generated from field: string reason = 3;
    */
@@ -153,7 +153,7 @@ export const ShutdownResponseSchema: GenMessage<ShutdownResponse> = /*@__PURE__*
   messageDesc(file_teamwire_v1_message, 3);
 
 /**
- * Asks the lead to approve a plan. Only a teammate may send it. The coordinator mints the request's id. A newer plan
+ * Asks the lead to approve a plan. Only a teammate may send it. The coordinator creates the request's id. A newer plan
  * of the same member cancels an older one that is still pending.
  *
  * @generated from message teamwire.v1.PlanApprovalRequest
@@ -216,7 +216,7 @@ export type PlanApprovalResponse = Message$1<"teamwire.v1.PlanApprovalResponse">
   approve?: boolean | undefined;
 
   /**
-   * Optional, up to 64 KiB; expected when refusing (the reply warns when it is empty).
+   * Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
    *
    * @generated from field: string feedback = 4;
    */
@@ -231,7 +231,7 @@ export const PlanApprovalResponseSchema: GenMessage<PlanApprovalResponse> = /*@_
   messageDesc(file_teamwire_v1_message, 5);
 
 /**
- * A task as a notice tells of it.
+ * A task, as included in a notice.
  *
  * @generated from message teamwire.v1.TaskSummary
  */
@@ -251,7 +251,7 @@ export type TaskSummary = Message$1<"teamwire.v1.TaskSummary"> & {
   subject: string;
 
   /**
-   * See Task.description. Left out where it is longer than 4 KiB.
+   * See Task.description. Left out if it is longer than 4 KiB.
    *
    * @generated from field: string description = 3;
    */
@@ -286,21 +286,21 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   kind: NoticeKind;
 
   /**
-   * Set by the coordinator where a member is concerned. Its name.
+   * Set by the coordinator if the notice concerns a member. Its name.
    *
    * @generated from field: string member = 2;
    */
   member: string;
 
   /**
-   * Set by the coordinator where a request is concerned. Its id.
+   * Set by the coordinator if the notice concerns a request. Its id.
    *
    * @generated from field: string request_id = 3;
    */
   requestId: string;
 
   /**
-   * Set by the coordinator where a message is concerned. Its id.
+   * Set by the coordinator if the notice concerns a message. Its id.
    *
    * @generated from field: string message_id = 4;
    */
@@ -321,7 +321,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   exit?: ExitReport | undefined;
 
   /**
-   * Set by the coordinator where a task is concerned.
+   * Set by the coordinator if the notice concerns a task.
    *
    * @generated from field: teamwire.v1.TaskSummary task = 7;
    */
@@ -420,7 +420,7 @@ export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 9);
 
 /**
- * Who sent a message. Always from the credential of the call, never from its body.
+ * Who sent a message. Always taken from the credential of the call, never from its body.
  *
  * @generated from message teamwire.v1.Sender
  */
@@ -556,7 +556,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
     case: "broadcast";
   } | {
     /**
-     * A request to end.
+     * A request to shut down.
      *
      * @generated from field: teamwire.v1.ShutdownRequest shutdown_request = 23;
      */
@@ -618,17 +618,17 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
   team: string;
 
   /**
-   * Optional but wise; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
-   * sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first
-   * reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or more, for
-   * each member of each team. Empty: no de-duplication.
+   * Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client;
+   * keys that sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns
+   * the first reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or
+   * more, for each member of each team. Empty: no de-duplication.
    *
    * @generated from field: string idempotency_key = 2;
    */
   idempotencyKey: string;
 
   /**
-   * Optional. The id of a message that this one answers; need not be in the history any more.
+   * Optional. The id of a message that this one answers. It may no longer be in the history.
    *
    * @generated from field: string in_reply_to = 3;
    */
@@ -648,7 +648,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
    */
   body: {
     /**
-     * A text for one member. Open to every member and the operator.
+     * A text for one member. Every member and the operator may send it.
      *
      * @generated from field: teamwire.v1.DirectMessage message = 21;
      */
@@ -656,7 +656,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "message";
   } | {
     /**
-     * A text for every member. Open to every member and the operator.
+     * A text for every member. Every member and the operator may send it.
      *
      * @generated from field: teamwire.v1.Broadcast broadcast = 22;
      */
@@ -664,7 +664,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "broadcast";
   } | {
     /**
-     * A request to end. Lead and operator only.
+     * A request to shut down. Only the lead and the operator may send it.
      *
      * @generated from field: teamwire.v1.ShutdownRequest shutdown_request = 23;
      */
@@ -672,7 +672,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "shutdownRequest";
   } | {
     /**
-     * The answer to it. The member asked only.
+     * The answer to it. Only the member that was asked may send it.
      *
      * @generated from field: teamwire.v1.ShutdownResponse shutdown_response = 24;
      */
@@ -680,7 +680,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "shutdownResponse";
   } | {
     /**
-     * A plan to approve. Teammates only.
+     * A plan to approve. Only a teammate may send it.
      *
      * @generated from field: teamwire.v1.PlanApprovalRequest plan_approval_request = 25;
      */
@@ -688,7 +688,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "planApprovalRequest";
   } | {
     /**
-     * The answer to it. Lead and operator only.
+     * The answer to it. Only the lead and the operator may send it.
      *
      * @generated from field: teamwire.v1.PlanApprovalResponse plan_approval_response = 26;
      */
@@ -783,16 +783,15 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   instanceId: string;
 
   /**
-   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. More is read as 64. A pending shutdown
-   * request is delivered beyond it, and beyond unacked_bytes_max.
+   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64.
    *
    * @generated from field: uint32 unacked_messages_max = 2;
    */
   unackedMessagesMax: number;
 
   /**
-   * Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. More is read as
-   * 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
+   * Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
+   * treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
    *
    * @generated from field: uint32 unacked_bytes_max = 3;
    */
@@ -894,8 +893,8 @@ export type SessionOpened = Message$1<"teamwire.v1.SessionOpened"> & {
   backlog: bigint;
 
   /**
-   * The longest silence between two frames. A client that hears nothing for three times as long may treat the stream as
-   * dead.
+   * The longest silence between two frames. A client that receives nothing for three times as long may treat the stream
+   * as dead.
    *
    * @generated from field: google.protobuf.Duration heartbeat_interval = 5;
    */
@@ -1050,7 +1049,7 @@ export const AckRequestSchema: GenMessage<AckRequest> = /*@__PURE__*/
  */
 export type AckResponse = Message$1<"teamwire.v1.AckResponse"> & {
   /**
-   * How many messages left the inbox by this call. Those acknowledged before are not counted.
+   * How many messages this call removed from the inbox, not counting those acknowledged earlier.
    *
    * @generated from field: uint32 acked = 1;
    */
@@ -1121,7 +1120,7 @@ export const GetMessageResponseSchema: GenMessage<GetMessageResponse> = /*@__PUR
   messageDesc(file_teamwire_v1_message, 23);
 
 /**
- * What became of a message at one recipient.
+ * How far a message got for one recipient.
  *
  * @generated from message teamwire.v1.Receipt
  */
@@ -1134,7 +1133,7 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
   recipient: string;
 
   /**
-   * How far it has come.
+   * How far it got.
    *
    * @generated from field: teamwire.v1.ReceiptState state = 2;
    */
@@ -1148,14 +1147,14 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
   queuedAt?: Timestamp | undefined;
 
   /**
-   * When it was last delivered. Absent: never, or not known any more.
+   * When it was last delivered. Absent: never, or no longer known.
    *
    * @generated from field: google.protobuf.Timestamp delivered_at = 4;
    */
   deliveredAt?: Timestamp | undefined;
 
   /**
-   * When it was acknowledged or given up. Absent: not yet.
+   * When it was acknowledged or dead-lettered. Absent: not yet.
    *
    * @generated from field: google.protobuf.Timestamp finished_at = 5;
    */
@@ -1169,7 +1168,7 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
   deliveryCount: number;
 
   /**
-   * Set with RECEIPT_STATE_DEAD_LETTERED. Why it was given up.
+   * Set with RECEIPT_STATE_DEAD_LETTERED. Why it was dead-lettered.
    *
    * @generated from field: teamwire.v1.DeadLetterCause dead_letter_cause = 7;
    */
@@ -1246,7 +1245,7 @@ export type ListInboxResponse = Message$1<"teamwire.v1.ListInboxResponse"> & {
   deliveries: Delivery[];
 
   /**
-   * How many messages are unprocessed in all.
+   * The total number of unprocessed messages.
    *
    * @generated from field: uint64 total = 2;
    */
@@ -1351,7 +1350,7 @@ export enum NoticeKind {
   TASK_ASSIGNMENT = 10,
 
   /**
-   * A task that the recipient had claimed was taken from it; `task` is set. Its claim token is no longer valid.
+   * A task that the recipient claimed was taken from it; `task` is set. Its claim token is no longer valid.
    *
    * @generated from enum value: NOTICE_KIND_TASK_REVOKED = 11;
    */
@@ -1365,7 +1364,7 @@ export enum NoticeKind {
   UNPROCESSED = 12,
 
   /**
-   * The store has lost changes that had been answered with OK, as a replica may that takes over. To every member.
+   * The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member.
    *
    * @generated from enum value: NOTICE_KIND_WRITES_LOST = 13;
    */
@@ -1440,7 +1439,7 @@ export enum Durability {
   APPLIED = 1,
 
   /**
-   * On the store's disk; a crash does not lose it.
+   * On the store's disk. A crash does not lose it; a failover to a replica that lacks it does.
    *
    * @generated from enum value: DURABILITY_FSYNCED = 2;
    */
@@ -1488,14 +1487,14 @@ export enum CloseReason {
   SUPERSEDED = 2,
 
   /**
-   * The team is no more. Do not reconnect.
+   * The team was deleted. Do not reconnect.
    *
    * @generated from enum value: CLOSE_REASON_TEAM_DELETED = 3;
    */
   TEAM_DELETED = 3,
 
   /**
-   * This coordinator is shutting down, or the stream is too old. Reconnect at once, with jitter.
+   * This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay.
    *
    * @generated from enum value: CLOSE_REASON_DRAINING = 4;
    */
@@ -1516,7 +1515,7 @@ export const CloseReasonSchema: GenEnum<CloseReason> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_message, 3);
 
 /**
- * How far a message has come.
+ * How far a message got.
  *
  * @generated from enum teamwire.v1.ReceiptState
  */
@@ -1550,7 +1549,7 @@ export enum ReceiptState {
   PROCESSED = 3,
 
   /**
-   * Given up; see Receipt.dead_letter_cause.
+   * Became a dead letter; see Receipt.dead_letter_cause.
    *
    * @generated from enum value: RECEIPT_STATE_DEAD_LETTERED = 4;
    */
@@ -1564,20 +1563,20 @@ export const ReceiptStateSchema: GenEnum<ReceiptState> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_message, 4);
 
 /**
- * Why a message was given up.
+ * Why a message was dead-lettered.
  *
  * @generated from enum teamwire.v1.DeadLetterCause
  */
 export enum DeadLetterCause {
   /**
-   * It was not given up.
+   * It was not dead-lettered.
    *
    * @generated from enum value: DEAD_LETTER_CAUSE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Too many sessions saw it without acknowledging it.
+   * Too many sessions received it without acknowledging it.
    *
    * @generated from enum value: DEAD_LETTER_CAUSE_DELIVERY_LIMIT = 1;
    */
@@ -1598,7 +1597,7 @@ export enum DeadLetterCause {
   INBOX_FULL = 3,
 
   /**
-   * The recipient exited long ago and was taken off the roster.
+   * The recipient exited long ago and was removed from the roster.
    *
    * @generated from enum value: DEAD_LETTER_CAUSE_MEMBER_REMOVED = 4;
    */
@@ -1626,7 +1625,8 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  *
  * A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
  * replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
- * the outcome is unknown: retry with the same idempotency key.
+ * the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
+ * same idempotency key.
  *
  * @generated from service teamwire.v1.MessageService
  */
@@ -1658,9 +1658,7 @@ export const MessageService: GenService<{
    * Opens a session on the caller's own inbox and streams it.
    *
    * The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
-   * arrive, with heartbeats between. Only a pending shutdown request leaves that order: once too much is unacknowledged, it
-   * comes before the messages that wait. Each message comes once in a session. A client must keep reading, or it misses the
-   * request and the end. The newest session wins: an older one receives a last frame `closing` with
+   * arrive, with heartbeats between. The newest session wins: an older one receives a last frame `closing` with
    * CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
    * it has not acknowledged come again, with a higher delivery count.
    *
@@ -1675,7 +1673,7 @@ export const MessageService: GenService<{
     output: typeof StreamResponseSchema;
   },
   /**
-   * Marks messages as processed; they leave the inbox. Acknowledging twice is fine.
+   * Marks messages as processed; they leave the inbox. Repeating the call is harmless.
    *
    * ABORTED: SESSION_SUPERSEDED. INVALID_ARGUMENT: INVALID_MESSAGE_ID, INVALID_FIELD (over 1,000 ids).
    *
@@ -1687,10 +1685,10 @@ export const MessageService: GenService<{
     output: typeof AckResponseSchema;
   },
   /**
-   * Returns a message with one receipt for each recipient. Permitted to its sender, its recipients, the lead, the
-   * operator and observers of the team.
+   * Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
+   * observers of the team may call it.
    *
-   * NOT_FOUND: MESSAGE_NOT_FOUND, also when the caller may not see it. INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+   * NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
    *
    * @generated from rpc teamwire.v1.MessageService.GetMessage
    */

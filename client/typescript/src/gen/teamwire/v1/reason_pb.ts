@@ -308,7 +308,7 @@ export enum Reason {
   IDEMPOTENCY_KEY_REUSED = 40,
 
   /**
-   * There is no such team, or it is not the caller's.
+   * There is no such team, or the caller may not see it.
    *
    * @generated from enum value: REASON_TEAM_NOT_FOUND = 41;
    */
@@ -406,7 +406,7 @@ export enum Reason {
   RATE_LIMITED = 54,
 
   /**
-   * The team has reached a limit. Making room takes an action, so clients do not repeat the call.
+   * The team has reached a limit. Someone has to make room first, so clients don't retry.
    *
    * @generated from enum value: REASON_QUOTA_EXCEEDED = 55;
    */
@@ -434,7 +434,7 @@ export enum Reason {
   DURABILITY_NOT_REACHED = 58,
 
   /**
-   * This coordinator is shutting down. It has not begun the call; another one can take it at once.
+   * This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away.
    *
    * @generated from enum value: REASON_DRAINING = 59;
    */

@@ -54,7 +54,7 @@ export type Request = Message<"teamwire.v1.Request"> & {
   requester?: Sender | undefined;
 
   /**
-   * The member that it concerns: the one asked to end, or the author of the plan.
+   * The member that it concerns: the one asked to shut down, or the author of the plan.
    *
    * @generated from field: string member = 5;
    */
@@ -89,14 +89,14 @@ export type Request = Message<"teamwire.v1.Request"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * When it expires, if it is pending until then.
+   * When it expires if still pending.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 10;
    */
   expiresAt?: Timestamp | undefined;
 
   /**
-   * When it left the pending state. Absent: it has not.
+   * When it left the pending state. Absent: it is still pending.
    *
    * @generated from field: google.protobuf.Timestamp decided_at = 11;
    */
@@ -292,7 +292,7 @@ export type WaitForDecisionRequest = Message<"teamwire.v1.WaitForDecisionRequest
   requestId: string;
 
   /**
-   * Optional. How long to wait, up to 60 s. Absent: 30 s. More is read as 60 s. Call again to wait longer.
+   * Optional. How long to wait, up to 60 s. Absent: 30 s. Larger values are treated as 60 s. Call again to wait longer.
    *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */
@@ -313,7 +313,7 @@ export const WaitForDecisionRequestSchema: GenMessage<WaitForDecisionRequest> = 
  */
 export type WaitForDecisionResponse = Message<"teamwire.v1.WaitForDecisionResponse"> & {
   /**
-   * The request. If it is still pending, the time was over.
+   * The request. Still pending if the wait timed out.
    *
    * @generated from field: teamwire.v1.Request request = 1;
    */
@@ -341,14 +341,14 @@ export enum RequestKind {
   UNSPECIFIED = 0,
 
   /**
-   * That a member ends. The member answers.
+   * That a member shut down. The member answers.
    *
    * @generated from enum value: REQUEST_KIND_SHUTDOWN = 1;
    */
   SHUTDOWN = 1,
 
   /**
-   * That a plan is approved. The lead answers.
+   * That a plan be approved. The lead or the operator answers.
    *
    * @generated from enum value: REQUEST_KIND_PLAN_APPROVAL = 2;
    */
@@ -498,7 +498,7 @@ export const RequestService: GenService<{
     output: typeof ListRequestsResponseSchema;
   },
   /**
-   * Returns the request as soon as it is no longer pending, or still pending when the time is over.
+   * Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
    *
    * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
    *

@@ -26,7 +26,7 @@ export const file_teamwire_v1_task: GenFile = /*@__PURE__*/
  */
 export type Task = Message<"teamwire.v1.Task"> & {
   /**
-   * Counts the tasks of the team from 1. Written in decimal wherever a text is needed.
+   * Counts the tasks of the team from 1. Written in decimal where it appears as text.
    *
    * @generated from field: uint64 id = 1;
    */
@@ -63,14 +63,14 @@ export type Task = Message<"teamwire.v1.Task"> & {
 
   /**
    * Pending: the member that it is assigned to. In progress: the member that has claimed it. Completed: the member that
-   * completed it, or had it when the lead or the operator did. Empty: no member.
+   * completed it or, if the lead or the operator completed it, the member that owned it then. Empty: no member.
    *
    * @generated from field: string owner = 6;
    */
   owner: string;
 
   /**
-   * The tasks that must be completed first, in the order of their ids; those that are stay listed.
+   * The tasks that must be completed first, in the order of their ids; completed ones stay listed.
    *
    * @generated from field: repeated uint64 blocked_by = 7;
    */
@@ -91,7 +91,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   blocks: bigint[];
 
   /**
-   * Free pairs; see CreateTaskRequest.metadata.
+   * Arbitrary key-value pairs; see CreateTaskRequest.metadata.
    *
    * @generated from field: map<string, string> metadata = 10;
    */
@@ -154,7 +154,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   closedAt?: Timestamp | undefined;
 
   /**
-   * Why it last came back to the board, for a reader: its owner's reason, or what happened to the owner. May be empty.
+   * Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner. May be empty.
    *
    * @generated from field: string released_because = 19;
    */
@@ -441,7 +441,7 @@ export type FollowTasksResponse = Message<"teamwire.v1.FollowTasksResponse"> & {
   task?: Task | undefined;
 
   /**
-   * True in one frame: what follows are changes.
+   * True in exactly one frame: the snapshot is complete, and later frames are changes.
    *
    * @generated from field: bool caught_up = 2;
    */
@@ -658,7 +658,7 @@ export type ClaimNextTaskRequest = Message<"teamwire.v1.ClaimNextTaskRequest"> &
   idempotencyKey: string;
 
   /**
-   * Optional. How long to wait for a task, up to 60 s; more is read as 60 s. Absent: not at all.
+   * Optional. How long to wait for a task, up to 60 s; larger values are treated as 60 s. Absent: not at all.
    *
    * @generated from field: google.protobuf.Duration wait = 2;
    */
@@ -749,7 +749,7 @@ export type CompleteTaskResponse = Message<"teamwire.v1.CompleteTaskResponse"> &
   task?: Task | undefined;
 
   /**
-   * The tasks that nothing blocks any more.
+   * The tasks that nothing blocks now.
    *
    * @generated from field: repeated uint64 unblocked = 2;
    */
@@ -861,7 +861,7 @@ export const DeleteTaskRequestSchema: GenMessage<DeleteTaskRequest> = /*@__PURE_
  */
 export type DeleteTaskResponse = Message<"teamwire.v1.DeleteTaskResponse"> & {
   /**
-   * The tasks that nothing blocks any more.
+   * The tasks that nothing blocks now.
    *
    * @generated from field: repeated uint64 unblocked = 1;
    */
@@ -910,7 +910,7 @@ export enum TaskStatus {
   COMPLETED = 3,
 
   /**
-   * Taken off the board. Final.
+   * Removed from the board. Final.
    *
    * @generated from enum value: TASK_STATUS_DELETED = 4;
    */
@@ -926,13 +926,13 @@ export const TaskStatusSchema: GenEnum<TaskStatus> = /*@__PURE__*/
 /**
  * Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
  *
- * A task is pending until a member claims it, then in progress until that member completes or releases it. A
- * claim is good for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life,
- * its claims return to the board, and their tokens are refused from then on. If several members claim one task at
- * once, exactly one gets it.
+ * A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
+ * valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
+ * claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
+ * exactly one gets it.
  *
  * Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
- * Any call may fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED), too.
+ * Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
  *
  * @generated from service teamwire.v1.TaskService
  */
@@ -953,7 +953,7 @@ export const TaskService: GenService<{
     output: typeof CreateTaskResponseSchema;
   },
   /**
-   * Returns one task, also a deleted one for as long as the coordinator keeps it.
+   * Returns one task, including a deleted one for as long as the coordinator keeps it.
    *
    * NOT_FOUND: TASK_NOT_FOUND.
    *
@@ -989,14 +989,14 @@ export const TaskService: GenService<{
     output: typeof FollowTasksResponseSchema;
   },
   /**
-   * Changes a task that is neither completed nor deleted. A task in progress is changed by its owner, the lead or the
-   * operator only; its owner by the lead or the operator only, which ends the claim. A pending task that is assigned is
-   * reassigned by its owner, the lead or the operator only.
+   * Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
+   * progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
+   * operator may reassign a pending, assigned task.
    *
    * INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
-   * TASK_NOT_FOUND (also in add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (also when
-   * dependencies of a task in progress are to change), TASK_CLOSED, AGENT_EXITED (owner). ABORTED: TASK_CHANGED.
-   * RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+   * TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
+   * the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
+   * TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
    *
    * @generated from rpc teamwire.v1.TaskService.UpdateTask
    */
@@ -1008,10 +1008,10 @@ export const TaskService: GenService<{
   /**
    * Claims one task. Members only.
    *
-   * NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (also when it is assigned to another member, and when
-   * the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the
-   * member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
-   * ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
+   * NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED (including when it is assigned to another member, and
+   * when the caller itself has claimed it), TASK_BLOCKED, TASK_CLOSED, PLAN_REQUIRED. RESOURCE_EXHAUSTED:
+   * QUOTA_EXCEEDED (the member holds too many claims). PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT:
+   * INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
    *
    * @generated from rpc teamwire.v1.TaskService.ClaimTask
    */
@@ -1025,8 +1025,8 @@ export const TaskService: GenService<{
    * not assigned. Members only. With `wait`, waits for one.
    *
    * FAILED_PRECONDITION: PLAN_REQUIRED. INVALID_ARGUMENT: INVALID_FIELD (wait), INVALID_IDEMPOTENCY_KEY.
-   * RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and there is a task to take).
-   * PERMISSION_DENIED: NOT_PERMITTED.
+   * RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
+   * NOT_PERMITTED.
    *
    * @generated from rpc teamwire.v1.TaskService.ClaimNextTask
    */
@@ -1036,13 +1036,13 @@ export const TaskService: GenService<{
     output: typeof ClaimNextTaskResponseSchema;
   },
   /**
-   * Completes a task, which unblocks those that wait for it. For its owner, with the claim's token; the lead and the
-   * operator need none, and may complete an unclaimed task, too. Completing twice with one token is fine; so is
-   * completing twice without one, with the same result.
+   * Completes a task, which unblocks those that wait for it. The owner passes the claim's token; the lead and the
+   * operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless, as
+   * is repeating it without one and with the same result.
    *
-   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
-   * TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the operator),
-   * PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
+   * TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the
+   * operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
    *
    * @generated from rpc teamwire.v1.TaskService.CompleteTask
    */
@@ -1052,11 +1052,11 @@ export const TaskService: GenService<{
     output: typeof CompleteTaskResponseSchema;
   },
   /**
-   * Releases a claimed task: it returns to the board. For its owner, with the claim's token; the lead and the operator need none.
-   * Releasing twice with one token is fine.
+   * Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
+   * need none. Repeating the call with the same token is harmless.
    *
-   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (also when it is not claimed). FAILED_PRECONDITION: TASK_CLOSED,
-   * TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
+   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
+   * TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
    *
    * @generated from rpc teamwire.v1.TaskService.ReleaseTask
    */
@@ -1066,8 +1066,8 @@ export const TaskService: GenService<{
     output: typeof ReleaseTaskResponseSchema;
   },
   /**
-   * Deletes a task, also a completed one; those that wait for it no longer do. A task in progress is deleted by its
-   * owner, the lead or the operator only. Deleting twice is fine. A deleted task is kept for 24 hours.
+   * Deletes a task, including a completed one; those that wait for it no longer do. Only its owner, the lead or the
+   * operator may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
    *
    * NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
    *

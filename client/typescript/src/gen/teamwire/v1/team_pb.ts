@@ -32,7 +32,7 @@ export type Team = Message<"teamwire.v1.Team"> & {
   name: string;
 
   /**
-   * Set by the coordinator. A UUID; tells apart successive teams of the same name.
+   * Set by the coordinator. A UUID, which distinguishes successive teams of the same name.
    *
    * @generated from field: string id = 2;
    */
@@ -46,7 +46,7 @@ export type Team = Message<"teamwire.v1.Team"> & {
   description: string;
 
   /**
-   * The name of its lead. `team-lead` addresses it, too.
+   * The name of its lead. `team-lead` also addresses it.
    *
    * @generated from field: string lead = 4;
    */
@@ -60,7 +60,7 @@ export type Team = Message<"teamwire.v1.Team"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * How many members it has, those that have exited included.
+   * How many members it has, including those that have exited.
    *
    * @generated from field: uint32 members = 6;
    */
@@ -179,7 +179,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   connected: boolean;
 
   /**
-   * What is left of its lease. Zero: it has run out.
+   * The remaining time of its lease. Zero: it has run out.
    *
    * @generated from field: google.protobuf.Duration lease_left = 15;
    */
@@ -242,7 +242,7 @@ export type MemberAttributes = Message<"teamwire.v1.MemberAttributes"> & {
   labels: { [key: string]: string };
 
   /**
-   * Optional. True: it must have a plan approved before it may work on tasks. An invitation may require it, too.
+   * Optional. True: it must have a plan approved before it may work on tasks. An invitation may also require it.
    *
    * @generated from field: bool plan_mode_required = 6;
    */
@@ -277,7 +277,8 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
   description: string;
 
   /**
-   * Optional. The lead's name, by the rule of `name`. Empty: `lead`. The names `operator` and `coordinator` are taken.
+   * Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator` and `coordinator` are
+   * reserved.
    *
    * @generated from field: string lead_name = 3;
    */
@@ -326,7 +327,7 @@ export type CreateTeamResponse = Message<"teamwire.v1.CreateTeamResponse"> & {
   lead?: Member | undefined;
 
   /**
-   * The lead's credential. Shown this once.
+   * The lead's credential. Shown only once.
    *
    * @generated from field: string credential = 3;
    */
@@ -495,14 +496,14 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
   member: string;
 
   /**
-   * Optional. How many joins it is good for, 1 to 1,000. Zero: 1.
+   * Optional. How many joins it is valid for, 1 to 1,000. Zero: 1.
    *
    * @generated from field: uint32 uses_max = 3;
    */
   usesMax: number;
 
   /**
-   * Optional. How long it is good for, 1 s to 30 days. Absent: 15 min.
+   * Optional. How long it is valid, 1 s to 30 days. Absent: 15 min.
    *
    * @generated from field: google.protobuf.Duration ttl = 4;
    */
@@ -530,7 +531,7 @@ export const InviteRequestSchema: GenMessage<InviteRequest> = /*@__PURE__*/
  */
 export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
   /**
-   * The token. Shown this once.
+   * The token. Shown only once.
    *
    * @generated from field: string join_token = 1;
    */
@@ -546,8 +547,8 @@ export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
   /**
    * The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
    * `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-   * that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust.
-   * The token alone when no address is known. Shown this once.
+   * that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust. The
+   * token alone if no address is known. Shown only once.
    *
    * @generated from field: string join_string = 3;
    */
@@ -575,7 +576,7 @@ export type CreateObserverRequest = Message<"teamwire.v1.CreateObserverRequest">
   team: string;
 
   /**
-   * Optional. How long it is good for, 1 s to 365 days. Absent: 24 h.
+   * Optional. How long it is valid, 1 s to 365 days. Absent: 24 h.
    *
    * @generated from field: google.protobuf.Duration ttl = 2;
    */
@@ -596,7 +597,7 @@ export const CreateObserverRequestSchema: GenMessage<CreateObserverRequest> = /*
  */
 export type CreateObserverResponse = Message<"teamwire.v1.CreateObserverResponse"> & {
   /**
-   * The credential. Shown this once.
+   * The credential. Shown only once.
    *
    * @generated from field: string credential = 1;
    */
@@ -624,8 +625,8 @@ export const CreateObserverResponseSchema: GenMessage<CreateObserverResponse> = 
  */
 export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   /**
-   * The name to bear, by the rule of CreateTeamRequest.name. May be empty when the join token is bound to a name, and
-   * when a member begins a new life with its own credential.
+   * The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
+   * and when a member starts a new life with its own credential.
    *
    * @generated from field: string name = 1;
    */
@@ -675,7 +676,7 @@ export type JoinResponse = Message<"teamwire.v1.JoinResponse"> & {
   member?: Member | undefined;
 
   /**
-   * The credential of this life. Shown this once.
+   * The credential of this life. Shown only once.
    *
    * @generated from field: string credential = 3;
    */
@@ -795,7 +796,7 @@ export const ListMembersResponseSchema: GenMessage<ListMembersResponse> = /*@__P
  */
 export type HeartbeatRequest = Message<"teamwire.v1.HeartbeatRequest"> & {
   /**
-   * Optional. What the member does.
+   * Optional. What the member is doing.
    *
    * @generated from field: teamwire.v1.Activity activity = 1;
    */
@@ -823,7 +824,7 @@ export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*
  */
 export type HeartbeatResponse = Message<"teamwire.v1.HeartbeatResponse"> & {
   /**
-   * How long the lease lasts from now without another call. An open session renews it, too.
+   * How long the lease lasts from now without another call. An open session also renews it.
    *
    * @generated from field: google.protobuf.Duration lease = 1;
    */
@@ -1004,7 +1005,7 @@ export enum MemberState {
   JOINED = 1,
 
   /**
-   * At work.
+   * Working.
    *
    * @generated from enum value: MEMBER_STATE_ACTIVE = 2;
    */
@@ -1046,7 +1047,7 @@ export const MemberStateSchema: GenEnum<MemberState> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 1);
 
 /**
- * Whether a member is at work.
+ * Whether a member is working.
  *
  * @generated from enum teamwire.v1.Activity
  */
@@ -1059,7 +1060,7 @@ export enum Activity {
   UNSPECIFIED = 0,
 
   /**
-   * At work.
+   * Working.
    *
    * @generated from enum value: ACTIVITY_ACTIVE = 1;
    */
@@ -1082,9 +1083,9 @@ export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
  *
- * Four kinds of credential exist. The operator's belongs to the coordinator: it makes, lists and deletes teams and may
- * do in any team what a lead may. A member's belongs to one life of one member. A join token lets its bearer become a
- * member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+ * Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+ * may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
+ * a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
  *
  * @generated from service teamwire.v1.TeamService
  */
@@ -1106,7 +1107,7 @@ export const TeamService: GenService<{
   /**
    * Returns one team.
    *
-   * NOT_FOUND: TEAM_NOT_FOUND, also when it is not the caller's to see.
+   * NOT_FOUND: TEAM_NOT_FOUND (including when the caller may not see it).
    *
    * @generated from rpc teamwire.v1.TeamService.GetTeam
    */
@@ -1142,7 +1143,7 @@ export const TeamService: GenService<{
     output: typeof DeleteTeamResponseSchema;
   },
   /**
-   * Mints a join token. Lead and operator only.
+   * Creates a join token. Lead and operator only.
    *
    * PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
    *
@@ -1154,7 +1155,7 @@ export const TeamService: GenService<{
     output: typeof InviteResponseSchema;
   },
   /**
-   * Mints a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
+   * Creates a credential that reads the history and the state of one team and changes nothing. Lead and operator only.
    *
    * PERMISSION_DENIED: LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
    *
@@ -1166,12 +1167,13 @@ export const TeamService: GenService<{
     output: typeof CreateObserverResponseSchema;
   },
   /**
-   * Begins a life of a member's name: a new incarnation, with a new credential.
+   * Starts a new life (incarnation) under a member's name, with a new credential.
    *
    * The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-   * never used, exited or lost. With its own credential a member begins a new life even while the old one is live:
-   * the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the
-   * inbox stays, and requests that were pending for the earlier life are cancelled.
+   * never used before, or its last member has exited or is lost. With its own credential a member starts a new life
+   * even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
+   * refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
+   * cancelled.
    *
    * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -1185,8 +1187,9 @@ export const TeamService: GenService<{
     output: typeof JoinResponseSchema;
   },
   /**
-   * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process
-   * has ended, and reports how. It may be repeated, and is the one call that a stopped member may still make.
+   * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
+   * ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
+   * the only other call left to such a caller is Join, if the error's metadata has `may_join`.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1198,7 +1201,7 @@ export const TeamService: GenService<{
     output: typeof LeaveResponseSchema;
   },
   /**
-   * Lists the members of a team in the order in which they first joined, those that have exited included.
+   * Lists the members of a team in the order in which they first joined, including those that have exited.
    *
    * INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
    *
@@ -1210,7 +1213,7 @@ export const TeamService: GenService<{
     output: typeof ListMembersResponseSchema;
   },
   /**
-   * Renews the caller's lease and says whether it is at work. When the member goes idle, the lead gets a notice.
+   * Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
    *
@@ -1238,7 +1241,7 @@ export const TeamService: GenService<{
   },
   /**
    * Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-   * the present one is lost or exited.
+   * the current one is lost or has exited.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
    * INVALID_ARGUMENT: MISSING_RECIPIENT.
