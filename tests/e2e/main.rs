@@ -63,6 +63,7 @@ mod lives;
 mod machines;
 mod messages;
 mod operations;
+mod overtaking;
 mod paste;
 mod rates;
 mod readme;

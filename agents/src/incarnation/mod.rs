@@ -54,7 +54,7 @@ pub(crate) struct Incarnation<'a> {
     options: SubscribeOptions,
     subscription: Subscription,
     in_flight: InFlight,
-    /// Messages that were not handed over yet, shutdown requests first. As many as may be unacknowledged: 64.
+    /// Messages that were not handed over yet, shutdown requests first. The credit of the session bounds them.
     waiting: VecDeque<Box<Delivery>>,
     /// Tasks that were claimed and not handed over yet.
     claims: VecDeque<v1::Claim>,

@@ -11,17 +11,20 @@ pub struct Limits {
     pub summary_chars_max: usize,
     /// How many attachments a message may have. 16.
     pub attachments_max: usize,
-    /// How many messages an inbox may hold. 1,000. Answers and the coordinator's notices may fill it to twice that.
+    /// How many messages an inbox may hold. 1,000. Answers and notices may fill it to twice that, shutdown requests and
+    /// their answers to three times that.
     pub inbox_entries_max: u64,
-    /// How many bytes of messages an inbox may hold. 8 MiB. Answers and notices: up to twice that.
+    /// How many bytes of messages an inbox may hold. 8 MiB. Answers and notices: up to twice that; shutdown requests and
+    /// their answers: up to three times that.
     pub inbox_bytes_max: u64,
     /// How many members a team may have, including those that have exited. 256.
     pub members_max: usize,
     /// How many sessions may deliver a message without getting an acknowledgement before it becomes a dead letter. 5.
     pub deliveries_max: usize,
-    /// How many messages may be unacknowledged in a session. 64.
+    /// How many messages may be unacknowledged in a session. 64. A pending shutdown request is delivered beyond it.
     pub unacked_messages_max: u64,
-    /// How many bytes of messages may be unacknowledged in a session. 1 MiB.
+    /// How many bytes of messages may be unacknowledged in a session. 1 MiB. A pending shutdown request is delivered
+    /// beyond it.
     pub unacked_bytes_max: u64,
     /// How long a member counts as alive after its last heartbeat. 30 s.
     pub lease_ttl: Duration,

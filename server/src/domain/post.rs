@@ -24,6 +24,10 @@ pub enum Urgency {
     /// Fits up to twice the bound, so that a full inbox does not keep a request from being answered; then the send is
     /// refused.
     Answer,
+    /// A shutdown request or its answer. Fits up to three times the bound, then the send is refused. Nothing else may
+    /// fill that last third, and a member has at most one pending shutdown request and gives it one answer: the send is
+    /// refused only if as many earlier ones as the bound allows were never processed.
+    Shutdown,
     /// Fits up to twice the bound; then it is only in the history.
     Notice,
     /// Fits up to the bound; then it is only in the history.
@@ -35,6 +39,7 @@ impl Urgency {
         let (factor, when_full) = match self {
             Self::Ordinary => (1, WhenFull::Refuse),
             Self::Answer => (2, WhenFull::Refuse),
+            Self::Shutdown => (3, WhenFull::Refuse),
             Self::Notice => (2, WhenFull::Skip),
             Self::Advice => (1, WhenFull::Skip),
         };

@@ -282,7 +282,7 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
         (Some(session), Some(cursor)) if cursor.epoch == session.epoch => Some(cursor),
         _ => None,
     };
-    let now = cursor.is_some_and(|cursor| cursor.delivered >= sequence);
+    let now = cursor.is_some_and(|cursor| cursor.has_delivered(sequence));
     receipt.sequence = sequence;
     receipt.delivery_count = before + u32::from(now);
     receipt.delivered_at = cursor

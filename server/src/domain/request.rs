@@ -100,6 +100,8 @@ pub fn open_shutdown(
     let message = v1::Message { target_incarnation: incarnation, ..message };
     let message = open(tx, RequestKind::Shutdown, sender, (to, incarnation), pending, message, &[to]);
     tx.put("", &team);
+    // Sessions without credit do not look at their inbox, but must look for this.
+    tx.notify(Topic::Session(to.folded()));
     Ok(message)
 }
 
@@ -137,7 +139,8 @@ fn open(
     let content = message.body.as_ref().map_or("", |body| body.text()).to_owned();
     let expires_at = Some(timestamp(pending.expires_ms));
     let message = v1::Message { request_id: pending.id.clone(), request_expires_at: expires_at, ..message };
-    let message = post::post(tx, message, to, Urgency::Ordinary);
+    let urgency = if kind == RequestKind::Shutdown { Urgency::Shutdown } else { Urgency::Ordinary };
+    let message = post::post(tx, message, to, urgency);
     let request = v1::Request {
         id: pending.id.clone(),
         kind: kind.into(),
@@ -285,7 +288,8 @@ fn decide(
     let message = v1::Message { request_id: request.id.clone(), ..compose(tx) };
     let to = requester(team, request);
     let to: Vec<&Name> = to.iter().collect();
-    let message = post::post(tx, message, &to, Urgency::Answer);
+    let urgency = if request.kind() == RequestKind::Shutdown { Urgency::Shutdown } else { Urgency::Answer };
+    let message = post::post(tx, message, &to, urgency);
     let decided = v1::Request {
         decided_by: Some(caller.into()),
         reason: answer.reason.clone(),

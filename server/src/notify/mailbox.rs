@@ -259,6 +259,8 @@ impl LeavingGuard<'_> {
             state.set_leaving(&message.message_id, true);
             let was_delivered = state.unacked.remove(&message.message_id).is_some();
             state.has_holes |= !was_delivered;
+            // It may wait for credit. The session must not deliver it anymore.
+            state.arrivals.remove(&message.sequence);
         }
     }
 }

@@ -8,5 +8,6 @@
 mod members;
 mod messages;
 mod requests;
+mod sessions;
 mod tasks;
 mod world;

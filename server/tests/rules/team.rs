@@ -294,7 +294,12 @@ impl Team {
 
     /// Opens a session and reads its first frame.
     pub(crate) async fn open(&self, member: &Member) -> Open {
-        let session = Session::open(&self.coordinator, &member.who, &v1::StreamRequest::default()).await.unwrap();
+        self.open_on(&self.coordinator, member).await
+    }
+
+    /// Opens a session on a coordinator and reads its first frame.
+    pub(crate) async fn open_on(&self, coordinator: &Arc<Coordinator>, member: &Member) -> Open {
+        let session = Session::open(coordinator, &member.who, &v1::StreamRequest::default()).await.unwrap();
         let draining = CancellationToken::new();
         let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);
         let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await.map(|said| *said)
@@ -302,7 +307,7 @@ impl Team {
             panic!("a session begins with `opened`");
         };
         let member = member.in_session(&opened.session_id);
-        Open { member, opened, frames }
+        Open { member, opened, frames, coordinator: Arc::clone(coordinator) }
     }
 
     /// Checks that a call is refused, all that the error table says of it, and that it has changed nothing. An empty
@@ -375,6 +380,7 @@ pub(crate) struct Open {
     pub(crate) member: Member,
     pub(crate) opened: v1::SessionOpened,
     pub(crate) frames: mpsc::Receiver<teamwire_server::delivery::Frame>,
+    coordinator: Arc<Coordinator>,
 }
 
 impl Open {
@@ -412,10 +418,10 @@ impl Open {
     pub(crate) async fn close(self, team: &Team) {
         drop(self.frames);
         let name = Name::parse(&self.member.name, "name").unwrap();
-        let mut watch = team.coordinator.notifier().watch(&team.namespace);
+        let mut watch = self.coordinator.notifier().watch(&team.namespace);
         loop {
             watch.mark_unchanged();
-            let record = team.coordinator.session_record(&team.namespace, &name).await.unwrap().unwrap();
+            let record = self.coordinator.session_record(&team.namespace, &name).await.unwrap().unwrap();
             if record.session_id != self.opened.session_id || record.ended.is_some() {
                 return;
             }

@@ -324,7 +324,7 @@ type Member struct {
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
 	// The remaining time of its lease. Zero: it has run out.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
-	// True: its inbox accepts only answers and notices.
+	// True: its inbox accepts only answers, notices and shutdown requests.
 	InboxFull     bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

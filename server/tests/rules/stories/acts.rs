@@ -62,9 +62,10 @@ impl Call {
         self.depths.get(name).is_none_or(|entries| *entries < model::INBOX_ENTRIES_MAX)
     }
 
-    /// Returns whether an inbox has room for an answer, which may exceed the bound.
-    fn has_twice_room(&self, name: &str) -> bool {
-        self.depths.get(name).is_none_or(|entries| *entries < 2 * model::INBOX_ENTRIES_MAX)
+    /// Returns whether an inbox has room for an answer, which may exceed the bound, as may all that is about shutdowns.
+    fn has_extra_room(&self, name: &str, asks: Asks) -> bool {
+        let factor = if asks == Asks::Shutdown { 3 } else { 2 };
+        self.depths.get(name).is_none_or(|entries| *entries < factor * model::INBOX_ENTRIES_MAX)
     }
 
     fn in_team(&self, request: v1::SendRequest) -> v1::SendRequest {
@@ -224,7 +225,8 @@ impl Story {
     }
 
     async fn request_shutdown(&mut self, call: &Call, to: &str) -> Option<Done> {
-        let is_accepted = self.model.accepts_shutdown(&call.caller, to, |name| call.has_room(name));
+        let is_accepted =
+            self.model.accepts_shutdown(&call.caller, to, |name| call.has_extra_room(name, Asks::Shutdown));
         let recipients = is_accepted.then(|| vec![to.to_owned()]);
         let only_for = self.model.members.get(to).map(|bearer| bearer.incarnation);
         let expected = Expected { request: shutdown(to), content: String::new(), recipients, only_for };
@@ -271,7 +273,7 @@ impl Story {
             Asks::Shutdown => answer(&asked.id, approve, &content),
             Asks::Plan => answer_plan(to, &asked.id, approve, &content),
         };
-        let room = |name: &str| call.has_twice_room(name);
+        let room = |name: &str| call.has_extra_room(name, asks);
         let expected = self.model.accepts_answer(&call.caller, at, asks, to, approve, room);
         let reply = self.send_comparably(call, &call.in_team(request)).await;
         let reply = self.expect(reply, expected.is_some(), "an answer")?;

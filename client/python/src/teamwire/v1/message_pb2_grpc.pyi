@@ -193,7 +193,9 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     """Opens a session on the caller's own inbox and streams it.
 
     The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
-    arrive, with heartbeats between. The newest session wins: an older one receives a last frame `closing` with
+    arrive, with heartbeats between. Only a pending shutdown request leaves that order: once too much is unacknowledged, it
+    comes before the messages that wait. Each message comes once in a session. A client must keep reading, or it misses the
+    request and the end. The newest session wins: an older one receives a last frame `closing` with
     CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
     it has not acknowledged come again, with a higher delivery count.
 
@@ -295,7 +297,9 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         """Opens a session on the caller's own inbox and streams it.
 
         The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
-        arrive, with heartbeats between. The newest session wins: an older one receives a last frame `closing` with
+        arrive, with heartbeats between. Only a pending shutdown request leaves that order: once too much is unacknowledged, it
+        comes before the messages that wait. Each message comes once in a session. A client must keep reading, or it misses the
+        request and the end. The newest session wins: an older one receives a last frame `closing` with
         CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
         it has not acknowledged come again, with a higher delivery count.
 

@@ -194,7 +194,7 @@ class Member(google.protobuf.message.Message):
     connected: builtins.bool
     """True while a session is open."""
     inbox_full: builtins.bool
-    """True: its inbox accepts only answers and notices."""
+    """True: its inbox accepts only answers, notices and shutdown requests."""
     @property
     def joined_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When this life began."""

@@ -207,7 +207,7 @@ impl Model {
         asks: Asks,
         to: &str,
         approve: Option<bool>,
-        twice_room: impl Fn(&str) -> bool,
+        room: impl Fn(&str) -> bool,
     ) -> Option<bool> {
         let request = &self.requests[request];
         let may = match asks {
@@ -223,7 +223,7 @@ impl Model {
             State::Rejected => Some(false),
             _ => None,
         };
-        let has_room = request.by.as_deref().is_none_or(twice_room);
+        let has_room = request.by.as_deref().is_none_or(room);
         match may && request.asks == asks {
             true if is_due && has_room && approve.is_some() => Some(true),
             true if approve.is_some() && was == approve => Some(false),

@@ -186,7 +186,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   leaseLeft?: Duration | undefined;
 
   /**
-   * True: its inbox accepts only answers and notices.
+   * True: its inbox accepts only answers, notices and shutdown requests.
    *
    * @generated from field: bool inbox_full = 16;
    */
