@@ -39,7 +39,7 @@ use crate::{
 ///
 /// - lost: the member's lease expired
 ///
-/// Also notes which members block the team's deletion.
+/// Also notes your own unread messages, and which members block the team's deletion.
 #[derive(Args, Debug)]
 pub struct Doctor {
     /// Check only this member; also explains why messages to a name are refused
