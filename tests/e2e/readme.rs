@@ -41,6 +41,8 @@ fn the_first_steps_work_as_printed() {
     let mut runners = Vec::new();
     for command in block_with("teamwire team create") {
         let command = command.replace("examples/", concat!(env!("CARGO_MANIFEST_DIR"), "/examples/"));
+        // It asks for confirmation, which only a person at a terminal can give.
+        let command = if command == "teamwire team delete" { format!("{command} --yes") } else { command };
         let running = type_in(&world, LEAD, &command);
         if command.starts_with("teamwire run ") {
             eventually("the teammate runs", || world.member("backend").is_object().then_some(()));
