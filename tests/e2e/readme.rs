@@ -90,6 +90,8 @@ fn a_second_machine_joins_as_printed() {
         let typed = command.replace("JOIN_STRING", &join_string).replace("COMMAND", &program);
         let running = type_in(&world, "elsewhere", &typed);
         if command.starts_with("teamwire run ") {
+            let has_joined = || world.cli("host", &["status"]).succeeds().stdout.contains("backend").then_some(());
+            eventually("the teammate has joined", has_joined);
             let send = ["send", "backend", "Are you there?", "-s", "a question", "--wait-reply"];
             let reply = world.cli("host", &send).succeeds();
             assert!(reply.stdout.contains("You said: Are you there?"), "{}", reply.stdout);
