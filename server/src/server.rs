@@ -187,6 +187,8 @@ fn add_reflection(routes: &mut tonic::service::RoutesBuilder) -> Result<(), RunE
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(teamwire_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // The details of refusals, so that tools such as grpcurl can show them.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     routes.add_service(describe().build_v1().map_err(failed)?);
     routes.add_service(describe().build_v1alpha().map_err(failed)?);

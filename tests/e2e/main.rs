@@ -58,6 +58,7 @@ mod diagnosis;
 mod edge;
 mod errors;
 mod failover;
+mod identities;
 mod joins;
 mod lives;
 mod machines;

@@ -199,7 +199,7 @@ fn a_follower_outlives_a_coordinator_and_ends_with_its_team(mut world: World) {
     followed.output().exits(NOT_PERMITTED).complains_of("MEMBER_STOPPED");
     let followed = world.spawn(LEAD, &["task", "list", "--follow"], "");
     followed.await_said("after");
-    world.cli(LEAD, &["team", "delete"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
     followed.output().exits(REFUSED).complains_of("TEAM_NOT_FOUND");
 }
 

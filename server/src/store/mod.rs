@@ -367,6 +367,10 @@ pub enum StoreError {
     /// The store is unreachable or did not answer in time. A commit may have been applied.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
+    /// The store's URL is not valid, or its server does not admit the user or lacks the database that the URL names. A person
+    /// must change one of them; the text says which. A commit may have been applied.
+    #[error("{0}")]
+    Misconfigured(String),
     /// The store accepts no writes at present: it is full, or it is not the primary. A commit was not applied. If memory is
     /// full, the store still accepts transactions that neither append nor remember a reply, and that either remove or end
     /// something or put nothing.

@@ -24,6 +24,7 @@ impl MeteredStore {
         if let Err(error) = &answer {
             let kind = match error {
                 StoreError::Unavailable(_) => "unavailable",
+                StoreError::Misconfigured(_) => "misconfigured",
                 StoreError::Refusing(_) => "refusing",
                 StoreError::DurabilityNotReached(_) => "durability_not_reached",
                 StoreError::Corrupt(_) => "corrupt",

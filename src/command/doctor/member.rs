@@ -95,12 +95,18 @@ impl Doctor {
             Err(error) if error.reason() == Some(Reason::LeadOnly) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
+        if caller.is(&member.name) && !member.connected {
+            findings.push(own_unread(listed.total));
+            return Ok(());
+        }
+        let mut found = Vec::new();
         for message in listed.deliveries.into_iter().filter_map(|delivery| delivery.message) {
             let request = v1::GetMessageRequest { message_id: message.id.clone(), ..v1::GetMessageRequest::default() };
             let receipts = caller.client.get_message(request).await?.receipts;
             let Some(receipt) = receipts.iter().find(|receipt| receipt.recipient == member.name) else { continue };
-            findings.extend(self.why_unprocessed(member, &message, receipt));
+            found.extend(self.why_unprocessed(member, &message, receipt));
         }
+        findings.extend(one_of_each_class(found));
         if listed.total > EXAMINED_MAX as u64 {
             findings.push(Finding::note(
                 "more",
@@ -122,7 +128,8 @@ impl Doctor {
                 name,
                 format!("\"{what}\" has waited {} because no process reads {name}'s inbox.", duration_text(queued)),
                 format!(
-                    "Start its runner (`teamwire run {name} -- COMMAND`), or read it (`teamwire --as {name} inbox`)."
+                    "If {name} is a program, start its runner: `teamwire run {name} -- COMMAND`. A person reads them with \
+                     `teamwire inbox`."
                 ),
             ),
             ReceiptState::Queued if queued >= self.patience() => Finding::problem(
@@ -155,6 +162,29 @@ impl Doctor {
         };
         Some(found.about(&message.id))
     }
+}
+
+/// Notes the messages that wait for the caller, a person who reads them when it suits.
+fn own_unread(count: u64) -> Finding {
+    let messages = if count == 1 { "1 unread message" } else { &format!("{count} unread messages") };
+    Finding::note("unread", format!("You have {messages}."), "Read and acknowledge: `teamwire inbox --ack`.".to_owned())
+}
+
+/// Merges the findings of each class into its first one, which counts the others.
+fn one_of_each_class(found: Vec<Finding>) -> Vec<Finding> {
+    let mut merged: Vec<(Finding, usize)> = Vec::new();
+    for finding in found {
+        match merged.iter_mut().find(|(first, _)| first.class == finding.class) {
+            Some((_, others)) => *others += 1,
+            None => merged.push((finding, 0)),
+        }
+    }
+    let counted = merged.into_iter().map(|(first, others)| match others {
+        0 => first,
+        1 => Finding { text: format!("{} The same holds for 1 more message.", first.text), ..first },
+        _ => Finding { text: format!("{} The same holds for {others} more messages.", first.text), ..first },
+    });
+    counted.collect()
 }
 
 pub(super) fn unknown(named: &str, members: &[v1::Member]) -> Finding {

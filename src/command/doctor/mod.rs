@@ -39,7 +39,7 @@ use crate::{
 ///
 /// - lost: the member's lease expired
 ///
-/// Also notes which members block the team's deletion.
+/// Also notes your own unread messages, and which members block the team's deletion.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {

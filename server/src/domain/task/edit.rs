@@ -11,7 +11,7 @@ use teamwire_proto::{
 use super::{
     authority::{lead_or_operator, owner_or_lead, refuse_closed},
     board::{Place, Status, TaskRecord, show},
-    change::{Change, find, read_board, record, write},
+    change::{Change, find, not_found, read_board, record, write},
     dependencies::{block, unblock},
     notices::{tell_assigned, tell_revoked},
 };
@@ -59,6 +59,10 @@ pub fn create(
             format!("The board has {} open tasks, which is the limit. Complete or delete some.", limits.open_tasks_max),
         )
         .into());
+    }
+    // The new task's own number does not exist yet, so it is an unknown task rather than a cycle.
+    if let Some(id) = request.blocked_by.iter().find(|id| **id > change.board.last_id) {
+        return Err(not_found(&change.board, *id).field("blocked_by").into());
     }
     change.board.last_id += 1;
     let now_ms = tx.ctx.now_ms;

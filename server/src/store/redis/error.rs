@@ -1,6 +1,6 @@
 //! Classifies failed calls: the error for the caller, and what may recover from it.
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 
 use super::functions::FunctionLibrary;
 use crate::store::StoreError;
@@ -60,13 +60,32 @@ impl CallError {
             Some("ERR") if text.contains("cluster is down") => StoreError::Refusing(text),
             // The function itself failed. It fails only on contents it cannot read, and before it writes.
             Some("ERR") if functions.is_named_in(&text) => StoreError::Corrupt(text),
-            Some("ERR") if text.contains("unknown command") && text.contains("FUNCTION") => {
-                StoreError::Unavailable(format!("{address}: teamwire requires Redis 7.0 or newer, or Valkey: {error}"))
-            }
-            _ => StoreError::Unavailable(text),
+            Some("ERR") if text.contains("unknown command") && text.contains("FUNCTION") => StoreError::Misconfigured(
+                format!("{address}: teamwire requires Redis 7.0 or newer, or Valkey: {error}"),
+            ),
+            _ => misconfigured(error, address, code.as_deref()).unwrap_or(StoreError::Unavailable(text)),
         };
         Self { error, recovery, connection_lost }
     }
+}
+
+/// Explains an error that lasts until a person changes the store's URL or the server's users.
+fn misconfigured(error: &RedisError, address: &str, code: Option<&str>) -> Option<StoreError> {
+    let why = match code {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => {
+            format!("{address} does not accept the user and password in the store URL: correct them ({error})")
+        }
+        Some("NOAUTH") => {
+            format!("{address} requires a password: write it into the store URL, as redis://[USER]:PASSWORD@HOST")
+        }
+        Some("NOPERM") => format!("{address}: the user in the store URL lacks a right that teamwire needs: {error}"),
+        // The client's own text; the server's code is the general ERR.
+        _ if error.to_string().contains("refused to switch database") => {
+            format!("{address} does not have the database in the store URL: name one that it has ({error})")
+        }
+        _ => return None,
+    };
+    Some(StoreError::Misconfigured(why))
 }
 
 impl From<StoreError> for CallError {
@@ -125,8 +144,11 @@ mod tests {
         ] {
             assert!(matches!(failed(&corrupt).error, StoreError::Corrupt(_)), "{corrupt}");
         }
-        for unknown in ["ERR x", "NOAUTH x", "NOPERM x", "SOMETHING new"] {
+        for unknown in ["ERR x", "SOMETHING new"] {
             assert!(matches!(failed(unknown).error, StoreError::Unavailable(_)), "{unknown}");
+        }
+        for denied in ["NOAUTH x", "NOPERM x"] {
+            assert!(matches!(failed(denied).error, StoreError::Misconfigured(_)), "{denied}");
         }
     }
 

@@ -401,7 +401,7 @@ async fn user_with_minimal_rights_is_sufficient() {
     commit(&store, vec![Write::DropNamespace]).await.unwrap();
     server.tell(&["ACL", "SETUSER", "teamwire", "-fcall"]).await;
     let error = commit(&store, vec![append("s", "x")]).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Unavailable(text) if text.contains("NoPerm")), "{error}");
+    assert!(matches!(&error, StoreError::Misconfigured(text) if text.contains("NoPerm")), "{error}");
 }
 
 #[tokio::test]
