@@ -23,6 +23,8 @@ use crate::{
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object.
 /// With `exec`, the runner starts the program once for each batch of messages and sends its output to the sender.
 ///
+/// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
+///
 /// The runner joins with the first of these that it has: your current identity, if it has this name and --join is not given;
 /// the identity that an earlier run saved under this name, in a new incarnation; the join string of --join; an invitation
 /// that it creates itself, if you are the team's lead or the operator.

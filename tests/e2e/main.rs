@@ -63,6 +63,7 @@ mod machines;
 mod messages;
 mod operations;
 mod paste;
+mod people;
 mod rates;
 mod readme;
 mod rolling;
