@@ -106,7 +106,7 @@ pub async fn run<L: Listen>(
     let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&config.metrics)));
     let coordinator = Coordinator::new(Arc::clone(&store), config.limits.clone(), config.operator).await?;
     let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&config.metrics)));
-    let heartbeats = Arc::new(Heartbeats::default());
+    let heartbeats = Arc::new(Heartbeats::for_leases_of(config.limits.lease_ttl));
 
     let background = Background::start(&coordinator, &heartbeats);
     if let Some(tls) = &config.tls {

@@ -13,7 +13,8 @@ use crate::{
 /// Join a team
 ///
 /// Saves the credential in the context file and makes it the current identity, so that `send`, `inbox` and other commands
-/// need no further options. To run a program as a member, use `teamwire run` instead.
+/// need no further options. Between commands you are `away`, never lost, and you keep the tasks that you claimed. To run a
+/// program as a member, use `teamwire run` instead.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire join JOIN_STRING --name backend")]
 pub struct Join {
@@ -78,6 +79,8 @@ impl Join {
         let request = v1::JoinRequest {
             name: self.name.clone(),
             attributes: Some(self.attributes.to_proto()),
+            // Commands come and go; no process keeps this life going.
+            liveness: v1::Liveness::Detached.into(),
             ..v1::JoinRequest::default()
         };
         context.ensure_writable()?;

@@ -24,6 +24,8 @@ use crate::{
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
 /// batch. Plain output goes back as a reply to the last member who wrote in that batch.
 ///
+/// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
+///
 /// The runner joins with the first of these that it has: your current identity, if it has this name and --join is not given;
 /// the identity that an earlier run under this name saved, in a new incarnation; the join string of --join; an invitation
 /// that it creates itself, if you are the team's lead or the operator.

@@ -21,7 +21,8 @@ pub enum Team {
     Show(Show),
     /// Delete a team and all its data
     ///
-    /// Refused while other members are live; the error names them. Asks for confirmation; scripts add --yes.
+    /// Refused while other members are live; the error names them. Members that are away, lost or exited do not count. Asks
+    /// for confirmation; scripts add --yes.
     Delete(Delete),
     /// Make another member the lead
     Lead(Lead),
@@ -101,6 +102,8 @@ impl Create {
             name: self.name.clone(),
             description: self.description.clone(),
             lead_name: self.lead.clone(),
+            // Commands come and go; no process keeps the lead's life going.
+            lead_liveness: v1::Liveness::Detached.into(),
             ..v1::CreateTeamRequest::default()
         };
         context.ensure_writable()?;

@@ -97,7 +97,7 @@ fn what_keeps_a_team_from_being_deleted_is_named(world: World) {
     let (code, found) = findings(&world, &[]);
     let finding = find(&found, "delete_blocked");
     assert_eq!((code, &finding["severity"]), (0, &"note".into()), "a team at work is no problem");
-    assert!(finding["text"].as_str().unwrap().contains("ann (joined), ben (joined)"), "{finding}");
+    assert!(finding["text"].as_str().unwrap().contains("ann (active), ben (active)"), "{finding}");
     for name in ["ann", "ben"] {
         world.cli(name, &["leave"]).succeeds();
     }

@@ -285,10 +285,16 @@ fn over_grpc_a_refusal_carries_code_reason_and_field(world: World) {
         let outcome = operator.teams().create_team(operator.request(again)).await.map(drop);
         refused(outcome, AlreadyExists, "TEAM_EXISTS", "name");
         let delete = v1::DeleteTeamRequest { team: "acme".to_owned() };
+        // A member that is away would not be in the way.
+        let cyd_calls = || scene.world.cli("cyd", &["status"]).succeeds();
+        eventually("cyd is active", || {
+            cyd_calls();
+            (scene.world.member("cyd")["state"] == "MEMBER_STATE_ACTIVE").then_some(())
+        });
         let outcome = operator.teams().delete_team(operator.request(delete)).await.map(drop);
         let status = refused(outcome, FailedPrecondition, "TEAM_HAS_ACTIVE_MEMBERS", "");
         let live = status.get_error_details().error_info().unwrap().metadata.clone();
-        assert_eq!(live.get("cyd").map(String::as_str), Some("joined"), "{live:?}");
+        assert_eq!(live.get("cyd").map(String::as_str), Some("active"), "{live:?}");
     });
     assert_eq!(scene.state(), before);
 }

@@ -66,6 +66,7 @@ mod messages;
 mod operations;
 mod overtaking;
 mod paste;
+mod people;
 mod rates;
 mod readme;
 mod rolling;

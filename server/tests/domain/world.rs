@@ -140,6 +140,7 @@ fn live(member: &str) -> MemberRecord {
         name: name(member),
         incarnation: 1,
         life: Life::Live,
+        detached: false,
         joined_ms: NOW_MS,
         since_ms: NOW_MS,
         credential: SecretHash::of(member),
@@ -174,6 +175,7 @@ pub(crate) fn pending(id: u64) -> TaskRecord {
         closed_ms: 0,
         claim: None,
         released_because: String::new(),
+        released_ms: 0,
     }
 }
 

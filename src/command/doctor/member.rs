@@ -2,7 +2,7 @@
 
 use teamwire_client::{Reason, v1};
 use teamwire_proto::{
-    v1::{MemberState, ReceiptState},
+    v1::{Liveness, MemberState, ReceiptState},
     word,
 };
 
@@ -127,10 +127,13 @@ impl Doctor {
                 "not_delivered",
                 name,
                 format!("\"{what}\" has waited {} because no process reads {name}'s inbox.", duration_text(queued)),
-                format!(
-                    "If {name} is a program, start its runner: `teamwire run {name} -- COMMAND`. A person reads them with \
-                     `teamwire inbox`."
-                ),
+                match member.liveness() {
+                    Liveness::Detached => format!("{name} reads its messages with `teamwire inbox`."),
+                    _ => format!(
+                        "If {name} is a program, start its runner: `teamwire run {name} -- COMMAND`. A person reads them \
+                         with `teamwire inbox`."
+                    ),
+                },
             ),
             ReceiptState::Queued if queued >= self.patience() => Finding::problem(
                 "not_delivered",
@@ -150,7 +153,7 @@ impl Doctor {
                     duration_text(delivered),
                     receipt.delivery_count
                 ),
-                if member.connected {
+                if member.connected || member.liveness() == Liveness::Detached {
                     format!("It may still be working on it. Ask it (`teamwire send {name} …`), or check its log.")
                 } else {
                     format!(
@@ -202,7 +205,8 @@ pub(super) fn unknown(named: &str, members: &[v1::Member]) -> Finding {
 
 /// Notes which members block the team's deletion.
 pub(super) fn delete_blocked(caller: &Caller, members: &[v1::Member]) -> Option<Finding> {
-    let is_gone = |member: &v1::Member| matches!(member.state(), MemberState::Exited | MemberState::Lost);
+    let is_gone =
+        |member: &v1::Member| matches!(member.state(), MemberState::Exited | MemberState::Lost | MemberState::Away);
     let live: Vec<&v1::Member> = members.iter().filter(|member| !is_gone(member) && !caller.is(&member.name)).collect();
     let names: Vec<String> =
         live.iter().map(|member| format!("{} ({})", member.name, word::member_state(member.state()))).collect();
