@@ -64,6 +64,14 @@ impl Failure {
         }
     }
 
+    /// Returns the sentence for a person.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Call(error) => error.to_string(),
+            Self::Other { message, .. } => message.clone(),
+        }
+    }
+
     /// Prints the failure to standard error: a sentence for a person or, with `json`, an object for a program.
     pub fn print(&self, json: bool) {
         let refusal = match self {
@@ -74,10 +82,7 @@ impl Failure {
             anstream::eprintln!("{}", self.to_json(refusal));
             return;
         }
-        let message = match self {
-            Self::Call(error) => error.to_string(),
-            Self::Other { message, .. } => message.clone(),
-        };
+        let message = self.message();
         let red = anstyle::AnsiColor::Red.on_default().bold();
         let dim = anstyle::Style::new().dimmed();
         match refusal {
@@ -90,10 +95,7 @@ impl Failure {
     }
 
     fn to_json(&self, refusal: Option<&Refusal>) -> serde_json::Value {
-        let message = match self {
-            Self::Call(error) => error.to_string(),
-            Self::Other { message, .. } => message.clone(),
-        };
+        let message = self.message();
         let mut error = serde_json::json!({ "message": message, "exit_code": self.code() });
         if let Some(refusal) = refusal {
             error["reason"] = refusal.reason.as_str().into();
