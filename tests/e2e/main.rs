@@ -67,6 +67,7 @@ mod rates;
 mod readme;
 mod rolling;
 mod shutdowns;
+mod stores;
 mod takers;
 mod tasks;
 mod tls;
