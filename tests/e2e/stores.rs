@@ -256,19 +256,22 @@ fn a_coordinator_starts_on_a_full_disk_and_its_store_can_be_drained() {
         runtime.block_on(async { raw(&world, LEAD).send(Some(Body::Message(message))).await }).err()
     });
     world.coordinator.await_log("the store refuses writes", 1);
-    // The file for clients on this machine cannot be written, and the reserve cannot be taken.
+    drain(&runtime, &world);
+
+    // Other programs take what the reserve gave up: nothing can be written any more, not even the file for clients.
     world.coordinator.end();
-    fs::remove_file(world.coordinator.state_directory().join("address")).unwrap();
+    let file = world.coordinator.state_directory().join("address");
+    let address = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
     disk.fill();
     world.coordinator.restart();
     world.coordinator.await_log("could not be written", 1);
     world.coordinator.await_log("the store refuses writes", 2);
-    let address = format!("http://{}", world.coordinator.socket());
-    world.environment.borrow_mut().push(("TEAMWIRE_ADDRESS".to_owned(), address));
-    drain(&runtime, &world);
+    world.cli(LEAD, &["status", "--address", String::from_utf8(address.clone()).unwrap().trim()]).succeeds();
 
     disk.free();
     world.coordinator.await_log("the store takes writes again", 1);
+    fs::write(&file, address).unwrap();
     world.join("bob");
     world.cli(LEAD, &["send", "bob", "there is room again"]).succeeds();
 }
