@@ -64,6 +64,17 @@ impl Failure {
         }
     }
 
+    /// Returns the sentence for a person.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address) => format!(
+                "No coordinator is running on this machine. Start one: teamwire serve (nothing listens at {address})"
+            ),
+            Self::Call(error) => error.to_string(),
+            Self::Other { message, .. } => message.clone(),
+        }
+    }
+
     /// Prints the failure to standard error: a sentence for a person or, with `json`, an object for a program.
     pub fn print(&self, json: bool) {
         let refusal = match self {
@@ -83,16 +94,6 @@ impl Failure {
                 anstream::eprintln!("{red}error:{red:#} {message} {dim}({}{field}){dim:#}", refusal.reason);
             }
             None => anstream::eprintln!("{red}error:{red:#} {message}"),
-        }
-    }
-
-    fn message(&self) -> String {
-        match self {
-            Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address) => format!(
-                "No coordinator is running on this machine. Start one: teamwire serve (nothing listens at {address})"
-            ),
-            Self::Call(error) => error.to_string(),
-            Self::Other { message, .. } => message.clone(),
         }
     }
 

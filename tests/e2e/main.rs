@@ -71,6 +71,7 @@ mod rates;
 mod readme;
 mod rolling;
 mod shutdowns;
+mod stores;
 mod takers;
 mod tasks;
 mod tls;

@@ -70,6 +70,8 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
         let Some(member) = found.member_mut(name) else { continue };
         match member.life {
             Life::Exited { .. } | Life::Stopping { request_id: None, .. } => continue,
+            // Its return waits until there is room for the entry in the history.
+            Life::Lost if tx.ctx.store_is_full => continue,
             Life::Lost => {
                 member.enter(Life::Live, tx.ctx.now_ms);
                 changed = true;

@@ -83,8 +83,11 @@ pub fn post(tx: &mut Tx<'_>, mut message: v1::Message, to: &[&Name], urgency: Ur
     message
 }
 
-/// Sends a notice of the coordinator to the members among `to`, once each.
+/// Sends a notice of the coordinator to the members among `to`, once each. Sends nothing while the store is full.
 pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Actor], notice: v1::Notice) {
+    if tx.ctx.store_is_full {
+        return;
+    }
     let mut names: Vec<&Name> = Vec::new();
     for party in to {
         if let Actor::Member(name) = party

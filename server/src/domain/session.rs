@@ -195,12 +195,14 @@ pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<A
     }
 }
 
-/// Records how far a session has come, and how far it may deliver.
+/// Records how far a session has come, and how far it may deliver. Reads the cursor that it replaces, so that a full store
+/// sees that nothing is added.
 pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     if session.ended.is_some() {
         return Err(superseded(member).into());
     }
+    tx.read::<CursorRecord>(member.folded())?;
     tx.put(member.folded(), cursor);
     Ok(())
 }
@@ -208,6 +210,7 @@ pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &Cursor
 /// Closes a session because its stream has ended. `cursor`: exactly how far it came.
 pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
+    tx.read::<CursorRecord>(member.folded())?;
     let exact = CursorRecord { reserved: cursor.delivered, ..cursor.clone() };
     tx.put(member.folded(), &exact);
     if session.ended.is_none() {

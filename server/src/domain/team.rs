@@ -161,7 +161,7 @@ pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), RuleError> {
     let to: Vec<Actor> = members.map(|member| Actor::Member(member.name.clone())).collect();
     let notice = v1::Notice {
         kind: NoticeKind::WritesLost.into(),
-        text: "The store has failed over and lost changes that it had acknowledged: the latest messages, answers or claims may \
+        text: "The store has lost changes that it had acknowledged, as in a failover: the latest messages, answers or claims may \
                be gone, and acknowledged messages may be delivered again. Check `teamwire history` and `teamwire task list`, \
                and send what is missing again."
             .to_owned(),

@@ -26,7 +26,9 @@ impl MeteredStore {
                 StoreError::Unavailable(_) => "unavailable",
                 StoreError::Misconfigured(_) => "misconfigured",
                 StoreError::Refusing(_) => "refusing",
+                StoreError::Full(_) => "full",
                 StoreError::DurabilityNotReached(_) => "durability_not_reached",
+                StoreError::Unusable(_) => "unusable",
                 StoreError::Corrupt(_) => "corrupt",
             };
             self.metrics.store_errors.get_or_create(&[("operation", operation), ("kind", kind)]).inc();

@@ -72,6 +72,8 @@ pub struct Metrics {
     pub lost_writes: Counter,
     /// 1 while the store answers.
     pub(crate) store_up: Gauge,
+    /// 1 while the store takes writes, 0 while it does not.
+    pub(crate) store_writable: Gauge,
     pub(crate) teams: Gauge,
     pub(crate) members: Family<Label, Gauge>,
     pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
@@ -117,6 +119,7 @@ impl Default for Metrics {
             store_errors: add.plain("store_errors", "Failures of the store, by operation and kind."),
             lost_writes: add.plain("lost_writes", "Times the store was found to have lost acknowledged commits."),
             store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
+            store_writable: add.plain("store_writable", "1 while the store takes writes, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),
             members: add.plain("members", "Members in the store by state: live, lost, stopping or exited."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
@@ -163,7 +166,7 @@ impl Metrics {
             drop(self.refusals.get_or_create(&[("reason", reason.as_str())]));
         }
         for operation in STORE_OPERATIONS {
-            for kind in ["unavailable", "refusing", "corrupt"] {
+            for kind in ["unavailable", "refusing", "full", "unusable", "corrupt"] {
                 drop(self.store_errors.get_or_create(&[("operation", operation), ("kind", kind)]));
             }
         }

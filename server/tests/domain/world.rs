@@ -46,6 +46,7 @@ impl World {
             limits: Arc::new(Limits::default()),
             operator: SecretHash::of(OPERATOR_SECRET),
             by: 1,
+            store_is_full: false,
         };
         Self { team, snapshot: Snapshot::default(), ctx }
     }

@@ -137,7 +137,7 @@ impl Serve {
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
         let address = format!("{scheme}://{}", local_address(listener.local_addr()?));
-        write_private(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes())?;
+        publish(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes());
         let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
         certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
 
@@ -207,6 +207,22 @@ impl Serve {
         let given = given.into_iter().filter_map(|(key, flag)| Some((key, flag.clone()?)));
         given.chain(self.insecure_no_tls.then(|| ("insecure_no_tls", true.to_string()))).collect()
     }
+}
+
+/// Writes a file for clients on this machine, unless it is there already. The coordinator runs without it, so that it can start
+/// on a full disk.
+fn publish(path: &Path, contents: &[u8]) {
+    if std::fs::read(path).is_ok_and(|found| found == contents) {
+        return;
+    }
+    let Err(failure) = write_private(path, contents) else { return };
+    // A file of an earlier start would lead clients astray.
+    let _ = std::fs::remove_file(path);
+    tracing::warn!(
+        path = %path.display(),
+        error = failure.message(),
+        "a file for clients on this machine could not be written: pass them --address"
+    );
 }
 
 fn require_tls_beyond_loopback(listen: SocketAddr, settings: &Settings) -> Result<(), Failure> {

@@ -50,9 +50,10 @@ impl CallError {
             error.is_unrecoverable_error() || error.is_timeout() || code.as_deref() == Some("READONLY");
         let error = match code.as_deref() {
             // The server answers these before it executes anything.
+            Some("OOM") => StoreError::Full(text),
             Some(
-                "OOM" | "READONLY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY"
-                | "MOVED" | "ASK" | "TRYAGAIN",
+                "READONLY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MOVED"
+                | "ASK" | "TRYAGAIN",
             ) => StoreError::Refusing(text),
             Some("WRONGTYPE" | "CORRUPT") => StoreError::Corrupt(text),
             _ if recovery == Recovery::WaitForSlot => StoreError::Refusing(text),
@@ -134,7 +135,8 @@ mod tests {
 
     #[test]
     fn errors_before_execution_are_distinguished_from_unknown_outcomes() {
-        for refused in ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY"] {
+        assert!(matches!(failed("OOM x").error, StoreError::Full(_)));
+        for refused in ["READONLY", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY"] {
             assert!(matches!(failed(&format!("{refused} x")).error, StoreError::Refusing(_)), "{refused}");
         }
         for corrupt in [
