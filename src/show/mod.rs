@@ -1,7 +1,7 @@
 //! Prints replies: as tables and lines for a person, as JSON for a program.
 //!
-//! One file for each noun. Text from other members never reaches the terminal unfiltered: [`plain`] removes control
-//! characters.
+//! One file for each noun. Text from other members never reaches the terminal unfiltered: [`plain`] replaces control
+//! characters and marks hidden ones, [`line`] writes them as JSON escapes.
 
 mod history;
 mod member;
@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::Value;
+use teamwire_agents::visible::json_line;
 
 use crate::failure::Failure;
 
@@ -42,9 +43,9 @@ pub fn json(name: &str, message: &impl prost::Message) -> Value {
     dynamic.serialize_with_options(serde_json::value::Serializer, &options).expect("serializing to a value cannot fail")
 }
 
-/// Prints one line of JSON.
+/// Prints one line of JSON, in which characters that no one sees are escapes.
 pub fn line(value: &Value) {
-    anstream::println!("{value}");
+    anstream::println!("{}", json_line(value));
 }
 
 /// Creates the failure for a reply that lacks a required field.
