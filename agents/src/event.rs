@@ -47,6 +47,14 @@ pub enum RunnerEvent {
         /// Why.
         detail: String,
     },
+    /// A line of the program looks as if it is meant for the runner, and is malformed, mistyped or ambiguous. The program
+    /// was sent the reason, if it reads its input.
+    LineRefused {
+        /// Why, and what to do.
+        detail: String,
+        /// The beginning of the line, with all but visible characters escaped.
+        line: String,
+    },
     /// A message has used up the retries of one session, and goes back to the coordinator.
     GivenBack {
         /// The message's id.
@@ -110,6 +118,7 @@ impl fmt::Display for RunnerEvent {
             }
             Self::ShutdownRequested { request_id } => write!(f, "asked to end: {request_id}"),
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
+            Self::LineRefused { detail, line } => write!(f, "refused a line of the program: {detail} The line: {line}"),
             Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after repeated failures"),
             Self::TaskTaken { task_id } => write!(f, "took task {task_id}"),
             Self::TaskGone { task_id } => write!(f, "task {task_id} is no longer ours"),

@@ -9,11 +9,13 @@ mod heartbeat;
 mod in_flight;
 mod intake;
 mod passthrough;
+mod pending_replies;
 mod program;
 mod program_output;
 mod recent_ids;
 mod responder;
 mod task_claimer;
+mod welcome;
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -30,7 +32,7 @@ use self::{
 };
 pub(crate) use self::{intake::is_urgent, passthrough::Passthrough, responder::Action, task_claimer::delay_after};
 use crate::{
-    config::RunnerConfig,
+    config::{Mode, RunnerConfig},
     event::RunnerEvent,
     exit::Why,
     line_protocol::{input::InputLine, input_lines},
@@ -63,6 +65,10 @@ pub(crate) struct Incarnation<'a> {
     approvals: JoinSet<Approval>,
     responder: Responder,
     passthrough: &'a mut Passthrough,
+    /// True: the program is writing a line that is too long and was refused. The rest of it is dropped.
+    is_dropping: bool,
+    /// True: the program is writing a line that is too long, of which the beginning was read.
+    is_within_long: bool,
     _heartbeat: Background<()>,
 }
 
@@ -94,7 +100,7 @@ impl<'a> Incarnation<'a> {
             config,
             stop,
             hurry,
-            in_flight: InFlight::new(subscription.acks(), work),
+            in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
             responder: Responder::new(client.clone()),
             client,
@@ -105,6 +111,8 @@ impl<'a> Incarnation<'a> {
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
             passthrough,
+            is_dropping: false,
+            is_within_long: false,
             _heartbeat: background::start(heartbeat),
         }
     }
@@ -153,9 +161,10 @@ impl<'a> Incarnation<'a> {
         !self.is_busy()
     }
 
-    /// Returns the first line that a program reads.
-    pub(crate) fn welcome(&self) -> String {
-        input_lines::welcome(&self.joined)
+    /// Notes that the next program begins with what it is handed from now on.
+    pub(crate) fn begin_batch(&mut self) {
+        self.in_flight.begin_batch();
+        (self.is_dropping, self.is_within_long) = (false, false);
     }
 
     /// Returns the next message or task as a line, and notes that the program has it.
