@@ -37,6 +37,11 @@ pub enum RunnerEvent {
         /// How many sessions have delivered it, this one included.
         delivery_count: u32,
     },
+    /// The program has so many messages in hand that the coordinator delivers no more.
+    WindowFull {
+        /// How many.
+        messages: usize,
+    },
     /// The member was asked to shut down.
     ShutdownRequested {
         /// The request's id.
@@ -116,6 +121,11 @@ impl fmt::Display for RunnerEvent {
             Self::Handed { message_id, delivery_count } => {
                 write!(f, "handed over message {message_id}, delivery {delivery_count}")
             }
+            Self::WindowFull { messages } => write!(
+                f,
+                "{messages} messages are not acknowledged, so no more come; the program must write {{\"ack\":\"ID\"}} for each, \
+                 or else run it with --ack written"
+            ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to end: {request_id}"),
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
             Self::LineRefused { detail, line } => write!(f, "refused a line of the program: {detail} The line: {line}"),

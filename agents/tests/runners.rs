@@ -146,6 +146,19 @@ async fn an_unacknowledged_message_stays_in_the_inbox() {
 }
 
 #[tokio::test]
+async fn a_program_that_acknowledges_nothing_is_reported_when_no_more_messages_come() {
+    let coordinator = Coordinator::start().await;
+    let mut running = run(&coordinator, "while read -r line; do :; done", |_| {});
+    for number in 0..64 {
+        coordinator.put_text(&number.to_string()).await;
+    }
+    let full = running.until(|event| matches!(event, RunnerEvent::WindowFull { .. })).await.to_string();
+    assert!(full.contains("64 messages") && full.contains(r#"{"ack":"ID"}"#), "{full}");
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
 async fn with_ack_policy_written_the_pipe_taking_the_line_is_enough() {
     let coordinator = Coordinator::start().await;
     let running = run(&coordinator, "exec sleep 1000", |config| config.mode = Mode::Stdin { ack: AckPolicy::Written });

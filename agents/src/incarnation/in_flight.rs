@@ -71,6 +71,11 @@ impl InFlight {
         self.report(summary_of(message));
     }
 
+    /// Returns how many messages the program was handed that are not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Notes a shutdown request, whether the program or the runner answers it.
     pub(crate) fn note_shutdown_request(&mut self, request_id: &str) {
         if self.shutdown_requests.len() < SHUTDOWN_REQUESTS_MAX {

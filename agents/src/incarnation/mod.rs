@@ -38,6 +38,9 @@ use crate::{
     line_protocol::{input::InputLine, input_lines},
 };
 
+/// How many messages a session delivers without acknowledgement.
+const WINDOW_MESSAGES: usize = 64;
+
 /// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -194,6 +197,9 @@ impl<'a> Incarnation<'a> {
     /// Notes that the program was handed a message.
     pub(crate) fn hand_over(&mut self, delivery: &Delivery) {
         self.in_flight.hand_over(&delivery.message);
+        if self.in_flight.unacknowledged() == WINDOW_MESSAGES {
+            self.tell(RunnerEvent::WindowFull { messages: WINDOW_MESSAGES });
+        }
         let (message_id, delivery_count) = (delivery.message.id.clone(), delivery.delivery_count);
         self.tell(RunnerEvent::Handed { message_id, delivery_count });
     }

@@ -49,7 +49,7 @@ pub(crate) enum Answerable {
     Unknown,
     /// This one.
     Message(String),
-    /// The one of the team's lead, whoever that is now. From senders, in lower case, to message ids.
+    /// The one from the team's current lead. From senders, in lower case, to message ids.
     OfLead(Vec<(String, String)>),
 }
 

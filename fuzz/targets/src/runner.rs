@@ -27,6 +27,10 @@ pub(crate) fn speech(input: &[u8]) {
     if let Ok(message) = v1::Message::decode(input) {
         check_echo(&message);
     }
+    if let Some((refusal, quoted)) = OutputLine::too_long(input, LINE_BYTES_MAX) {
+        check_help(&refusal);
+        assert!(quoted.is_string(), "{quoted}");
+    }
     let read = OutputLine::parse(input);
     let Ok(line) = str::from_utf8(input) else {
         return assert!(matches!(read, OutputLine::Refused(..) | OutputLine::Other), "{read:?}");
