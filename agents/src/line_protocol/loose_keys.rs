@@ -2,6 +2,9 @@
 
 use teamwire_proto::Kind;
 
+/// Fields that log records have and messages do not.
+pub(super) const LOG_FIELDS: [&str; 5] = ["level", "lvl", "severity", "logger", "@timestamp"];
+
 /// The top-level keys of a line that begins like an object, and the type that it names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LooseKeys {
@@ -37,11 +40,9 @@ impl LooseKeys {
                     }
                     continue;
                 }
-                ':' => {
-                    if depth == 1 && !word.is_empty() && word.chars().count() <= KEY_CHARS_MAX {
-                        is_type = word == "type";
-                        found.keys.push(std::mem::take(&mut word));
-                    }
+                ':' if depth == 1 && !word.is_empty() && word.chars().count() <= KEY_CHARS_MAX => {
+                    is_type = word == "type";
+                    found.keys.push(std::mem::take(&mut word));
                 }
                 // Spaces may stand between a key and its colon.
                 ' ' | '\t' => continue,
@@ -72,7 +73,7 @@ impl LooseKeys {
         if self.types.iter().any(|kind| Kind::sendable(kind).is_some()) {
             return true;
         }
-        if has(&super::output_parser::LOG_FIELDS) {
+        if has(&LOG_FIELDS) {
             return false;
         }
         let is_first = |names: &[&str]| self.keys.first().is_some_and(|key| names.contains(&key.as_str()));

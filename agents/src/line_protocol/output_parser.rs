@@ -8,13 +8,10 @@ use teamwire_proto::{
     v1,
 };
 
-use super::loose_keys::LooseKeys;
+use super::loose_keys::{LOG_FIELDS, LooseKeys};
 
 /// How much of a line that cannot be read is quoted in the reply and the log, in characters.
 const QUOTED_CHARS_MAX: usize = 200;
-
-/// Fields that log records have and messages do not.
-pub(super) const LOG_FIELDS: [&str; 5] = ["level", "lvl", "severity", "logger", "@timestamp"];
 
 /// A line that a program wrote.
 #[derive(Debug, PartialEq)]

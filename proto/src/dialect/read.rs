@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Json,
     fields::{Fields, is_similar, other_word, shown, wrong_type},
+    json::Json,
 };
 use crate::{
     Kind, Reason, Refusal,
