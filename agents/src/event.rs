@@ -37,6 +37,11 @@ pub enum RunnerEvent {
         /// How many sessions have delivered it, this one included.
         delivery_count: u32,
     },
+    /// The program has so many messages in hand that the coordinator delivers no more.
+    WindowFull {
+        /// How many.
+        messages: usize,
+    },
     /// The member was asked to shut down.
     ShutdownRequested {
         /// The request's id.
@@ -46,6 +51,14 @@ pub enum RunnerEvent {
     NotSent {
         /// Why.
         detail: String,
+    },
+    /// A line of the program looks as if it is meant for the runner, and is malformed, mistyped or ambiguous. The program
+    /// was sent the reason, if it reads its input.
+    LineRefused {
+        /// Why, and what to do.
+        detail: String,
+        /// The beginning of the line, with all but visible characters escaped.
+        line: String,
     },
     /// A message has used up the retries of one session, and goes back to the coordinator.
     GivenBack {
@@ -108,8 +121,14 @@ impl fmt::Display for RunnerEvent {
             Self::Handed { message_id, delivery_count } => {
                 write!(f, "handed over message {message_id}, delivery {delivery_count}")
             }
+            Self::WindowFull { messages } => write!(
+                f,
+                "{messages} messages are not acknowledged, so no more come; the program must write {{\"ack\":\"ID\"}} for each, \
+                 or else run it with --ack written"
+            ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
+            Self::LineRefused { detail, line } => write!(f, "refused a line of the program: {detail} The line: {line}"),
             Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after repeated failures"),
             Self::TaskTaken { task_id } => write!(f, "took task {task_id}"),
             Self::TaskGone { task_id } => write!(f, "task {task_id} is no longer ours"),

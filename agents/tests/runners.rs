@@ -102,13 +102,22 @@ async fn sent(coordinator: &Coordinator) -> SendRequest {
 #[tokio::test]
 async fn a_program_is_welcomed_handed_messages_and_acknowledges_them() {
     let coordinator = Coordinator::start().await;
+    let member = |name: &str, role: v1::Role| v1::Member { name: name.into(), role: role.into(), ..Default::default() };
+    let members = vec![member("lead", v1::Role::Lead), member("ann", v1::Role::Teammate)];
+    coordinator.with(|state| state.members = members);
     let script = r#"
         read -r line; printf '%s\n' "$line"
         echo "$TEAMWIRE_TEAM $TEAMWIRE_MEMBER $TEAMWIRE_ADDRESS $TEAMWIRE_CREDENTIAL"
         while read -r line; do $ID; printf '%s\n' "$line"; echo "{\"ack\":\"$id\"}"; done"#;
     let mut running = run(&coordinator, script, |_| {});
-    let welcome = running.json().await;
-    assert_eq!(welcome, serde_json::json!({"type": "welcome", "team": "blue", "member": "ann", "incarnation": 1}));
+    let mut welcome = running.json().await;
+    let text = welcome["text"].take();
+    assert!(text.as_str().is_some_and(|text| text.starts_with("You are ann, a teammate of team blue.")), "{text}");
+    let facts = serde_json::json!({
+        "type": "welcome", "team": "blue", "member": "ann", "incarnation": 1, "role": "teammate", "lead": "lead",
+        "others": [{"name": "lead"}], "has_more_others": false, "text": null,
+    });
+    assert_eq!(welcome, facts);
     let environment = format!("blue ann {} twm:blue:ann:0123456789abcde1", coordinator.url());
     assert_eq!(running.line().await, environment);
     let id = coordinator.put_text("<one>").await;
@@ -137,6 +146,19 @@ async fn an_unacknowledged_message_stays_in_the_inbox() {
 }
 
 #[tokio::test]
+async fn a_program_that_acknowledges_nothing_is_reported_when_no_more_messages_come() {
+    let coordinator = Coordinator::start().await;
+    let mut running = run(&coordinator, "while read -r line; do :; done", |_| {});
+    for number in 0..64 {
+        coordinator.put_text(&number.to_string()).await;
+    }
+    let full = running.until(|event| matches!(event, RunnerEvent::WindowFull { .. })).await.to_string();
+    assert!(full.contains("64 messages") && full.contains(r#"{"ack":"ID"}"#), "{full}");
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
 async fn with_ack_policy_written_the_pipe_taking_the_line_is_enough() {
     let coordinator = Coordinator::start().await;
     let running = run(&coordinator, "exec sleep 1000", |config| config.mode = Mode::Stdin { ack: AckPolicy::Written });
@@ -153,7 +175,7 @@ async fn a_reply_is_sent_and_acknowledges_the_message_it_answers() {
         read -r line; read -r line; $ID
         echo "{\"to\":\"lead\",\"message\":\"done\",\"summary\":\"it is done\",\"in_reply_to\":\"$id\"}"
         read -r line; printf '%s\n' "$line"
-        echo '{"to":"lead","mesage":"done"}'; echo '{"to":"lead","message":5}'
+        echo '{"to":"lead","message":5}'
         read -r line; printf 'is: %s\n' "$line"
         read -r line"#;
     let mut running = run(&coordinator, script, |_| {});
@@ -163,8 +185,7 @@ async fn a_reply_is_sent_and_acknowledges_the_message_it_answers() {
     let request = sent(&coordinator).await;
     assert_eq!(request.in_reply_to, id);
     coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
-    // A line without a meaning is passed on. A message that cannot be read is an error.
-    assert_eq!(running.line().await, r#"{"to":"lead","mesage":"done"}"#);
+    // A message that cannot be read is an error.
     let reply = running.line().await;
     let reply: serde_json::Value = serde_json::from_str(reply.strip_prefix("is: ").expect(&reply)).expect("JSON");
     assert_eq!((reply["type"].as_str(), reply["reason"].as_str()), (Some("error"), Some("INVALID_JSON")));
@@ -173,6 +194,103 @@ async fn a_reply_is_sent_and_acknowledges_the_message_it_answers() {
         state.heartbeats.iter().find(|heartbeat| heartbeat.activity() == Activity::Idle).cloned()
     });
     assert_eq!(idle.await.summary, "it is done");
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
+async fn a_wrong_line_is_answered_with_an_error_and_logged() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line
+        try() { printf '%s\n' "$1"; read -r line; printf 'is: %s\n' "$line"; }
+        try '{"to":"lead","mesage":"done"}'
+        try "{'to': 'lead', 'message': 'done'}"
+        try '{"type":"shutdown_response","request_id":"r","approve":false,"approve":true}'
+        try '{"ack":"m","to":"lead","message":"done","summary":"s"}'
+        echo '{"level":"info","message":"mail sent","to":"lead"}'
+        printf '{"to":"lead","message":"'; head -c 3000000 /dev/zero | tr '\0' x; printf '"}\n'
+        read -r line; printf 'is: %s\n' "$line""#;
+    let mut running = run(&coordinator, script, |_| {});
+    for (field, quoted) in [
+        ("mesage", r#"{"mesage":"done","to":"lead"}"#),
+        ("json", "{'to': 'lead', 'message': 'done'}"),
+        ("approve", r#"{"type":"shutdown_response","request_id":"r","approve":false,"approve":true}"#),
+        ("message", r#"{"ack":"m","message":"done","summary":"s","to":"lead"}"#),
+    ] {
+        let reply = running.line().await;
+        let reply: serde_json::Value = serde_json::from_str(reply.strip_prefix("is: ").expect(&reply)).expect("JSON");
+        assert_eq!(
+            (&reply["type"], &reply["reason"], &reply["field"]),
+            (&"error".into(), &"INVALID_JSON".into(), &field.into())
+        );
+        let quote = reply["line"].as_str().map_or_else(|| reply["request"].to_string(), str::to_owned);
+        assert_eq!(quote, quoted);
+        let logged = running.until(|event| matches!(event, RunnerEvent::LineRefused { .. })).await.to_string();
+        assert!(logged.contains("refused a line of the program: INVALID_JSON"), "{logged}");
+    }
+    assert_eq!(running.line().await, r#"{"level":"info","message":"mail sent","to":"lead"}"#);
+    let reply = running.line().await;
+    assert!(reply.starts_with("is: ") && reply.contains("CONTENT_TOO_LARGE") && reply.len() < 1_000, "{reply}");
+    assert_eq!(running.exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| state.sends.len()), 0);
+}
+
+#[tokio::test]
+async fn a_message_to_the_sender_of_the_only_message_in_hand_answers_it() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line
+        while read -r line; do
+            case "$line" in
+                *delivery_count*) echo '{"to":"lead","message":"done","summary":"s"}';;
+                *) printf '%s\n' "$line";;
+            esac
+        done"#;
+    let mut running = run(&coordinator, script, |_| {});
+    for number in 1..=2 {
+        let id = coordinator.put_text("work").await;
+        let reply = running.json().await;
+        assert_eq!((reply["type"].as_str(), reply["in_reply_to"].as_str()), (Some("sent"), Some(id.as_str())));
+        let sends = coordinator.with(|state| state.sends.iter().map(|(sent, _)| sent.clone()).collect::<Vec<_>>());
+        assert_eq!((sends.len(), sends[number - 1].in_reply_to.as_str()), (number, id.as_str()));
+    }
+    running.stopper.cancel();
+    running.exit().await;
+    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.acked.len())), (2, 0), "an inference is no proof");
+}
+
+#[tokio::test]
+async fn a_message_is_no_answer_while_two_from_its_recipient_are_in_hand() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line; read -r line; read -r line
+        echo '{"to":"lead","message":"done","summary":"s"}'; read -r line; printf '%s\n' "$line""#;
+    let mut running = run(&coordinator, script, |_| {});
+    for text in ["one", "two"] {
+        coordinator.put_text(text).await;
+    }
+    assert_eq!(running.json().await.get("in_reply_to"), None);
+    assert_eq!(sent(&coordinator).await.in_reply_to, "");
+    assert_eq!(running.exit().await.code, 0);
+}
+
+#[tokio::test]
+async fn in_exec_mode_a_message_answers_the_last_one_of_the_batch_from_its_recipient() {
+    let coordinator = Coordinator::start().await;
+    coordinator.put_text("one").await;
+    let last = coordinator.put_text("two").await;
+    let script = r#"
+        cat > /dev/null; printf '%s\n' "$TEAMWIRE_WELCOME"
+        echo '{"to":"lead","message":"done","summary":"s"}'; echo '{"to":"bob","message":"done","summary":"s"}'"#;
+    let running = run(&coordinator, script, exec);
+    coordinator.until("the acknowledgements", |state| state.inbox.is_empty().then_some(())).await;
+    // The two may have come in two batches.
+    let sends = coordinator.with(|state| state.sends.iter().map(|(sent, _)| sent.clone()).collect::<Vec<_>>());
+    let [.., to_lead, to_bob, reply] = sends.as_slice() else { panic!("{sends:?}") };
+    assert_eq!((to_lead.in_reply_to.as_str(), to_bob.in_reply_to.as_str()), (last.as_str(), ""));
+    // The program has printed its welcome, so that it became the reply.
+    assert!(matches!(&reply.body, Some(send_request::Body::Message(body)) if body.content.contains("You are ann")));
     running.stopper.cancel();
     running.exit().await;
 }

@@ -11,6 +11,7 @@ mod completions;
 mod confirm;
 mod demo;
 mod doctor;
+mod echo_teammate;
 mod health;
 mod help;
 mod history;
@@ -145,6 +146,8 @@ enum Command {
     Man(man::Man),
     #[command(hide = true)]
     DemoTeammate(demo::teammate::DemoTeammate),
+    #[command(hide = true)]
+    EchoTeammate(echo_teammate::EchoTeammate),
 }
 
 /// Runs the command and returns its exit code.
@@ -191,6 +194,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Completions(command) => (command.run(), false),
         Command::Man(command) => (command.run(), false),
         Command::DemoTeammate(command) => (command.run(), false),
+        Command::EchoTeammate(command) => (command.run(), false),
     };
     match outcome {
         Ok(()) => 0,

@@ -22,7 +22,10 @@ use crate::{
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
-/// batch. Plain output goes back as a reply to the last member who wrote in that batch.
+/// batch. Plain output goes back as a reply to the last member who wrote in that batch. In both modes, TEAMWIRE_WELCOME
+/// says who the program is, who else is in the team, and how to answer; with `stdin`, the first line does, too. A line
+/// that is meant for the runner but is malformed or ambiguous is answered with an error. docs/line-protocol.md describes
+/// all lines.
 ///
 /// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
 ///
@@ -31,7 +34,7 @@ use crate::{
 /// that it creates itself, if you are the team's lead or the operator.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
+    after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
 )]
 pub struct Run {
     /// The member's name; optional if the join token is bound to a name
@@ -81,8 +84,13 @@ pub struct Run {
     quiet: bool,
     #[command(flatten)]
     attributes: Attributes,
+    /// Run a built-in program instead of COMMAND, to try things out
+    ///
+    /// It answers each message with what it got, completes each task that it is given, approves its shutdown, and ends.
+    #[arg(long, conflicts_with_all = ["command", "via", "ack", "batch"])]
+    echo: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "echo", value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -96,7 +104,7 @@ enum Via {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Ack {
-    /// The program acknowledges the message or replies to it
+    /// The program acknowledges the message, or replies to it and says so with `in_reply_to`
     Reply,
     /// The runner wrote the message to the program's standard input
     Written,
@@ -136,7 +144,7 @@ impl Run {
     async fn configure(&self, context: &ContextArgs) -> Result<RunnerConfig, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
         let Caller { client, address, credential, .. } = self.entry(context, &name).await?;
-        let mut config = RunnerConfig::new(address, credential, self.command.clone());
+        let mut config = RunnerConfig::new(address, credential, self.program()?);
         config.tls = client.tls();
         config.name = name;
         config.attributes = self.attributes.to_proto();
@@ -165,6 +173,16 @@ impl Run {
             });
         }
         Ok(config)
+    }
+
+    /// Returns the program to run and its arguments.
+    fn program(&self) -> Result<Vec<OsString>, Failure> {
+        if !self.echo {
+            return Ok(self.command.clone());
+        }
+        let this =
+            std::env::current_exe().map_err(|error| Failure::local("Cannot find the built-in program", error))?;
+        Ok(vec![this.into(), "echo-teammate".into()])
     }
 
     /// Finds the credential to join with and the coordinator to join at.

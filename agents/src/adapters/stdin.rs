@@ -20,12 +20,13 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Runs the program through one incarnation.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> End {
-    let mut process = match incarnation.start_program().await {
+    let welcome = incarnation.welcome().await;
+    let mut process = match incarnation.start_program(&welcome).await {
         Ok(process) => process,
         Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false },
     };
     let mut conversation = Conversation {
-        input: Input::new(process.take_stdin(), incarnation.welcome()),
+        input: Input::new(process.take_stdin(), welcome),
         output: process.take_stdout().map(Lines::new),
         ack,
     };
@@ -135,7 +136,11 @@ impl Conversation {
                     self.input.reply(&reply);
                 }
             }
-            Exchange::Said(Some(Piece::Part(part))) => incarnation.pass(&part),
+            Exchange::Said(Some(Piece::Part(part))) => {
+                if let Some(reply) = incarnation.handle_part(&part) {
+                    self.input.reply(&reply);
+                }
+            }
             Exchange::Said(None) => self.output = None,
             Exchange::Took(Written::Message(id)) if self.ack == AckPolicy::Written => incarnation.processed(&id),
             Exchange::Took(_) => {}

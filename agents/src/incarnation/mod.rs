@@ -9,11 +9,13 @@ mod heartbeat;
 mod in_flight;
 mod intake;
 mod passthrough;
+mod pending_replies;
 mod program;
 mod program_output;
 mod recent_ids;
 mod responder;
 mod task_claimer;
+mod welcome;
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -30,11 +32,14 @@ use self::{
 };
 pub(crate) use self::{intake::is_urgent, passthrough::Passthrough, responder::Action, task_claimer::delay_after};
 use crate::{
-    config::RunnerConfig,
+    config::{Mode, RunnerConfig},
     event::RunnerEvent,
     exit::Why,
     line_protocol::{input::InputLine, input_lines},
 };
+
+/// How many messages a session delivers without acknowledgement.
+const WINDOW_MESSAGES: usize = 64;
 
 /// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -63,6 +68,10 @@ pub(crate) struct Incarnation<'a> {
     approvals: JoinSet<Approval>,
     responder: Responder,
     passthrough: &'a mut Passthrough,
+    /// True: the program is writing a line that is too long and was refused. The rest of it is dropped.
+    is_dropping: bool,
+    /// True: the program is writing a line that is too long, of which the beginning was read.
+    is_within_long: bool,
     _heartbeat: Background<()>,
 }
 
@@ -94,7 +103,7 @@ impl<'a> Incarnation<'a> {
             config,
             stop,
             hurry,
-            in_flight: InFlight::new(subscription.acks(), work),
+            in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
             responder: Responder::new(client.clone()),
             client,
@@ -105,6 +114,8 @@ impl<'a> Incarnation<'a> {
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
             passthrough,
+            is_dropping: false,
+            is_within_long: false,
             _heartbeat: background::start(heartbeat),
         }
     }
@@ -153,9 +164,10 @@ impl<'a> Incarnation<'a> {
         !self.is_busy()
     }
 
-    /// Returns the first line that a program reads.
-    pub(crate) fn welcome(&self) -> String {
-        input_lines::welcome(&self.joined)
+    /// Notes that the next program begins with what it is handed from now on.
+    pub(crate) fn begin_batch(&mut self) {
+        self.in_flight.begin_batch();
+        (self.is_dropping, self.is_within_long) = (false, false);
     }
 
     /// Returns the next message or task as a line, and notes that the program has it.
@@ -185,6 +197,9 @@ impl<'a> Incarnation<'a> {
     /// Notes that the program was handed a message.
     pub(crate) fn hand_over(&mut self, delivery: &Delivery) {
         self.in_flight.hand_over(&delivery.message);
+        if self.in_flight.unacknowledged() == WINDOW_MESSAGES {
+            self.tell(RunnerEvent::WindowFull { messages: WINDOW_MESSAGES });
+        }
         let (message_id, delivery_count) = (delivery.message.id.clone(), delivery.delivery_count);
         self.tell(RunnerEvent::Handed { message_id, delivery_count });
     }

@@ -15,10 +15,14 @@ use crate::{
     process::Process,
 };
 
+/// The variable with the welcome, an object of JSON. A program for one batch reads no welcome: its first line is a message.
+const WELCOME_VARIABLE: &str = "TEAMWIRE_WELCOME";
+
 impl Incarnation<'_> {
     /// Starts the program with pipes at its input and output, and with an environment that lets it call for its member.
-    pub(crate) async fn start_program(&self) -> Result<Process, Exit> {
-        let Some(command) = self.command() else {
+    /// `welcome`: who it is, and who else is there, as a line.
+    pub(crate) async fn start_program(&self, welcome: &str) -> Result<Process, Exit> {
+        let Some(command) = self.command(welcome) else {
             return Err(Exit::not_started(&std::io::Error::other("the command is empty")));
         };
         let process =
@@ -51,7 +55,7 @@ impl Incarnation<'_> {
         self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal });
     }
 
-    fn command(&self) -> Option<Command> {
+    fn command(&self, welcome: &str) -> Option<Command> {
         let (program, arguments) = self.config.command.split_first()?;
         let mut command = Command::new(program);
         command.args(arguments).envs(self.config.environment.iter().map(|(name, value)| (name, value)));
@@ -68,6 +72,7 @@ impl Incarnation<'_> {
         let team = self.joined.team.as_ref().map(|team| team.name.as_str()).unwrap_or_default();
         let member = self.joined.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default();
         command.env_remove(JOIN_VARIABLE).env(TEAM_VARIABLE, team).env(MEMBER_VARIABLE, member);
+        command.env(WELCOME_VARIABLE, welcome.trim_end());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         if let Some(directory) = &self.config.directory {
             command.current_dir(directory);

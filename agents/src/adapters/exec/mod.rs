@@ -72,6 +72,7 @@ impl Exec<'_, '_> {
     /// Waits for messages or a task, and runs one program with them.
     async fn run_next(&mut self) -> Result<(), Ended> {
         self.gather().await?;
+        self.incarnation.begin_batch();
         let batch = self.batch();
         if !batch.is_empty() {
             return self.run_batch(batch).await;
@@ -198,7 +199,9 @@ impl Exec<'_, '_> {
     /// Runs one program with its input, until it exits or must be ended. Returns what it has written, as lines.
     async fn run_program(&mut self, input: String) -> Result<(Exit, Vec<Vec<u8>>), Ended> {
         let incarnation = &mut *self.incarnation;
-        let mut process = incarnation.start_program().await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
+        let welcome = incarnation.welcome().await;
+        let mut process =
+            incarnation.start_program(&welcome).await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
         let mut pipes = Pipes::new(&mut process, input);
         let why = loop {
             let can_listen = incarnation.can_listen();

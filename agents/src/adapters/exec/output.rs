@@ -55,9 +55,8 @@ impl Said {
 pub(super) fn sort(output: Vec<Vec<u8>>) -> (Vec<Vec<u8>>, String) {
     let (mut lines, mut text) = (Vec::new(), String::new());
     for line in output {
-        let line_text = String::from_utf8_lossy(&line);
-        if OutputLine::parse(&line_text) == OutputLine::Other {
-            text.push_str(&line_text);
+        if OutputLine::parse(&line) == OutputLine::Other {
+            text.push_str(&String::from_utf8_lossy(&line));
             text.push('\n');
         } else {
             lines.push(line);
