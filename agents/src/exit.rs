@@ -93,6 +93,7 @@ impl Exit {
             duration: prost_types::Duration::try_from(self.duration).ok(),
             // The protocol asks for one line of up to 200 characters.
             detail: self.detail.chars().filter(|c| !c.is_control()).take(200).collect(),
+            ..v1::ExitReport::default()
         }
     }
 }

@@ -118,6 +118,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::TaskRevoked => "task revoked",
         NoticeKind::Unprocessed => "unprocessed",
         NoticeKind::WritesLost => "writes lost",
+        NoticeKind::MemberRestarted => "member restarted",
     }
 }
 
