@@ -45,8 +45,9 @@ mod process;
 mod runner;
 
 pub use self::{
-    config::{AckPolicy, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},
+    config::{AckPolicy, Containment, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},
     event::RunnerEvent,
     exit::{RunnerExit, exit_code},
+    process::{check_program, watch},
     runner::Runner,
 };

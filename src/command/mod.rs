@@ -29,6 +29,7 @@ mod shutdown;
 mod status;
 mod task;
 mod team;
+mod watchdog;
 
 use clap::{Args, Parser, Subcommand};
 use tracing::{Instrument as _, Span};
@@ -47,8 +48,8 @@ use crate::{context::ContextArgs, failure::Failure, trace::Traces};
     max_term_width = 100,
     after_help = "\
 Exit codes: 0 success; 1 refused; 3 rejected; 4 expired or cancelled; 5 timed out; 64 wrong usage; 69 coordinator \
-unreachable; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted. `run` otherwise returns the \
-program's exit code."
+unreachable; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 and 127 the program of `run` \
+cannot be executed or found. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -61,6 +62,14 @@ impl Cli {
     /// Returns whether the command keeps working after its output is closed.
     pub fn outlives_its_output(&self) -> bool {
         matches!(self.command, Command::Serve(_) | Command::Run(_))
+    }
+
+    /// Returns the command if it must run before this process has any other thread.
+    pub fn as_watchdog(&self) -> Option<&watchdog::Watchdog> {
+        match &self.command {
+            Command::Watchdog(command) => Some(command),
+            _ => None,
+        }
     }
 }
 
@@ -105,6 +114,8 @@ enum Command {
     Man(man::Man),
     #[command(hide = true)]
     DemoTeammate(demo::teammate::DemoTeammate),
+    #[command(hide = true)]
+    Watchdog(watchdog::Watchdog),
 }
 
 /// Runs the command and returns its exit code.
@@ -150,6 +161,8 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Completions(command) => (command.run(), false),
         Command::Man(command) => (command.run(), false),
         Command::DemoTeammate(command) => (command.run(), false),
+        // Run by `main`, before the runtime starts.
+        Command::Watchdog(_) => return 0,
     };
     match outcome {
         Ok(()) => 0,

@@ -54,6 +54,7 @@ mod crashes;
 mod deletions;
 mod diagnosis;
 mod edge;
+mod endings;
 mod errors;
 mod failover;
 mod joins;

@@ -88,6 +88,8 @@ fn a_second_machine_joins_as_printed() {
         let typed = command.replace("JOIN_STRING", &join_string).replace("COMMAND", &program);
         let running = type_in(&world, "elsewhere", &typed);
         if command.starts_with("teamwire run ") {
+            let status = || world.cli("host", &["status"]).succeeds().stdout;
+            eventually("backend joins", || status().contains("backend").then_some(()));
             let send = ["send", "backend", "Are you there?", "-s", "a question", "--wait-reply"];
             let reply = world.cli("host", &send).succeeds();
             assert!(reply.stdout.contains("You said: Are you there?"), "{}", reply.stdout);

@@ -15,7 +15,7 @@ mod recent_ids;
 mod responder;
 mod task_claimer;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use teamwire_client::{Client, Delivery, Retry, SubscribeOptions, Subscription};
@@ -34,6 +34,7 @@ use crate::{
     event::RunnerEvent,
     exit::Why,
     line_protocol::{input::InputLine, input_lines},
+    process::Boundary,
 };
 
 /// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
@@ -49,6 +50,7 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) stop: CancellationToken,
     /// Cancelled: the runner must end without a grace period.
     pub(crate) hurry: CancellationToken,
+    boundary: Arc<Boundary>,
     client: Client,
     joined: v1::JoinResponse,
     options: SubscribeOptions,
@@ -61,6 +63,8 @@ pub(crate) struct Incarnation<'a> {
     task_claimer: TaskClaimer,
     /// The approvals that the runner itself is sending.
     approvals: JoinSet<Approval>,
+    /// The runner has approved the member's shutdown. The end of the session follows.
+    has_approved: bool,
     responder: Responder,
     passthrough: &'a mut Passthrough,
     _heartbeat: Background<()>,
@@ -83,6 +87,7 @@ impl<'a> Incarnation<'a> {
         client: Client,
         joined: v1::JoinResponse,
         passthrough: &'a mut Passthrough,
+        boundary: Arc<Boundary>,
         stop: CancellationToken,
         hurry: CancellationToken,
     ) -> Self {
@@ -94,6 +99,7 @@ impl<'a> Incarnation<'a> {
             config,
             stop,
             hurry,
+            boundary,
             in_flight: InFlight::new(subscription.acks(), work),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
             responder: Responder::new(client.clone()),
@@ -104,6 +110,7 @@ impl<'a> Incarnation<'a> {
             waiting: VecDeque::new(),
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
+            has_approved: false,
             passthrough,
             _heartbeat: background::start(heartbeat),
         }
@@ -120,7 +127,7 @@ impl<'a> Incarnation<'a> {
                     if let Ok(approval) = approval {
                         self.conclude_approval(&approval);
                     }
-                    None
+                    Some(News::Changed)
                 }
                 done = self.responder.done() => Some(News::Reply(self.conclude(done))),
                 () = self.passthrough.write() => Some(News::Changed),
