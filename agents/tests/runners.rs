@@ -279,6 +279,7 @@ async fn the_runner_approves_if_configured_to() {
     running.until(|event| matches!(event, RunnerEvent::Connected { .. })).await;
     coordinator.put_shutdown_request("req_1").await;
     assert_eq!(running.exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| state.inbox.len()), 0, "the request is acknowledged");
 }
 
 #[tokio::test]

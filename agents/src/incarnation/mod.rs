@@ -232,6 +232,12 @@ impl<'a> Incarnation<'a> {
             Why::Exited | Why::Stopped if self.is_shutdown_approved().await => Why::Approved,
             why => why,
         };
+        // The end of the session overtakes the reply to the runner's own approval, which acknowledges the request.
+        while matches!(why, Why::Approved)
+            && let Ok(Some(Ok(approval))) = timeout(FLUSH_DEADLINE, self.approvals.join_next()).await
+        {
+            self.conclude_approval(&approval);
+        }
         if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
             let flushed = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
             if !matches!(flushed, Ok(Ok(()))) {

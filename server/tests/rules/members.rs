@@ -137,8 +137,9 @@ async fn a_restarted_members_crash_reaches_the_lead_and_the_history_with_its_exi
     // After an exit that was reported, there is nothing to add.
     t.leave(&bob).await;
     let reply = t.try_join(&bob, crashed(6)).await.unwrap();
+    bob = Member::new("bob", &reply.credential);
     assert_eq!(t.notices(&t.lead, NoticeKind::MemberRestarted).await.len(), 3);
-    let invalid = t.try_join(&Member::new("bob", &reply.credential), crashed(256));
+    let invalid = t.try_join(&bob, crashed(256));
     t.refused(invalid, Code::InvalidArgument, Reason::InvalidField, "previous_exit").await;
 }
 
