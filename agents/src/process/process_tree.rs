@@ -127,6 +127,7 @@ impl Process {
             let live = self.signal(Signal::SIGKILL);
             let is_child_gone = timeout(LOOK_INTERVAL, self.wait()).await.is_ok();
             if live == 0 && is_child_gone {
+                self.boundary.release(&self.family);
                 break;
             }
             if began.elapsed() >= KILL_DEADLINE {
@@ -137,7 +138,6 @@ impl Process {
                 sleep(LOOK_INTERVAL).await;
             }
         }
-        self.boundary.release(&self.family);
         self.exit.clone().unwrap_or_else(|| Exit { action: self.action, ..Exit::default() })
     }
 
