@@ -2,10 +2,17 @@
 
 use std::{fmt, time::Duration};
 
+use teamwire_proto::v1::RunnerAction;
+
 /// Something that happened. Its `Display` form is one line, without the line break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunnerEvent {
+    /// Some processes may survive the runner. Reported once, before anything else.
+    Uncontained {
+        /// Which, and what to do.
+        detail: &'static str,
+    },
     /// An incarnation of the member has begun.
     Joined {
         /// The team.
@@ -98,6 +105,8 @@ pub enum RunnerEvent {
         code: Option<i32>,
         /// The signal's number. Zero: none.
         signal: i32,
+        /// What the runner did to end it.
+        action: RunnerAction,
     },
     /// The program will be restarted.
     Restarting {
@@ -109,6 +118,7 @@ pub enum RunnerEvent {
 impl fmt::Display for RunnerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Uncontained { detail } => f.write_str(detail),
             Self::Joined { team, member, incarnation: 1 } => write!(f, "joined {team} as {member}"),
             Self::Joined { team, member, incarnation } => {
                 write!(f, "joined {team} as {member}, incarnation {incarnation}")
@@ -135,8 +145,17 @@ impl fmt::Display for RunnerEvent {
             Self::TaskReleased { task_id, detail } => write!(f, "gave task {task_id} back: {detail}"),
             Self::NoTask { detail } => write!(f, "no task: {detail}"),
             Self::Ending { why } => write!(f, "ending the process: {why}"),
-            Self::Exited { code: Some(code), .. } => write!(f, "process ended with code {code}"),
-            Self::Exited { code: None, signal } => write!(f, "process ended by signal {signal}"),
+            Self::Exited { code, signal, action } => {
+                match code {
+                    Some(code) => write!(f, "process ended with code {code}"),
+                    None => write!(f, "process ended by signal {signal}"),
+                }?;
+                match action {
+                    RunnerAction::Sigterm => f.write_str(" after the runner sent SIGTERM"),
+                    RunnerAction::Sigkill => f.write_str(" after the runner sent SIGKILL"),
+                    RunnerAction::None | RunnerAction::Unspecified => Ok(()),
+                }
+            }
             Self::Restarting { after } => write!(f, "restarting in {} s", after.as_secs_f32().ceil()),
         }
     }

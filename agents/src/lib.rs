@@ -47,8 +47,9 @@ mod runner;
 pub mod visible;
 
 pub use self::{
-    config::{AckPolicy, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},
+    config::{AckPolicy, Containment, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},
     event::RunnerEvent,
     exit::{RunnerExit, exit_code},
+    process::{check_program, watch},
     runner::Runner,
 };

@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsString,
+    os::unix::fs::PermissionsExt as _,
     process::{self, Stdio},
     sync::Arc,
     time::Duration,
@@ -12,10 +13,12 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use teamwire_agents::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig, RunnerEvent, RunnerExit};
+use teamwire_agents::{
+    AckPolicy, Containment, Mode, OnShutdown, Restart, Runner, RunnerConfig, RunnerEvent, RunnerExit,
+};
 use teamwire_client::{
     Pem, Reason, Refusal, Retry, TlsOptions,
-    v1::{self, Activity, CloseReason, SendRequest, message::Body, send_request},
+    v1::{self, Activity, CloseReason, RunnerAction, SendRequest, message::Body, send_request},
 };
 use teamwire_test_coordinator::{Authority, Coordinator, JOIN_TOKEN};
 use tokio::{
@@ -78,6 +81,7 @@ fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerC
     config.output = Box::new(theirs);
     config.on_event = Arc::new(move |event| drop(tell.try_send(event.clone())));
     config.handles_signals = false;
+    config.wrap_up = Duration::from_millis(300);
     config.grace = Duration::from_millis(300);
     config.idle_after = Duration::from_millis(20);
     config.heartbeat_interval = Duration::from_millis(200);
@@ -329,9 +333,28 @@ async fn an_approved_shutdown_ends_the_program_and_what_it_has_started() {
     coordinator.put_shutdown_request("req_1").await;
     let exit = running.exit().await;
     assert_eq!(exit.code, 0, "{exit:?}");
-    assert_eq!(report(&coordinator).signal, 15);
+    assert_eq!(exit.detail, "The member approved its shutdown; its runner ended it with SIGTERM.");
+    let report = report(&coordinator);
+    assert_eq!((report.signal, report.runner_action()), (15, RunnerAction::Sigterm));
     assert!(!std::path::Path::new(&format!("/proc/{straggler}")).exists());
     assert_eq!(coordinator.with(|state| state.inbox.len()), 0, "the answer acknowledges the request");
+}
+
+#[tokio::test]
+async fn after_its_approval_a_program_reads_the_end_of_its_input_and_may_finish() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        trap 'echo terminated; exit 1' TERM
+        read -r line; read -r line
+        echo '{"type":"shutdown_response","request_id":"req_1","approve":true}'
+        while read -r line; do :; done; echo finished; exit 4"#;
+    let mut running = run(&coordinator, script, |config| config.wrap_up = Duration::from_secs(60));
+    coordinator.put_shutdown_request("req_1").await;
+    assert_eq!(running.line().await, "finished");
+    let exit = running.exit().await;
+    assert_eq!((exit.code, exit.detail.as_str()), (0, "The member approved its shutdown and ended with code 4."));
+    let report = report(&coordinator);
+    assert_eq!((report.code, report.runner_action()), (Some(4), RunnerAction::None));
 }
 
 #[tokio::test]
@@ -369,11 +392,12 @@ async fn a_program_that_approves_through_the_command_line_and_exits_was_shut_dow
 async fn the_runner_approves_if_configured_to() {
     let coordinator = Coordinator::start().await;
     let mut running = run(&coordinator, "read -r line; read -r line; echo never; exec sleep 1000", |config| {
-        config.on_shutdown = OnShutdown::Approve;
+        config.on_shutdown = Some(OnShutdown::Approve);
     });
     running.until(|event| matches!(event, RunnerEvent::Connected { .. })).await;
     coordinator.put_shutdown_request("req_1").await;
     assert_eq!(running.exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| state.inbox.len()), 0, "the request is acknowledged");
 }
 
 #[tokio::test]
@@ -450,7 +474,10 @@ async fn a_restarted_program_is_a_new_incarnation_that_joins_with_the_last_crede
     }
     assert_eq!(joined, [1, 2]);
     assert_eq!(running.exit().await.code, 0);
-    assert_eq!(report(&coordinator).code, Some(0), "only the last incarnation is reported");
+    assert_eq!(report(&coordinator).code, Some(0), "only the last incarnation leaves");
+    let crashes: Vec<_> = coordinator.with(|state| state.joins.iter().map(|join| join.previous_exit.clone()).collect());
+    let codes: Vec<_> = crashes.iter().map(|exit| exit.as_ref().map(|exit| exit.code)).collect();
+    assert_eq!(codes, [None, Some(Some(3))], "the second join reports how the first life ended");
 }
 
 #[tokio::test]
@@ -469,9 +496,24 @@ async fn a_runner_that_cannot_join_starts_no_program() {
 }
 
 #[tokio::test]
+async fn no_member_joins_for_a_program_that_does_not_exist() {
+    let coordinator = Coordinator::start().await;
+    for (program, code) in [("/no/such/program", 127), ("nosuchprogram", 127), ("/etc/passwd", 126)] {
+        let exit = run(&coordinator, "", |config| config.command = vec![program.into()]).exit().await;
+        assert_eq!(exit.code, code, "{exit:?}");
+        assert!(exit.detail.contains(program), "{exit:?}");
+    }
+    assert_eq!(coordinator.with(|state| (state.joins.len(), state.leaves.len())), (0, 0));
+}
+
+#[tokio::test]
 async fn a_program_that_cannot_be_started_is_reported() {
     let coordinator = Coordinator::start().await;
-    let running = run(&coordinator, "", |config| config.command = vec!["/no/such/program".into()]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("program");
+    std::fs::write(&program, "#!/no/such/interpreter\n").expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let running = run(&coordinator, "", |config| config.command = vec![program.into()]);
     assert_eq!(running.exit().await.code, 127);
     assert!(report(&coordinator).detail.contains("could not be started"));
 }
@@ -496,13 +538,38 @@ async fn a_runner_in_a_separate_process() {
     let mut config = RunnerConfig::new(address, JOIN_TOKEN, shell(&script));
     config.claims_orphans = true;
     config.grace = Duration::from_millis(300);
+    config.containment = match env::var("TEST_RUNNER_CONTAINMENT").as_deref() {
+        Ok("cgroup") => Containment::Cgroup,
+        _ => Containment::Watchdog,
+    };
+    let this = env::current_exe().expect("this program");
+    let arguments = ["--exact", "a_watchdog_in_a_separate_process", "--nocapture", "--quiet"];
+    config.watchdog = Some([this.into()].into_iter().chain(arguments.map(OsString::from)).collect());
     process::exit(Runner::new(config).run().await.code.into());
 }
 
+/// Not a test: under this name, this process does nothing but watch over a runner.
+#[test]
+fn a_watchdog_in_a_separate_process() {
+    if env::args_os().next().is_some_and(|name| name == "tw-watchdog") {
+        teamwire_agents::watch();
+        process::exit(0);
+    }
+}
+
 fn start_runner(coordinator: &Coordinator, script: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
+    start_contained(coordinator, script, "watchdog")
+}
+
+fn start_contained(
+    coordinator: &Coordinator,
+    script: &str,
+    containment: &str,
+) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = Command::new(env::current_exe().expect("this program"));
     command.args(["--exact", "a_runner_in_a_separate_process", "--nocapture", "--quiet"]);
     command.env("TEST_RUNNER_ADDRESS", coordinator.url()).env("TEST_RUNNER_SCRIPT", script);
+    command.env("TEST_RUNNER_CONTAINMENT", containment);
     let mut runner = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("this program");
     let lines = BufReader::new(runner.stdout.take().expect("a pipe")).lines();
     (runner, lines)
@@ -510,11 +577,16 @@ fn start_runner(coordinator: &Coordinator, script: &str) -> (Child, Lines<BufRea
 
 /// Returns the number in the next line that says `pid NUMBER`.
 async fn pid(lines: &mut Lines<BufReader<ChildStdout>>) -> u32 {
+    try_pid(lines).await.expect("a pid")
+}
+
+/// Returns the number in the next line that says `pid NUMBER`. None: the output has ended.
+async fn try_pid(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u32> {
     let reading = async {
         loop {
-            let line = lines.next_line().await.expect("readable").expect("a line");
+            let line = lines.next_line().await.expect("readable")?;
             if let Some(pid) = line.strip_prefix("pid ") {
-                return pid.parse().expect("a number");
+                return Some(pid.parse().expect("a number"));
             }
         }
     };
@@ -540,6 +612,42 @@ async fn sigterm_to_the_runner_ends_the_program_and_its_hidden_descendants() {
     assert_eq!(status.code(), Some(4));
     assert_eq!(report(&coordinator).code, Some(4));
     assert!(!pids.iter().any(|pid| lives(*pid)), "{pids:?}");
+}
+
+#[tokio::test]
+async fn sigquit_ends_the_runner_in_order_and_signals_without_a_meaning_do_nothing() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"echo "pid $$"; trap 'exit 4' TERM; while :; do sleep 0.01; done"#;
+    let (mut runner, mut lines) = start_runner(&coordinator, script);
+    pid(&mut lines).await;
+    let number = Pid::from_raw(i32::try_from(runner.id().expect("it runs")).expect("a pid"));
+    use Signal::{SIGALRM, SIGIO, SIGPROF, SIGQUIT, SIGUSR1, SIGUSR2, SIGVTALRM};
+    for signal in [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGQUIT] {
+        kill(number, signal).expect("it runs");
+    }
+    let status = timeout(Duration::from_secs(20), runner.wait()).await.expect("in time").expect("it ends");
+    assert_eq!(status.code(), Some(4), "{status:?}");
+    assert_eq!(report(&coordinator).code, Some(4));
+}
+
+#[tokio::test]
+async fn in_a_cgroup_nothing_that_hides_survives_the_runner() {
+    let coordinator = Coordinator::start().await;
+    // Detached twice, in another session, with an empty environment.
+    let script = r#"
+        (env -i setsid sh -c '(echo "pid $$"; trap "" TERM; while :; do sleep 0.05; done) & sleep 0.1' &)
+        echo "pid $$"; exec sleep 1000"#;
+    let (mut runner, mut lines) = start_contained(&coordinator, script, "cgroup");
+    let Some(first) = try_pid(&mut lines).await else {
+        assert_eq!(runner.wait().await.expect("it ends").code(), Some(64));
+        return eprintln!("skipped: no cgroup can be created here");
+    };
+    let pids = [first, pid(&mut lines).await];
+    runner.kill().await.expect("it runs");
+    while timeout(Duration::from_secs(20), lines.next_line()).await.expect("in time").expect("readable").is_some() {}
+    while pids.iter().any(|pid| lives(*pid)) {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -590,6 +698,7 @@ async fn waiting_messages_go_together_and_a_shutdown_request_goes_alone_and_firs
         case "$input" in *shutdown_request*) echo '{"type":"shutdown_response","request_id":"req_1","approve":false}';; esac"#;
     let running = run(&coordinator, script, |config| {
         exec(config);
+        config.on_shutdown = Some(OnShutdown::Ask);
         config.environment.push(("BATCHES".into(), batches.clone().into()));
     });
     coordinator.until("the acknowledgements", |state| state.inbox.is_empty().then_some(())).await;
@@ -625,8 +734,63 @@ async fn an_approval_in_exec_mode_ends_the_runner() {
     let coordinator = Coordinator::start().await;
     coordinator.put_shutdown_request("req_1").await;
     let script = r#"cat > /dev/null; echo '{"type":"shutdown_response","request_id":"req_1","approve":true}'"#;
-    assert_eq!(run(&coordinator, script, exec).exit().await.code, 0);
-    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.leaves.len())), (0, 1));
+    let running = run(&coordinator, script, |config| {
+        exec(config);
+        config.on_shutdown = Some(OnShutdown::Ask);
+    });
+    assert_eq!(running.exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.leaves.len(), state.sends.len())), (0, 1, 1));
+}
+
+#[tokio::test]
+async fn the_runner_of_batches_approves_a_shutdown_after_the_current_batch() {
+    let coordinator = Coordinator::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = r#"
+        cat > heard; trap 'echo terminated' TERM; : > started
+        until [ -e go ]; do sleep 0.01; done; cat heard >> all; echo 'It is done'"#;
+    let mut running = run(&coordinator, script, |config| {
+        exec(config);
+        config.directory = Some(directory.path().to_owned());
+    });
+    coordinator.put_text("one").await;
+    running.until(|event| matches!(event, RunnerEvent::Started { .. })).await;
+    coordinator.put_shutdown_request("req_1").await;
+    running.until(|event| matches!(event, RunnerEvent::ShutdownRequested { .. })).await;
+    assert_eq!(coordinator.with(|state| state.sends.len()), 0, "it was approved during the batch");
+    std::fs::write(directory.path().join("go"), "").expect("written");
+    let exit = running.exit().await;
+    assert_eq!((exit.code, exit.detail.as_str()), (0, "The member approved its shutdown and ended with code 0."));
+    assert_eq!(coordinator.with(|state| state.inbox.len()), 0);
+    let sends = coordinator.with(|state| state.sends.iter().map(|(request, _)| request.clone()).collect::<Vec<_>>());
+    assert!(matches!(&sends[0].body, Some(send_request::Body::Message(reply)) if reply.content == "It is done"));
+    let Some(send_request::Body::ShutdownResponse(answer)) = &sends[1].body else { panic!("no answer: {sends:?}") };
+    assert_eq!(answer.approve, Some(true));
+    let all = std::fs::read_to_string(directory.path().join("all")).expect("what the program read");
+    assert!(!all.contains("shutdown_request"), "{all}");
+}
+
+#[tokio::test]
+async fn a_program_asked_in_exec_mode_answers_with_its_exit_code() {
+    for (script, approve, reason) in [
+        ("cat > /dev/null; echo 'All saved'", true, "All saved"),
+        ("cat > /dev/null; echo 'Three tests run'; exit 1", false, "Three tests run"),
+        ("cat > /dev/null; kill -9 $$", false, "the program was ended by signal 9"),
+    ] {
+        let coordinator = Coordinator::start().await;
+        let running = run(&coordinator, script, |config| {
+            exec(config);
+            config.on_shutdown = Some(OnShutdown::Ask);
+        });
+        coordinator.put_shutdown_request("req_1").await;
+        let Some(send_request::Body::ShutdownResponse(answer)) = sent(&coordinator).await.body else {
+            panic!("no answer")
+        };
+        assert_eq!((answer.approve, answer.reason.as_str()), (Some(approve), reason));
+        coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
+        running.stopper.cancel();
+        assert_eq!(running.exit().await.code, 0);
+    }
 }
 
 #[tokio::test]

@@ -119,6 +119,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::Unprocessed => "unprocessed",
         NoticeKind::WritesLost => "writes lost",
         NoticeKind::TaskLapsed => "task lapsed",
+        NoticeKind::MemberRestarted => "member restarted",
     }
 }
 

@@ -24,7 +24,7 @@ use crate::failure::Failure;
 
 pub use self::{
     history::{entry, entry_json},
-    member::{exit_text, members},
+    member::members,
     message::{delivery, delivery_json, message, summary_and_content},
     request::{request_kind, request_text},
     style::{bold, dim, paint, warning},

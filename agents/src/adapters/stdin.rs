@@ -90,8 +90,11 @@ impl Conversation {
         }
     }
 
-    /// Ends the program, and keeps listening to it meanwhile.
+    /// Ends the program, and keeps listening to it meanwhile. An approved shutdown first closes its input.
     async fn end_program(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process, why: &Why) -> Exit {
+        if matches!(why, Why::Approved) {
+            self.input.close();
+        }
         let mut ending = pin!(incarnation.end_program(process, why));
         let exit = loop {
             tokio::select! {

@@ -17,7 +17,7 @@ mod responder;
 mod task_claimer;
 mod welcome;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use teamwire_client::{Client, Delivery, Retry, SubscribeOptions, Subscription};
@@ -36,6 +36,7 @@ use crate::{
     event::RunnerEvent,
     exit::Why,
     line_protocol::{input::InputLine, input_lines},
+    process::Boundary,
 };
 
 /// How many messages a session delivers without acknowledgement.
@@ -54,6 +55,7 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) stop: CancellationToken,
     /// Cancelled: the runner must end without a grace period.
     pub(crate) hurry: CancellationToken,
+    boundary: Arc<Boundary>,
     client: Client,
     joined: v1::JoinResponse,
     options: SubscribeOptions,
@@ -66,6 +68,8 @@ pub(crate) struct Incarnation<'a> {
     task_claimer: TaskClaimer,
     /// The approvals that the runner itself is sending.
     approvals: JoinSet<Approval>,
+    /// The runner has approved the member's shutdown. The end of the session follows.
+    has_approved: bool,
     responder: Responder,
     passthrough: &'a mut Passthrough,
     /// True: the program is writing a line that is too long and was refused. The rest of it is dropped.
@@ -92,6 +96,7 @@ impl<'a> Incarnation<'a> {
         client: Client,
         joined: v1::JoinResponse,
         passthrough: &'a mut Passthrough,
+        boundary: Arc<Boundary>,
         stop: CancellationToken,
         hurry: CancellationToken,
     ) -> Self {
@@ -103,6 +108,7 @@ impl<'a> Incarnation<'a> {
             config,
             stop,
             hurry,
+            boundary,
             in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
             responder: Responder::new(client.clone()),
@@ -113,6 +119,7 @@ impl<'a> Incarnation<'a> {
             waiting: VecDeque::new(),
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
+            has_approved: false,
             passthrough,
             is_dropping: false,
             is_within_long: false,
@@ -131,7 +138,7 @@ impl<'a> Incarnation<'a> {
                     if let Ok(approval) = approval {
                         self.conclude_approval(&approval);
                     }
-                    None
+                    Some(News::Changed)
                 }
                 done = self.responder.done() => Some(News::Reply(self.conclude(done))),
                 () = self.passthrough.write() => Some(News::Changed),
@@ -240,6 +247,12 @@ impl<'a> Incarnation<'a> {
             Why::Exited | Why::Stopped if self.is_shutdown_approved().await => Why::Approved,
             why => why,
         };
+        // The end of the session overtakes the reply to the runner's own approval, which acknowledges the request.
+        while matches!(why, Why::Approved)
+            && let Ok(Some(Ok(approval))) = timeout(FLUSH_DEADLINE, self.approvals.join_next()).await
+        {
+            self.conclude_approval(&approval);
+        }
         if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
             let flushed = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
             if !matches!(flushed, Ok(Ok(()))) {

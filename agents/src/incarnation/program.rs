@@ -1,6 +1,6 @@
 //! Starts and ends the program of an incarnation.
 
-use std::process::Stdio;
+use std::{process::Stdio, time::Duration};
 
 use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,
@@ -26,13 +26,14 @@ impl Incarnation<'_> {
             return Err(Exit::not_started(&std::io::Error::other("the command is empty")));
         };
         let process =
-            Process::start(command, self.config.claims_orphans).await.map_err(|error| Exit::not_started(&error))?;
+            Process::start(command, self.boundary.clone()).await.map_err(|error| Exit::not_started(&error))?;
         self.tell(RunnerEvent::Started { pid: process.pid() });
         Ok(process)
     }
 
     /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member
-    /// was stopped by force, else with SIGTERM and a grace period. Announces it first.
+    /// was stopped by force, else with SIGTERM and a grace period. A program whose shutdown was approved gets time to end by
+    /// itself before that: close its input first. Announces it.
     pub(crate) fn end_program<'p>(&self, process: &'p mut Process, why: &Why) -> impl Future<Output = Exit> + use<'p> {
         let announced = match why {
             // Only what it has left behind is ended.
@@ -46,13 +47,14 @@ impl Incarnation<'_> {
             self.tell(RunnerEvent::Ending { why });
         }
         let is_forced = matches!(why, Why::Closed(Closed::MemberStopped));
+        let wrap_up = if matches!(why, Why::Approved) { self.config.wrap_up } else { Duration::ZERO };
         let (grace, hurry) = (self.config.grace, self.hurry.clone());
-        async move { if is_forced { process.kill().await } else { process.end(grace, &hurry).await } }
+        async move { if is_forced { process.kill().await } else { process.end(wrap_up, grace, &hurry).await } }
     }
 
     /// Tells how the program exited.
     pub(crate) fn program_ended(&self, exit: &Exit) {
-        self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal });
+        self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal, action: exit.action });
     }
 
     fn command(&self, welcome: &str) -> Option<Command> {

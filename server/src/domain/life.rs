@@ -57,6 +57,7 @@ impl NewLife<'_> {
             plan_approved: false,
             pending_shutdown: None,
             pending_plan: None,
+            crashes_ms: before.map_or_else(Vec::new, |before| before.crashes_ms.clone()),
         }
     }
 }

@@ -151,6 +151,7 @@ fn live(member: &str) -> MemberRecord {
         plan_approved: false,
         pending_shutdown: None,
         pending_plan: None,
+        crashes_ms: Vec::new(),
     }
 }
 

@@ -1265,8 +1265,12 @@ type JoinRequest struct {
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
 	// key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
+	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+	// token.
+	PreviousExit  *ExitReport `protobuf:"bytes,4,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinRequest) Reset() {
@@ -1318,6 +1322,13 @@ func (x *JoinRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *JoinRequest) GetPreviousExit() *ExitReport {
+	if x != nil {
+		return x.PreviousExit
+	}
+	return nil
 }
 
 // The reply of TeamService.Join.
@@ -2002,13 +2013,14 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x89\x01\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xc7\x01\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
 	"\n" +
 	"attributes\x18\x02 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\n" +
 	"attributes\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x87\x01\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12<\n" +
+	"\rprevious_exit\x18\x04 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
@@ -2146,44 +2158,45 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	33, // 16: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
 	31, // 17: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
 	5,  // 18: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	3,  // 19: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	4,  // 20: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	32, // 21: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	4,  // 22: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	2,  // 23: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	33, // 24: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 25: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	4,  // 26: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	3,  // 27: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	6,  // 28: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	8,  // 29: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	10, // 30: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	12, // 31: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	14, // 32: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	16, // 33: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	18, // 34: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	20, // 35: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	22, // 36: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	24, // 37: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	26, // 38: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	28, // 39: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	7,  // 40: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	9,  // 41: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	11, // 42: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	13, // 43: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	15, // 44: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	17, // 45: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	19, // 46: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	21, // 47: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	23, // 48: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	25, // 49: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	27, // 50: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	29, // 51: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // [40:52] is the sub-list for method output_type
-	28, // [28:40] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	32, // 19: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	3,  // 20: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	4,  // 21: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	32, // 22: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	4,  // 23: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	2,  // 24: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	33, // 25: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 26: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	4,  // 27: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	3,  // 28: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	6,  // 29: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	8,  // 30: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	10, // 31: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	12, // 32: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	14, // 33: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	16, // 34: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	18, // 35: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	20, // 36: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	22, // 37: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	24, // 38: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	26, // 39: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	28, // 40: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	7,  // 41: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	9,  // 42: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	11, // 43: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	13, // 44: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	15, // 45: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	17, // 46: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	19, // 47: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	21, // 48: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	23, // 49: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	25, // 50: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	27, // 51: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	29, // 52: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	41, // [41:53] is the sub-list for method output_type
+	29, // [29:41] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
