@@ -39,9 +39,7 @@ mod watchdog;
 
 use std::env;
 
-use clap::{
-    ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, parser::ValueSource,
-};
+use clap::{ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, parser::ValueSource};
 use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};

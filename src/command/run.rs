@@ -4,7 +4,7 @@ use std::{ffi::OsString, fs, io::Write as _, path::PathBuf, sync::Arc, time::Dur
 
 use clap::{Args, ValueEnum};
 use teamwire_agents::{AckPolicy, Containment, Mode, OnShutdown, Restart, Runner, RunnerConfig, check_program};
-use teamwire_client::{Client, Error, JOIN_VARIABLE, Reason, v1};
+use teamwire_client::{Client, JOIN_VARIABLE, Reason, v1};
 
 use super::join::Attributes;
 use crate::{

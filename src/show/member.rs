@@ -6,7 +6,7 @@ use teamwire_proto::{
     word,
 };
 
-use super::{dim, one_line, paint, plain, table, time};
+use super::{dim, one_line, paint, table, time};
 
 /// Prints a table of members.
 pub fn members(members: &[v1::Member]) {

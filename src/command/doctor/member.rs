@@ -123,17 +123,19 @@ impl Doctor {
         let queued = age(message.sent_at.as_ref());
         let delivered = age(receipt.delivered_at.as_ref());
         let found = match receipt.state() {
+            ReceiptState::Queued if member.liveness() == Liveness::Detached && !member.connected => Finding::note(
+                "unread",
+                format!("{name} has not read \"{what}\" yet."),
+                format!("{name} reads it with `teamwire inbox`."),
+            ),
             ReceiptState::Queued if queued >= self.patience() && !member.connected => Finding::problem(
                 "not_delivered",
                 name,
                 format!("\"{what}\" has waited {} because no process reads {name}'s inbox.", duration_text(queued)),
-                match member.liveness() {
-                    Liveness::Detached => format!("{name} reads its messages with `teamwire inbox`."),
-                    _ => format!(
-                        "If {name} is a program, start its runner: `teamwire run {name} -- COMMAND`. A person reads them \
-                         with `teamwire inbox`."
-                    ),
-                },
+                format!(
+                    "If {name} is a program, start its runner: `teamwire run {name} -- COMMAND`. A person reads them with \
+                     `teamwire inbox`."
+                ),
             ),
             ReceiptState::Queued if queued >= self.patience() => Finding::problem(
                 "not_delivered",

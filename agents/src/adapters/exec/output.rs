@@ -82,8 +82,8 @@ pub(super) fn answer(request_id: &str, exit: &Exit, output: Vec<Vec<u8>>) -> Sai
 }
 
 fn is_shutdown_response(line: &[u8]) -> bool {
-    let OutputLine::Send(request, _) = OutputLine::parse(&String::from_utf8_lossy(line)) else { return false };
-    request.is_ok_and(|request| matches!(request.body, Some(Body::ShutdownResponse(_))))
+    let OutputLine::Send(request, _) = OutputLine::parse(line) else { return false };
+    matches!(request.body, Some(Body::ShutdownResponse(_)))
 }
 
 /// Makes a reply of a text. None: the text is blank.

@@ -57,8 +57,11 @@ const (
 	NoticeKind_NOTICE_KIND_UNPROCESSED NoticeKind = 12
 	// The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member.
 	NoticeKind_NOTICE_KIND_WRITES_LOST NoticeKind = 13
+	// The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
+	// set. To the former owner and to the lead.
+	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
-	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 14
+	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
 )
 
 // Enum value maps for NoticeKind.
@@ -78,7 +81,8 @@ var (
 		11: "NOTICE_KIND_TASK_REVOKED",
 		12: "NOTICE_KIND_UNPROCESSED",
 		13: "NOTICE_KIND_WRITES_LOST",
-		14: "NOTICE_KIND_MEMBER_RESTARTED",
+		14: "NOTICE_KIND_TASK_LAPSED",
+		15: "NOTICE_KIND_MEMBER_RESTARTED",
 	}
 	NoticeKind_value = map[string]int32{
 		"NOTICE_KIND_UNSPECIFIED":        0,
@@ -95,7 +99,8 @@ var (
 		"NOTICE_KIND_TASK_REVOKED":       11,
 		"NOTICE_KIND_UNPROCESSED":        12,
 		"NOTICE_KIND_WRITES_LOST":        13,
-		"NOTICE_KIND_MEMBER_RESTARTED":   14,
+		"NOTICE_KIND_TASK_LAPSED":        14,
+		"NOTICE_KIND_MEMBER_RESTARTED":   15,
 	}
 )
 
@@ -490,7 +495,7 @@ type DirectMessage struct {
 	// Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Compared without case. In a
 	// delivered message: the name as first written.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
-	// Required. One line, 1 to 200 characters, no control characters; shown as a preview.
+	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Required. UTF-8, 1 byte to 64 KiB (the coordinator's `content_bytes_max`). Never parsed.
 	Content       string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -552,7 +557,7 @@ func (x *DirectMessage) GetContent() string {
 // A text for every member but the sender: all of them or, on any error, none.
 type Broadcast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. One line, 1 to 200 characters, no control characters.
+	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters.
 	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Required. UTF-8, 1 byte to 64 KiB.
 	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
@@ -2951,7 +2956,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"deliveries\x18\x01 \x03(\v2\x15.teamwire.v1.DeliveryR\n" +
 	"deliveries\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\xdc\x03\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\xf9\x03\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -2968,8 +2973,9 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x12\x1c\n" +
 	"\x18NOTICE_KIND_TASK_REVOKED\x10\v\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNPROCESSED\x10\f\x12\x1b\n" +
-	"\x17NOTICE_KIND_WRITES_LOST\x10\r\x12 \n" +
-	"\x1cNOTICE_KIND_MEMBER_RESTARTED\x10\x0e*{\n" +
+	"\x17NOTICE_KIND_WRITES_LOST\x10\r\x12\x1b\n" +
+	"\x17NOTICE_KIND_TASK_LAPSED\x10\x0e\x12 \n" +
+	"\x1cNOTICE_KIND_MEMBER_RESTARTED\x10\x0f*{\n" +
 	"\fRunnerAction\x12\x1d\n" +
 	"\x19RUNNER_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RUNNER_ACTION_NONE\x10\x01\x12\x19\n" +

@@ -36,7 +36,8 @@ const (
 //
 // Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
 // sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
-// coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+// coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
+// (INVALID_ARGUMENT) if it never issued that id.
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
 // call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
@@ -168,7 +169,8 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 //
 // Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
 // sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
-// coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+// coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
+// (INVALID_ARGUMENT) if it never issued that id.
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
 // call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED

@@ -86,7 +86,7 @@ const (
 	MemberState_MEMBER_STATE_UNSPECIFIED MemberState = 0
 	// Has joined; has not opened a session in this life.
 	MemberState_MEMBER_STATE_JOINED MemberState = 1
-	// Working.
+	// Working. A detached life: it has called within the time of a lease, or has a session open.
 	MemberState_MEMBER_STATE_ACTIVE MemberState = 2
 	// Alive, with nothing to do.
 	MemberState_MEMBER_STATE_IDLE MemberState = 3
@@ -96,6 +96,9 @@ const (
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
 	// Its lease ran out and the grace passed. It is active again as soon as it calls; the name may be joined again.
 	MemberState_MEMBER_STATE_LOST MemberState = 6
+	// Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+	// as it calls. Neither change is recorded or reported.
+	MemberState_MEMBER_STATE_AWAY MemberState = 7
 )
 
 // Enum value maps for MemberState.
@@ -108,6 +111,7 @@ var (
 		4: "MEMBER_STATE_STOPPING",
 		5: "MEMBER_STATE_EXITED",
 		6: "MEMBER_STATE_LOST",
+		7: "MEMBER_STATE_AWAY",
 	}
 	MemberState_value = map[string]int32{
 		"MEMBER_STATE_UNSPECIFIED": 0,
@@ -117,6 +121,7 @@ var (
 		"MEMBER_STATE_STOPPING":    4,
 		"MEMBER_STATE_EXITED":      5,
 		"MEMBER_STATE_LOST":        6,
+		"MEMBER_STATE_AWAY":        7,
 	}
 )
 
@@ -145,6 +150,61 @@ func (x MemberState) Number() protoreflect.EnumNumber {
 // Deprecated: Use MemberState.Descriptor instead.
 func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
+}
+
+// Whether a process keeps a life going. Decided when the life begins.
+type Liveness int32
+
+const (
+	// In a request: attached.
+	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
+	// A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
+	// the board.
+	Liveness_LIVENESS_ATTACHED Liveness = 1
+	// None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
+	// until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+	Liveness_LIVENESS_DETACHED Liveness = 2
+)
+
+// Enum value maps for Liveness.
+var (
+	Liveness_name = map[int32]string{
+		0: "LIVENESS_UNSPECIFIED",
+		1: "LIVENESS_ATTACHED",
+		2: "LIVENESS_DETACHED",
+	}
+	Liveness_value = map[string]int32{
+		"LIVENESS_UNSPECIFIED": 0,
+		"LIVENESS_ATTACHED":    1,
+		"LIVENESS_DETACHED":    2,
+	}
+)
+
+func (x Liveness) Enum() *Liveness {
+	p := new(Liveness)
+	*p = x
+	return p
+}
+
+func (x Liveness) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Liveness) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_team_proto_enumTypes[2].Descriptor()
+}
+
+func (Liveness) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_team_proto_enumTypes[2]
+}
+
+func (x Liveness) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Liveness.Descriptor instead.
+func (Liveness) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
 }
 
 // Whether a member is working.
@@ -184,11 +244,11 @@ func (x Activity) String() string {
 }
 
 func (Activity) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_team_proto_enumTypes[2].Descriptor()
+	return file_teamwire_v1_team_proto_enumTypes[3].Descriptor()
 }
 
 func (Activity) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_team_proto_enumTypes[2]
+	return &file_teamwire_v1_team_proto_enumTypes[3]
 }
 
 func (x Activity) Number() protoreflect.EnumNumber {
@@ -197,7 +257,7 @@ func (x Activity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Activity.Descriptor instead.
 func (Activity) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{3}
 }
 
 // A team.
@@ -304,7 +364,7 @@ type Member struct {
 	Incarnation uint64 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// When this life began.
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
-	// When the state last changed.
+	// When the state last changed. An active detached life without a session: about when it last called.
 	StateSince *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
 	// Its attributes, as given when it joined.
 	Attributes *MemberAttributes `protobuf:"bytes,7,opt,name=attributes,proto3" json:"attributes,omitempty"`
@@ -322,10 +382,12 @@ type Member struct {
 	InboxDepth uint64 `protobuf:"varint,13,opt,name=inbox_depth,json=inboxDepth,proto3" json:"inbox_depth,omitempty"`
 	// True while a session is open.
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
-	// The remaining time of its lease. Zero: it has run out.
+	// The remaining time of its lease. Zero: it has run out. A detached life with none left is away.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
 	// True: its inbox accepts only answers, notices and shutdown requests.
-	InboxFull     bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
+	InboxFull bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
+	// Whether a process keeps this life going.
+	Liveness      Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -472,6 +534,13 @@ func (x *Member) GetInboxFull() bool {
 	return false
 }
 
+func (x *Member) GetLiveness() Liveness {
+	if x != nil {
+		return x.Liveness
+	}
+	return Liveness_LIVENESS_UNSPECIFIED
+}
+
 // How a member describes itself.
 type MemberAttributes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -570,15 +639,17 @@ type CreateTeamRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Up to 1,000 characters.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator` and `coordinator` are
+	// Optional. The lead's name; same syntax as `name`. Empty: `lead`. `operator`, `coordinator` and `team-lead` are
 	// reserved.
 	LeadName string `protobuf:"bytes,3,opt,name=lead_name,json=leadName,proto3" json:"lead_name,omitempty"`
 	// Optional. The lead's attributes.
 	LeadAttributes *MemberAttributes `protobuf:"bytes,4,opt,name=lead_attributes,json=leadAttributes,proto3" json:"lead_attributes,omitempty"`
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential.
 	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. Whether a process keeps the lead's life going. Unspecified: attached.
+	LeadLiveness  Liveness `protobuf:"varint,6,opt,name=lead_liveness,json=leadLiveness,proto3,enum=teamwire.v1.Liveness" json:"lead_liveness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateTeamRequest) Reset() {
@@ -644,6 +715,13 @@ func (x *CreateTeamRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *CreateTeamRequest) GetLeadLiveness() Liveness {
+	if x != nil {
+		return x.LeadLiveness
+	}
+	return Liveness_LIVENESS_UNSPECIFIED
 }
 
 // The reply of TeamService.CreateTeam.
@@ -1265,10 +1343,12 @@ type JoinRequest struct {
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
 	// key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	// Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
+	Liveness Liveness `protobuf:"varint,4,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
 	// Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
 	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
 	// token.
-	PreviousExit  *ExitReport `protobuf:"bytes,4,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	PreviousExit  *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,6 +1402,13 @@ func (x *JoinRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *JoinRequest) GetLiveness() Liveness {
+	if x != nil {
+		return x.Liveness
+	}
+	return Liveness_LIVENESS_UNSPECIFIED
 }
 
 func (x *JoinRequest) GetPreviousExit() *ExitReport {
@@ -1930,7 +2017,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xa5\x05\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\xd8\x05\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -1954,7 +2041,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"lease_left\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\tleaseLeft\x12\x1d\n" +
 	"\n" +
-	"inbox_full\x18\x10 \x01(\bR\tinboxFull\"\x9d\x02\n" +
+	"inbox_full\x18\x10 \x01(\bR\tinboxFull\x121\n" +
+	"\bliveness\x18\x11 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -1965,13 +2053,14 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x12plan_mode_required\x18\x06 \x01(\bR\x10planModeRequired\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
 	"\x11CreateTeamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1b\n" +
 	"\tlead_name\x18\x03 \x01(\tR\bleadName\x12F\n" +
 	"\x0flead_attributes\x18\x04 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\x0eleadAttributes\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\x89\x01\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x12:\n" +
+	"\rlead_liveness\x18\x06 \x01(\x0e2\x15.teamwire.v1.LivenessR\fleadLiveness\"\x89\x01\n" +
 	"\x12CreateTeamResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12'\n" +
 	"\x04lead\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x04lead\x12#\n" +
@@ -2013,14 +2102,15 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xc7\x01\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xfa\x01\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
 	"\n" +
 	"attributes\x18\x02 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\n" +
 	"attributes\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12<\n" +
-	"\rprevious_exit\x18\x04 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\"\x87\x01\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x121\n" +
+	"\bliveness\x18\x04 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12<\n" +
+	"\rprevious_exit\x18\x05 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
@@ -2058,7 +2148,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_LEAD\x10\x01\x12\x11\n" +
-	"\rROLE_TEAMMATE\x10\x02*\xbf\x01\n" +
+	"\rROLE_TEAMMATE\x10\x02*\xd6\x01\n" +
 	"\vMemberState\x12\x1c\n" +
 	"\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13MEMBER_STATE_JOINED\x10\x01\x12\x17\n" +
@@ -2066,7 +2156,12 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x11MEMBER_STATE_IDLE\x10\x03\x12\x19\n" +
 	"\x15MEMBER_STATE_STOPPING\x10\x04\x12\x17\n" +
 	"\x13MEMBER_STATE_EXITED\x10\x05\x12\x15\n" +
-	"\x11MEMBER_STATE_LOST\x10\x06*L\n" +
+	"\x11MEMBER_STATE_LOST\x10\x06\x12\x15\n" +
+	"\x11MEMBER_STATE_AWAY\x10\a*R\n" +
+	"\bLiveness\x12\x18\n" +
+	"\x14LIVENESS_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11LIVENESS_ATTACHED\x10\x01\x12\x15\n" +
+	"\x11LIVENESS_DETACHED\x10\x02*L\n" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
@@ -2100,103 +2195,107 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_team_proto_rawDescData
 }
 
-var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_teamwire_v1_team_proto_goTypes = []any{
 	(Role)(0),                      // 0: teamwire.v1.Role
 	(MemberState)(0),               // 1: teamwire.v1.MemberState
-	(Activity)(0),                  // 2: teamwire.v1.Activity
-	(*Team)(nil),                   // 3: teamwire.v1.Team
-	(*Member)(nil),                 // 4: teamwire.v1.Member
-	(*MemberAttributes)(nil),       // 5: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),      // 6: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),     // 7: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),         // 8: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),        // 9: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),       // 10: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),      // 11: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),      // 12: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),     // 13: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),          // 14: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),         // 15: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),  // 16: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil), // 17: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),            // 18: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),           // 19: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),           // 20: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 21: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),     // 22: teamwire.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),    // 23: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),       // 24: teamwire.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 25: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 26: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 27: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 28: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 29: teamwire.v1.SetLeadResponse
-	nil,                            // 30: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
-	(*ExitReport)(nil),             // 32: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
+	(Liveness)(0),                  // 2: teamwire.v1.Liveness
+	(Activity)(0),                  // 3: teamwire.v1.Activity
+	(*Team)(nil),                   // 4: teamwire.v1.Team
+	(*Member)(nil),                 // 5: teamwire.v1.Member
+	(*MemberAttributes)(nil),       // 6: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),      // 7: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),     // 8: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),         // 9: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),        // 10: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),       // 11: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),      // 12: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),      // 13: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),     // 14: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),          // 15: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),         // 16: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),  // 17: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil), // 18: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),            // 19: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),           // 20: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),           // 21: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 22: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),     // 23: teamwire.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),    // 24: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),       // 25: teamwire.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 26: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),       // 27: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),      // 28: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),         // 29: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),        // 30: teamwire.v1.SetLeadResponse
+	nil,                            // 31: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
+	(*ExitReport)(nil),             // 33: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
-	31, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	32, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
 	1,  // 2: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	31, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	31, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
-	5,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	32, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	33, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
-	30, // 8: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	5,  // 9: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	3,  // 10: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	4,  // 11: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	3,  // 12: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	3,  // 13: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	33, // 14: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	31, // 15: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	33, // 16: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	31, // 17: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	5,  // 18: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	32, // 19: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	3,  // 20: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	4,  // 21: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	32, // 22: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	4,  // 23: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	2,  // 24: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	33, // 25: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 26: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	4,  // 27: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	3,  // 28: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	6,  // 29: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	8,  // 30: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	10, // 31: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	12, // 32: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	14, // 33: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	16, // 34: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	18, // 35: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	20, // 36: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	22, // 37: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	24, // 38: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	26, // 39: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	28, // 40: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	7,  // 41: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	9,  // 42: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	11, // 43: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	13, // 44: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	15, // 45: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	17, // 46: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	19, // 47: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	21, // 48: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	23, // 49: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	25, // 50: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	27, // 51: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	29, // 52: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	41, // [41:53] is the sub-list for method output_type
-	29, // [29:41] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	32, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	32, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	6,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
+	33, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	34, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	2,  // 8: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
+	31, // 9: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	6,  // 10: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 11: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	4,  // 12: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	5,  // 13: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	4,  // 14: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	4,  // 15: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	34, // 16: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	32, // 17: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	34, // 18: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	32, // 19: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	6,  // 20: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 21: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	33, // 22: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	4,  // 23: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	5,  // 24: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	33, // 25: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	5,  // 26: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	3,  // 27: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	34, // 28: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 29: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	5,  // 30: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	4,  // 31: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	7,  // 32: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	9,  // 33: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	11, // 34: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	13, // 35: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	15, // 36: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	17, // 37: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	19, // 38: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	21, // 39: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	23, // 40: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	25, // 41: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	27, // 42: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	29, // 43: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	8,  // 44: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	10, // 45: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	12, // 46: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	14, // 47: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	16, // 48: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	18, // 49: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	20, // 50: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	22, // 51: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	24, // 52: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	26, // 53: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	28, // 54: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	30, // 55: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	44, // [44:56] is the sub-list for method output_type
+	32, // [32:44] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -2210,7 +2309,7 @@ func file_teamwire_v1_team_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_team_proto_rawDesc), len(file_teamwire_v1_team_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -55,6 +55,12 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
     NOTICE_KIND_WRITES_LOST: _NoticeKind.ValueType  # 13
     """The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member."""
+    NOTICE_KIND_TASK_LAPSED: _NoticeKind.ValueType  # 14
+    """The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
+    set. To the former owner and to the lead.
+    """
+    NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
+    """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
     """What a notice of the coordinator is about."""
@@ -87,7 +93,41 @@ NOTICE_KIND_UNPROCESSED: NoticeKind.ValueType  # 12
 """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
 NOTICE_KIND_WRITES_LOST: NoticeKind.ValueType  # 13
 """The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member."""
+NOTICE_KIND_TASK_LAPSED: NoticeKind.ValueType  # 14
+"""The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
+set. To the former owner and to the lead.
+"""
+NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
+"""A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
+
+class _RunnerAction:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RunnerActionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_RunnerAction.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    RUNNER_ACTION_UNSPECIFIED: _RunnerAction.ValueType  # 0
+    """Not reported: the member has no runner, or an older one."""
+    RUNNER_ACTION_NONE: _RunnerAction.ValueType  # 1
+    """Nothing: the program ended by itself. After an approved shutdown, it found its input closed."""
+    RUNNER_ACTION_SIGTERM: _RunnerAction.ValueType  # 2
+    """It sent SIGTERM."""
+    RUNNER_ACTION_SIGKILL: _RunnerAction.ValueType  # 3
+    """It sent SIGKILL: the program did not end in the grace period after SIGTERM, or the member was stopped by force."""
+
+class RunnerAction(_RunnerAction, metaclass=_RunnerActionEnumTypeWrapper):
+    """What a runner did to end a program."""
+
+RUNNER_ACTION_UNSPECIFIED: RunnerAction.ValueType  # 0
+"""Not reported: the member has no runner, or an older one."""
+RUNNER_ACTION_NONE: RunnerAction.ValueType  # 1
+"""Nothing: the program ended by itself. After an approved shutdown, it found its input closed."""
+RUNNER_ACTION_SIGTERM: RunnerAction.ValueType  # 2
+"""It sent SIGTERM."""
+RUNNER_ACTION_SIGKILL: RunnerAction.ValueType  # 3
+"""It sent SIGKILL: the program did not end in the grace period after SIGTERM, or the member was stopped by force."""
+Global___RunnerAction: typing_extensions.TypeAlias = RunnerAction
 
 class _SenderKind:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -259,7 +299,7 @@ class DirectMessage(google.protobuf.message.Message):
     delivered message: the name as first written.
     """
     summary: builtins.str
-    """Required. One line, 1 to 200 characters, no control characters; shown as a preview."""
+    """Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview."""
     content: builtins.str
     """Required. UTF-8, 1 byte to 64 KiB (the coordinator's `content_bytes_max`). Never parsed."""
     def __init__(
@@ -282,7 +322,7 @@ class Broadcast(google.protobuf.message.Message):
     SUMMARY_FIELD_NUMBER: builtins.int
     CONTENT_FIELD_NUMBER: builtins.int
     summary: builtins.str
-    """Required. One line, 1 to 200 characters, no control characters."""
+    """Required. One line, 1 to 200 characters, at least one of them visible, no control characters."""
     content: builtins.str
     """Required. UTF-8, 1 byte to 64 KiB."""
     def __init__(
@@ -477,7 +517,7 @@ class Notice(google.protobuf.message.Message):
     """Set by the coordinator. One sentence for a reader, with what can be done."""
     @property
     def exit(self) -> Global___ExitReport:
-        """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED. How the process ended."""
+        """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended."""
 
     @property
     def task(self) -> Global___TaskSummary:
@@ -509,12 +549,18 @@ class ExitReport(google.protobuf.message.Message):
     SIGNAL_FIELD_NUMBER: builtins.int
     DURATION_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
+    APPROVED_REQUEST_ID_FIELD_NUMBER: builtins.int
+    RUNNER_ACTION_FIELD_NUMBER: builtins.int
     code: builtins.int
     """Optional. The exit code, 0 to 255. Absent when a signal ended the process or nothing is known."""
     signal: builtins.int
     """Optional. The number of the signal that ended the process. Zero: none."""
     detail: builtins.str
     """Optional. One line, up to 200 characters: why it ended, for a reader."""
+    approved_request_id: builtins.str
+    """Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none."""
+    runner_action: Global___RunnerAction.ValueType
+    """Optional. What the runner did to end the program itself; what it did to end the program's descendants does not count."""
     @property
     def duration(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long the process ran. Absent: not known."""
@@ -526,9 +572,11 @@ class ExitReport(google.protobuf.message.Message):
         signal: builtins.int = ...,
         duration: google.protobuf.duration_pb2.Duration | None = ...,
         detail: builtins.str = ...,
+        approved_request_id: builtins.str = ...,
+        runner_action: Global___RunnerAction.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_code", b"_code", "code", b"code", "duration", b"duration"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_code", b"_code", "code", b"code", "detail", b"detail", "duration", b"duration", "signal", b"signal"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_code", b"_code", "approved_request_id", b"approved_request_id", "code", b"code", "detail", b"detail", "duration", b"duration", "runner_action", b"runner_action", "signal", b"signal"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_code", b"_code"]) -> typing.Literal["code"] | None: ...
 
 Global___ExitReport: typing_extensions.TypeAlias = ExitReport

@@ -351,8 +351,8 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     DeleteTeam: _TeamServiceDeleteTeamType
     """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-    caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-    ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+    caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+    its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 
     NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
     """
@@ -373,10 +373,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """Starts a new life (incarnation) under a member's name, with a new credential.
 
     The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-    never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-    even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-    refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-    cancelled.
+    never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+    a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+    one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+    stays, and requests that were pending for the earlier life are cancelled.
 
     UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -414,7 +414,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     SetLead: _TeamServiceSetLeadType
     """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-    the current one is lost or has exited.
+    the current one is lost, away or has exited.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
     INVALID_ARGUMENT: MISSING_RECIPIENT.
@@ -521,8 +521,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.DeleteTeamResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.DeleteTeamResponse]]:
         """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-        caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-        ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+        caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+        its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -558,10 +558,10 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         """Starts a new life (incarnation) under a member's name, with a new credential.
 
         The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-        never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-        even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-        refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-        cancelled.
+        never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+        a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+        one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+        stays, and requests that were pending for the earlier life are cancelled.
 
         UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -624,7 +624,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.SetLeadResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SetLeadResponse]]:
         """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-        the current one is lost or has exited.
+        the current one is lost, away or has exited.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
         INVALID_ARGUMENT: MISSING_RECIPIENT.

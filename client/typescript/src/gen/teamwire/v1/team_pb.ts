@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/team.proto.
  */
 export const file_teamwire_v1_team: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSL3AwoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIItgBChBNZW1iZXJBdHRyaWJ1dGVzEhIKCmFnZW50X3R5cGUYASABKAkSDQoFbW9kZWwYAiABKAkSDAoEaG9zdBgDIAEoCRINCgVjb2xvchgEIAEoCRI5CgZsYWJlbHMYBSADKAsyKS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgGIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpoBChFDcmVhdGVUZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWxlYWRfbmFtZRgDIAEoCRI2Cg9sZWFkX2F0dHJpYnV0ZXMYBCABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIoMBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpcBCgtKb2luUmVxdWVzdBIMCgRuYW1lGAEgASgJEjEKCmF0dHJpYnV0ZXMYAiABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIuCg1wcmV2aW91c19leGl0GAQgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydCJtCgxKb2luUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIwoGbWVtYmVyGAIgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyEhcKCmNyZWRlbnRpYWwYAyABKAlCA4ABASI1CgxMZWF2ZVJlcXVlc3QSJQoEZXhpdBgBIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQiDwoNTGVhdmVSZXNwb25zZSJJChJMaXN0TWVtYmVyc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJUChNMaXN0TWVtYmVyc1Jlc3BvbnNlEiQKB21lbWJlcnMYASADKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkwKEEhlYXJ0YmVhdFJlcXVlc3QSJwoIYWN0aXZpdHkYASABKA4yFS50ZWFtd2lyZS52MS5BY3Rpdml0eRIPCgdzdW1tYXJ5GAIgASgJImYKEUhlYXJ0YmVhdFJlc3BvbnNlEigKBWxlYXNlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBXN0YXRlGAIgASgOMhgudGVhbXdpcmUudjEuTWVtYmVyU3RhdGUiQAoQRm9yY2VTdG9wUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIOCgZyZWFzb24YAyABKAkiOAoRRm9yY2VTdG9wUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyIi4KDlNldExlYWRSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJIjIKD1NldExlYWRSZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbSo+CgRSb2xlEhQKEFJPTEVfVU5TUEVDSUZJRUQQABINCglST0xFX0xFQUQQARIRCg1ST0xFX1RFQU1NQVRFEAIqvwEKC01lbWJlclN0YXRlEhwKGE1FTUJFUl9TVEFURV9VTlNQRUNJRklFRBAAEhcKE01FTUJFUl9TVEFURV9KT0lORUQQARIXChNNRU1CRVJfU1RBVEVfQUNUSVZFEAISFQoRTUVNQkVSX1NUQVRFX0lETEUQAxIZChVNRU1CRVJfU1RBVEVfU1RPUFBJTkcQBBIXChNNRU1CRVJfU1RBVEVfRVhJVEVEEAUSFQoRTUVNQkVSX1NUQVRFX0xPU1QQBipMCghBY3Rpdml0eRIYChRBQ1RJVklUWV9VTlNQRUNJRklFRBAAEhMKD0FDVElWSVRZX0FDVElWRRABEhEKDUFDVElWSVRZX0lETEUQAjK6BwoLVGVhbVNlcnZpY2USUgoKQ3JlYXRlVGVhbRIeLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXF1ZXN0Gh8udGVhbXdpcmUudjEuQ3JlYXRlVGVhbVJlc3BvbnNlIgOQAgISSQoHR2V0VGVhbRIbLnRlYW13aXJlLnYxLkdldFRlYW1SZXF1ZXN0GhwudGVhbXdpcmUudjEuR2V0VGVhbVJlc3BvbnNlIgOQAgESTwoJTGlzdFRlYW1zEh0udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RUZWFtc1Jlc3BvbnNlIgOQAgESTQoKRGVsZXRlVGVhbRIeLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXF1ZXN0Gh8udGVhbXdpcmUudjEuRGVsZXRlVGVhbVJlc3BvbnNlEkYKBkludml0ZRIaLnRlYW13aXJlLnYxLkludml0ZVJlcXVlc3QaGy50ZWFtd2lyZS52MS5JbnZpdGVSZXNwb25zZSIDkAICEl4KDkNyZWF0ZU9ic2VydmVyEiIudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0GiMudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXNwb25zZSIDkAICEkAKBEpvaW4SGC50ZWFtd2lyZS52MS5Kb2luUmVxdWVzdBoZLnRlYW13aXJlLnYxLkpvaW5SZXNwb25zZSIDkAICEkMKBUxlYXZlEhkudGVhbXdpcmUudjEuTGVhdmVSZXF1ZXN0GhoudGVhbXdpcmUudjEuTGVhdmVSZXNwb25zZSIDkAICElUKC0xpc3RNZW1iZXJzEh8udGVhbXdpcmUudjEuTGlzdE1lbWJlcnNSZXF1ZXN0GiAudGVhbXdpcmUudjEuTGlzdE1lbWJlcnNSZXNwb25zZSIDkAIBEk8KCUhlYXJ0YmVhdBIdLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlcXVlc3QaHi50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXNwb25zZSIDkAICEk8KCUZvcmNlU3RvcBIdLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlcXVlc3QaHi50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXNwb25zZSIDkAICEkQKB1NldExlYWQSGy50ZWFtd2lyZS52MS5TZXRMZWFkUmVxdWVzdBocLnRlYW13aXJlLnYxLlNldExlYWRSZXNwb25zZUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSKgBAoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIEicKCGxpdmVuZXNzGBEgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3Mi2AEKEE1lbWJlckF0dHJpYnV0ZXMSEgoKYWdlbnRfdHlwZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIMCgRob3N0GAMgASgJEg0KBWNvbG9yGAQgASgJEjkKBmxhYmVscxgFIAMoCzIpLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAYgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiyAEKEUNyZWF0ZVRlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSEQoJbGVhZF9uYW1lGAMgASgJEjYKD2xlYWRfYXR0cmlidXRlcxgEIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJEiwKDWxlYWRfbGl2ZW5lc3MYBiABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcyJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIoMBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIsABCgtKb2luUmVxdWVzdBIMCgRuYW1lGAEgASgJEjEKCmF0dHJpYnV0ZXMYAiABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRInCghsaXZlbmVzcxgEIAEoDjIVLnRlYW13aXJlLnYxLkxpdmVuZXNzEi4KDXByZXZpb3VzX2V4aXQYBSABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0Im0KDEpvaW5SZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbRIjCgZtZW1iZXIYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIjUKDExlYXZlUmVxdWVzdBIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydCIPCg1MZWF2ZVJlc3BvbnNlIkkKEkxpc3RNZW1iZXJzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlQKE0xpc3RNZW1iZXJzUmVzcG9uc2USJAoHbWVtYmVycxgBIAMoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiTAoQSGVhcnRiZWF0UmVxdWVzdBInCghhY3Rpdml0eRgBIAEoDjIVLnRlYW13aXJlLnYxLkFjdGl2aXR5Eg8KB3N1bW1hcnkYAiABKAkiZgoRSGVhcnRiZWF0UmVzcG9uc2USKAoFbGVhc2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZSJAChBGb3JjZVN0b3BSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI4ChFGb3JjZVN0b3BSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIiLgoOU2V0TGVhZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkiMgoPU2V0TGVhZFJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtKj4KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfTEVBRBABEhEKDVJPTEVfVEVBTU1BVEUQAirWAQoLTWVtYmVyU3RhdGUSHAoYTUVNQkVSX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTTUVNQkVSX1NUQVRFX0pPSU5FRBABEhcKE01FTUJFUl9TVEFURV9BQ1RJVkUQAhIVChFNRU1CRVJfU1RBVEVfSURMRRADEhkKFU1FTUJFUl9TVEFURV9TVE9QUElORxAEEhcKE01FTUJFUl9TVEFURV9FWElURUQQBRIVChFNRU1CRVJfU1RBVEVfTE9TVBAGEhUKEU1FTUJFUl9TVEFURV9BV0FZEAcqUgoITGl2ZW5lc3MSGAoUTElWRU5FU1NfVU5TUEVDSUZJRUQQABIVChFMSVZFTkVTU19BVFRBQ0hFRBABEhUKEUxJVkVORVNTX0RFVEFDSEVEEAIqTAoIQWN0aXZpdHkSGAoUQUNUSVZJVFlfVU5TUEVDSUZJRUQQABITCg9BQ1RJVklUWV9BQ1RJVkUQARIRCg1BQ1RJVklUWV9JRExFEAIyugcKC1RlYW1TZXJ2aWNlElIKCkNyZWF0ZVRlYW0SHi50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXNwb25zZSIDkAICEkkKB0dldFRlYW0SGy50ZWFtd2lyZS52MS5HZXRUZWFtUmVxdWVzdBocLnRlYW13aXJlLnYxLkdldFRlYW1SZXNwb25zZSIDkAIBEk8KCUxpc3RUZWFtcxIdLnRlYW13aXJlLnYxLkxpc3RUZWFtc1JlcXVlc3QaHi50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXNwb25zZSIDkAIBEk0KCkRlbGV0ZVRlYW0SHi50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXNwb25zZRJGCgZJbnZpdGUSGi50ZWFtd2lyZS52MS5JbnZpdGVSZXF1ZXN0GhsudGVhbXdpcmUudjEuSW52aXRlUmVzcG9uc2UiA5ACAhJeCg5DcmVhdGVPYnNlcnZlchIiLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVxdWVzdBojLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVzcG9uc2UiA5ACAhJACgRKb2luEhgudGVhbXdpcmUudjEuSm9pblJlcXVlc3QaGS50ZWFtd2lyZS52MS5Kb2luUmVzcG9uc2UiA5ACAhJDCgVMZWF2ZRIZLnRlYW13aXJlLnYxLkxlYXZlUmVxdWVzdBoaLnRlYW13aXJlLnYxLkxlYXZlUmVzcG9uc2UiA5ACAhJVCgtMaXN0TWVtYmVycxIfLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVxdWVzdBogLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVzcG9uc2UiA5ACARJPCglIZWFydGJlYXQSHS50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXF1ZXN0Gh4udGVhbXdpcmUudjEuSGVhcnRiZWF0UmVzcG9uc2UiA5ACAhJPCglGb3JjZVN0b3ASHS50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXF1ZXN0Gh4udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVzcG9uc2UiA5ACAhJECgdTZXRMZWFkEhsudGVhbXdpcmUudjEuU2V0TGVhZFJlcXVlc3QaHC50ZWFtd2lyZS52MS5TZXRMZWFkUmVzcG9uc2VCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message]);
 
 /**
  * A team.
@@ -116,7 +116,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   joinedAt?: Timestamp | undefined;
 
   /**
-   * When the state last changed.
+   * When the state last changed. An active detached life without a session: about when it last called.
    *
    * @generated from field: google.protobuf.Timestamp state_since = 6;
    */
@@ -179,7 +179,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   connected: boolean;
 
   /**
-   * The remaining time of its lease. Zero: it has run out.
+   * The remaining time of its lease. Zero: it has run out. A detached life with none left is away.
    *
    * @generated from field: google.protobuf.Duration lease_left = 15;
    */
@@ -191,6 +191,13 @@ export type Member = Message<"teamwire.v1.Member"> & {
    * @generated from field: bool inbox_full = 16;
    */
   inboxFull: boolean;
+
+  /**
+   * Whether a process keeps this life going.
+   *
+   * @generated from field: teamwire.v1.Liveness liveness = 17;
+   */
+  liveness: Liveness;
 };
 
 /**
@@ -277,7 +284,7 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
   description: string;
 
   /**
-   * Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator` and `coordinator` are
+   * Optional. The lead's name; same syntax as `name`. Empty: `lead`. `operator`, `coordinator` and `team-lead` are
    * reserved.
    *
    * @generated from field: string lead_name = 3;
@@ -297,6 +304,13 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
    * @generated from field: string idempotency_key = 5;
    */
   idempotencyKey: string;
+
+  /**
+   * Optional. Whether a process keeps the lead's life going. Unspecified: attached.
+   *
+   * @generated from field: teamwire.v1.Liveness lead_liveness = 6;
+   */
+  leadLiveness: Liveness;
 };
 
 /**
@@ -648,11 +662,18 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   idempotencyKey: string;
 
   /**
+   * Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
+   *
+   * @generated from field: teamwire.v1.Liveness liveness = 4;
+   */
+  liveness: Liveness;
+
+  /**
    * Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
    * program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
    * token.
    *
-   * @generated from field: teamwire.v1.ExitReport previous_exit = 4;
+   * @generated from field: teamwire.v1.ExitReport previous_exit = 5;
    */
   previousExit?: ExitReport | undefined;
 };
@@ -1014,7 +1035,7 @@ export enum MemberState {
   JOINED = 1,
 
   /**
-   * Working.
+   * Working. A detached life: it has called within the time of a lease, or has a session open.
    *
    * @generated from enum value: MEMBER_STATE_ACTIVE = 2;
    */
@@ -1047,6 +1068,14 @@ export enum MemberState {
    * @generated from enum value: MEMBER_STATE_LOST = 6;
    */
   LOST = 6,
+
+  /**
+   * Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+   * as it calls. Neither change is recorded or reported.
+   *
+   * @generated from enum value: MEMBER_STATE_AWAY = 7;
+   */
+  AWAY = 7,
 }
 
 /**
@@ -1054,6 +1083,42 @@ export enum MemberState {
  */
 export const MemberStateSchema: GenEnum<MemberState> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 1);
+
+/**
+ * Whether a process keeps a life going. Decided when the life begins.
+ *
+ * @generated from enum teamwire.v1.Liveness
+ */
+export enum Liveness {
+  /**
+   * In a request: attached.
+   *
+   * @generated from enum value: LIVENESS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
+   * the board.
+   *
+   * @generated from enum value: LIVENESS_ATTACHED = 1;
+   */
+  ATTACHED = 1,
+
+  /**
+   * None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
+   * until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+   *
+   * @generated from enum value: LIVENESS_DETACHED = 2;
+   */
+  DETACHED = 2,
+}
+
+/**
+ * Describes the enum teamwire.v1.Liveness.
+ */
+export const LivenessSchema: GenEnum<Liveness> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_team, 2);
 
 /**
  * Whether a member is working.
@@ -1087,7 +1152,7 @@ export enum Activity {
  * Describes the enum teamwire.v1.Activity.
  */
 export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_team, 2);
+  enumDesc(file_teamwire_v1_team, 3);
 
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
@@ -1139,8 +1204,8 @@ export const TeamService: GenService<{
   },
   /**
    * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-   * caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-   * ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+   * caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+   * its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1179,10 +1244,10 @@ export const TeamService: GenService<{
    * Starts a new life (incarnation) under a member's name, with a new credential.
    *
    * The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-   * never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-   * even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-   * refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-   * cancelled.
+   * never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+   * a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+   * one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+   * stays, and requests that were pending for the earlier life are cancelled.
    *
    * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -1250,7 +1315,7 @@ export const TeamService: GenService<{
   },
   /**
    * Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-   * the current one is lost or has exited.
+   * the current one is lost, away or has exited.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
    * INVALID_ARGUMENT: MISSING_RECIPIENT.
