@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use teamwire_client::{message, v1};
 use teamwire_proto::v1::RequestState;
 
-use super::{Output, answer};
+use super::{Output, answer, shown};
 use crate::{
     context::ContextArgs,
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
@@ -68,7 +68,9 @@ impl Submit {
             return Ok(());
         }
         let request = caller.client.wait_decision(&reply.request_id, Duration::from_secs(24 * 60 * 60)).await?;
-        self.report(&request)
+        let reported = self.report(&request);
+        shown::acknowledge_decision(&caller, &request).await;
+        reported
     }
 
     fn report(&self, request: &v1::Request) -> Result<(), Failure> {

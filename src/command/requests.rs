@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use teamwire_client::v1;
 use teamwire_proto::v1::RequestState;
 
-use super::Output;
+use super::{Output, shown};
 use crate::{
     context::ContextArgs,
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
@@ -17,6 +17,8 @@ use crate::{
 const SHOWN_MAX: usize = 100;
 
 /// List shutdown requests and plans, or wait for a decision
+///
+/// An answer that --wait has shown is acknowledged in your inbox.
 #[derive(Args, Debug)]
 #[command(after_long_help = "Example:\n\n    teamwire requests REQUEST_ID --wait")]
 pub struct Requests {
@@ -82,6 +84,7 @@ impl Requests {
         if !self.wait {
             return Ok(());
         }
+        shown::acknowledge_decision(&caller, &request).await;
         let code = match request.state() {
             RequestState::Approved => return Ok(()),
             RequestState::Rejected => REJECTED,

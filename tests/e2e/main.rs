@@ -61,6 +61,7 @@ mod joins;
 mod lives;
 mod machines;
 mod messages;
+mod notices;
 mod operations;
 mod paste;
 mod rates;
