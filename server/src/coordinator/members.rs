@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{Refusal, name::Name, v1};
 
-use super::{Coordinator, keys::team_key, store_errors::unavailable};
+use super::{
+    Coordinator,
+    keys::{due_key, team_key},
+    store_errors::unavailable,
+};
 use crate::{
     domain::{
         expiry,
@@ -15,7 +19,7 @@ use crate::{
         records::{PresenceRecord, SessionRecord, TeamRecord},
         streams,
     },
-    store::{Leases, Namespace},
+    store::{Extent, Leases, Namespace},
 };
 
 impl Coordinator {
@@ -57,17 +61,16 @@ impl Coordinator {
         let extents = self.store.extents(&namespace, &inboxes).await.map_err(unavailable)?;
         let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
         let presences = self.fetch::<PresenceRecord>(&namespace, ids).await?;
-        let facts = sessions.into_iter().zip(presences).zip(extents).map(|((session, presence), extent)| MemberFacts {
-            session,
-            presence,
-            inbox_depth: extent.entries,
-            inbox_full: extent.entries >= self.limits.inbox_entries_max || extent.weight >= self.limits.inbox_bytes_max,
-            lease_until_ms: 0,
-            now_ms: leases.now_ms,
-        });
-        for (member, facts) in listed.into_iter().zip(facts) {
-            let lease_until_ms = leases.until_ms.get(member.name.folded()).copied().unwrap_or(0);
-            if !page.add(query::show_member(&team, member, &MemberFacts { lease_until_ms, ..facts })) {
+        for (((member, session), presence), extent) in listed.into_iter().zip(sessions).zip(presences).zip(extents) {
+            let facts = MemberFacts {
+                session,
+                presence,
+                inbox_depth: extent.entries,
+                inbox_full: self.is_full(&namespace, &member.name, extent).await?,
+                lease_until_ms: leases.until_ms.get(member.name.folded()).copied().unwrap_or(0),
+                now_ms: leases.now_ms,
+            };
+            if !page.add(query::show_member(&team, member, &facts)) {
                 break;
             }
         }
@@ -76,6 +79,17 @@ impl Coordinator {
         let covered = members.last().filter(|_| has_more);
         let next_page_token = covered.map_or_else(String::new, |member| page::token(&member.name));
         Ok(v1::ListMembersResponse { members, next_page_token })
+    }
+
+    /// Returns whether no more ordinary messages fit into an inbox of this extent.
+    async fn is_full(&self, namespace: &Namespace, member: &Name, extent: Extent) -> Result<bool, Refusal> {
+        let exceeds =
+            |entries, weight| entries >= self.limits.inbox_entries_max || weight >= self.limits.inbox_bytes_max;
+        if !exceeds(extent.entries, extent.weight) {
+            return Ok(false);
+        }
+        let notices = self.notices_in_inbox(namespace, member.folded()).await?;
+        Ok(exceeds(extent.entries.saturating_sub(notices.entries), extent.weight.saturating_sub(notices.weight)))
     }
 
     /// Renews the leases of members that gave a heartbeat.
@@ -93,7 +107,8 @@ impl Coordinator {
         may_lose: bool,
     ) -> Result<Option<Duration>, Refusal> {
         let _turn = self.turns.take(namespace).await;
-        let done = self.decide(namespace, &[team_key()], |tx| expiry::expire_due(tx, leases, may_lose)).await?;
+        let done =
+            self.decide(namespace, &[team_key(), due_key()], |tx| expiry::expire_due(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
 }

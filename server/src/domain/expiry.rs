@@ -1,5 +1,5 @@
 //! What is due when time passes: requests expire, silent members are declared lost, missing exits are reported to the
-//! lead.
+//! lead, notices have waited long enough.
 
 use teamwire_proto::{
     name::Name,
@@ -11,7 +11,7 @@ use super::{
     history::{self, member_event},
     limits::Limits,
     membership::conclude_life,
-    post,
+    notices,
     records::{Exit, Life, MemberRecord, Pending, TeamRecord},
     request,
     task::give_back,
@@ -30,7 +30,7 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
     let names: Vec<Name> = team.members.iter().map(|member| member.name.clone()).collect();
     for name in &names {
         changed |= expire_requests(tx, &mut team, name)?;
-        changed |= alarm(tx, &mut team, name);
+        changed |= alarm(tx, &mut team, name)?;
         if may_lose {
             changed |= lose(tx, &mut team, name, leases)?;
         }
@@ -38,7 +38,9 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
     if changed {
         tx.put("", &team);
     }
-    Ok(team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits)).min().map(|due_ms| {
+    let notices = notices::send_due(tx, &team)?;
+    let members = team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits));
+    Ok(members.chain(notices).min().map(|due_ms| {
         // By the clock that is ahead: checking too early is harmless.
         due_ms.saturating_sub(tx.ctx.now_ms.max(leases.now_ms))
     }))
@@ -73,15 +75,15 @@ fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Resul
     Ok(due.iter().any(|(_, is_due)| *is_due))
 }
 
-fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
+fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
     let after_ms = ms(tx.ctx.limits.exit_alarm_after);
     let now_ms = tx.ctx.now_ms;
     let lead = team.lead.clone();
-    let Some(member) = team.member_mut(name) else { return false };
+    let Some(member) = team.member_mut(name) else { return Ok(false) };
     let overdue = now_ms >= member.since_ms + after_ms;
-    let Life::Stopping { alarmed, .. } = &mut member.life else { return false };
+    let Life::Stopping { alarmed, .. } = &mut member.life else { return Ok(false) };
     if *alarmed || !overdue {
-        return false;
+        return Ok(false);
     }
     *alarmed = true;
     let notice = v1::Notice {
@@ -94,8 +96,8 @@ fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
         ),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Actor::Member(lead)], notice);
-    true
+    notices::notify(tx, team, &[&Actor::Member(lead)], notice)?;
+    Ok(true)
 }
 
 fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) -> Result<bool, RuleError> {
@@ -134,7 +136,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
             ),
             ..v1::Notice::default()
         };
-        post::notify(tx, team, &[&Actor::Member(lead)], notice);
+        notices::notify(tx, team, &[&Actor::Member(lead)], notice)?;
     }
     Ok(true)
 }

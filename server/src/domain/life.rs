@@ -55,6 +55,7 @@ impl NewLife<'_> {
             plan_approved: false,
             pending_shutdown: None,
             pending_plan: None,
+            notice_level: before.map(|before| before.notice_level).unwrap_or_default(),
         }
     }
 }

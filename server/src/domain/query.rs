@@ -105,6 +105,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
             && facts.lease_until_ms > facts.now_ms
             && member.life.is_live(),
         lease_left: Some(duration(facts.lease_until_ms.saturating_sub(facts.now_ms))),
+        notice_level: v1::NoticeLevel::from(member.notice_level).into(),
     }
 }
 

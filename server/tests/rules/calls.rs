@@ -31,6 +31,11 @@ pub(crate) trait RuleCalls {
     ) -> Result<v1::HeartbeatResponse, Refusal>;
     async fn force_stop(&self, who: &CallerCredentials, ask: &v1::ForceStopRequest) -> Result<v1::Member, Refusal>;
     async fn set_lead(&self, who: &CallerCredentials, ask: &v1::SetLeadRequest) -> Result<v1::Team, Refusal>;
+    async fn set_notice_level(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::SetNoticeLevelRequest,
+    ) -> Result<v1::Member, Refusal>;
     async fn create_task(
         &self,
         who: &CallerCredentials,
@@ -88,6 +93,14 @@ impl RuleCalls for Coordinator {
 
     async fn set_lead(&self, who: &CallerCredentials, ask: &v1::SetLeadRequest) -> Result<v1::Team, Refusal> {
         self.rule(who, &ask.team, Touches::Team, |tx| membership::set_lead(tx, who, ask)).await
+    }
+
+    async fn set_notice_level(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::SetNoticeLevelRequest,
+    ) -> Result<v1::Member, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| membership::set_notice_level(tx, who, ask)).await
     }
 
     async fn create_task(

@@ -15,6 +15,7 @@ mod counting;
 mod errors;
 mod identity;
 mod members;
+mod notices;
 mod overtaking;
 mod pages;
 mod requests;

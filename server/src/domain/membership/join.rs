@@ -14,7 +14,7 @@ use crate::domain::{
     idempotency::{KeyedCall, fingerprint, without_labels},
     identity::{self, Admit, CallerCredentials, invalid, is_or_was, superseded},
     life::{NewLife, attributes, new_credential},
-    post,
+    notices,
     query::{show_new_member, show_team},
     records::{JoinTokenRecord, Life, PresenceRecord, SessionEnd, TeamRecord},
     request, session,
@@ -102,7 +102,7 @@ pub fn join(
     session::end(tx, &name, SessionEnd::Replaced)?;
     history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, ""));
     if before.is_some_and(|before| before.life == Life::Live) && !team.is_lead(&name) {
-        tell_lead_of_takeover(tx, &team, &member.name);
+        tell_lead_of_takeover(tx, &team, &member.name)?;
     }
     let reply = v1::JoinResponse {
         team: Some(show_team(&team)),
@@ -229,12 +229,12 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
     Ok(record.name.clone())
 }
 
-fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) {
+fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) -> Result<(), RuleError> {
     let notice = v1::Notice {
         kind: NoticeKind::SessionSuperseded.into(),
         member: name.to_string(),
         text: format!("A new process has taken over the name {name}; the previous one was asked to exit."),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
+    notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
 }

@@ -9,7 +9,7 @@ use crate::domain::{
     actor::Actor,
     history::{self, team_event},
     identity::{self, Admit, CallerCredentials, Principal},
-    post,
+    notices,
     query::show_team,
     records::TeamRecord,
     request,
@@ -48,7 +48,7 @@ pub fn set_lead(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::SetLeadR
         text: format!("{to} leads the team now, in place of {old}.{open}"),
         ..v1::Notice::default()
     };
-    post::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice);
+    notices::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice)?;
     tx.put("", &team);
     Ok(show_team(&team))
 }

@@ -129,7 +129,7 @@ pub fn complete(
     check_claim(&caller, &task, &request.claim_token)?;
     refuse_blocked(&change, &task)?;
     if task.status == Status::InProgress {
-        tell_revoked(tx, &team, &actor, &task);
+        tell_revoked(tx, &team, &actor, &task)?;
     }
     if let (None, Principal::Member { name, .. }) = (&task.owner, &caller) {
         task.owner = Some(name.clone());
@@ -163,7 +163,7 @@ pub fn release(
     refuse_closed(&task)?;
     check_claim(&caller, &task, &request.claim_token)?;
     if task.status == Status::InProgress {
-        tell_revoked(tx, &team, &actor, &task);
+        tell_revoked(tx, &team, &actor, &task)?;
         let kept = task.claim.take().filter(|token| *token == request.claim_token);
         back_to_the_board(tx, &mut change, &mut task, kept, &request.reason);
         record(tx, TaskEventKind::Released, &task, &actor, &request.reason);
