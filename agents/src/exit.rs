@@ -222,7 +222,10 @@ mod tests {
         assert_eq!(refused(Reason::StoreUnavailable), 75);
         let named = Error::Refused(Refusal::new(Reason::InvalidName, "no").field("name"));
         assert_eq!(not_joined(&named).code, 64);
-        assert_eq!(not_joined(&Error::Unreachable { address: String::new(), detail: String::new() }).code, 69);
+        assert_eq!(
+            not_joined(&Error::Unreachable { address: String::new(), detail: String::new(), is_refused: true }).code,
+            69
+        );
     }
 
     #[test]

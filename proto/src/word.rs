@@ -12,5 +12,6 @@ pub fn member_state(state: MemberState) -> &'static str {
         MemberState::Stopping => "stopping",
         MemberState::Exited => "exited",
         MemberState::Lost => "lost",
+        MemberState::Away => "away",
     }
 }

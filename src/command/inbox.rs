@@ -113,6 +113,8 @@ impl Inbox {
     }
 
     async fn follow(&self, caller: &Caller) -> Result<(), Failure> {
+        // A subscription would keep trying to reach a coordinator that is not there.
+        caller.client.get_team(v1::GetTeamRequest::default()).await?;
         let mut inbox = caller.client.subscribe(SubscribeOptions::default());
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);

@@ -8,6 +8,7 @@ mod answer;
 mod certs;
 pub(crate) mod complete;
 mod completions;
+mod confirm;
 mod demo;
 mod doctor;
 mod health;
@@ -36,7 +37,9 @@ mod task;
 mod team;
 mod waiting;
 
-use clap::{Args, FromArgMatches as _, Parser, Subcommand};
+use std::env;
+
+use clap::{ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, parser::ValueSource};
 use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
@@ -55,8 +58,9 @@ pub(crate) use help::command;
     max_term_width = 100,
     after_help = "\
 Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member or the lead rejected the \
-request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 75 outcome \
-unknown (`run`: also if the name is taken); 77 not permitted. `run` otherwise returns the program's exit code."
+request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
+cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted. `run` otherwise returns the \
+program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -66,14 +70,36 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Parses the command line that the program was started with.
+    /// Parses the command line and the environment. An empty variable counts as unset.
     pub fn from_command_line() -> Result<Self, clap::Error> {
-        Self::from_arg_matches(&command().try_get_matches()?)
+        let mut command = without_empty_variables(command());
+        let matches = command.try_get_matches_from_mut(env::args_os())?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        cli.context.is_quiet = prints_json(&matches);
+        Ok(cli)
     }
 
     /// Returns whether the command keeps working after its output is closed.
     pub fn outlives_its_output(&self) -> bool {
         matches!(self.command, Command::Serve(_) | Command::Run(_))
+    }
+}
+
+/// Makes arguments ignore their environment variable if it is empty. clap alone would take the empty text as a value.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &std::ffi::OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
+    let unset = |arg: clap::Arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(Resettable::Reset),
+        false => arg,
+    };
+    command.mut_args(unset).mut_subcommands(without_empty_variables)
+}
+
+/// Returns whether `--json` was given.
+fn prints_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, matches)) => prints_json(matches),
+        None => matches.ids().any(|id| id == "json") && matches.value_source("json") == Some(ValueSource::CommandLine),
     }
 }
 
@@ -114,6 +140,7 @@ enum Command {
     History(history::History),
     Status(status::Status),
     Whoami(identity::Whoami),
+    Identities(identity::Identities),
     Use(identity::Use),
     Completions(completions::Completions),
     Man(man::Man),
@@ -161,6 +188,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::History(command) => (command.run(&context).await, command.output.json),
         Command::Status(command) => (command.run(&context).await, command.output.json),
         Command::Whoami(command) => (command.run(&context), command.output.json),
+        Command::Identities(command) => (command.run(&context).await, command.output.json),
         Command::Use(command) => (command.run(&context), false),
         Command::Completions(command) => (command.run(), false),
         Command::Man(command) => (command.run(), false),
@@ -169,6 +197,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
     match outcome {
         Ok(()) => 0,
         Err(failure) => {
+            let failure = context.explain(failure).await;
             failure.print(json);
             failure.code()
         }

@@ -1,14 +1,14 @@
 //! `teamwire run`: runs a program as a member of a team.
 
-use std::{ffi::OsString, io::Write as _, sync::Arc, time::Duration};
+use std::{ffi::OsString, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_agents::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig};
-use teamwire_client::{Client, Error, JOIN_VARIABLE, v1};
+use teamwire_client::{Client, JOIN_VARIABLE, Reason, v1};
 
 use super::join::Attributes;
 use crate::{
-    context::{Caller, ContextArgs, Origin, identity},
+    context::{Caller, ContextArgs, has_ended, identity, is_within_runner},
     failure::Failure,
     show,
 };
@@ -24,8 +24,10 @@ use crate::{
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
 /// batch. Plain output goes back as a reply to the last member who wrote in that batch.
 ///
+/// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
+///
 /// The runner joins with the first of these that it has: your current identity, if it has this name and --join is not given;
-/// the identity that an earlier run saved under this name, in a new incarnation; the join string of --join; an invitation
+/// the identity that an earlier run under this name saved, in a new incarnation; the join string of --join; an invitation
 /// that it creates itself, if you are the team's lead or the operator.
 #[derive(Args, Debug)]
 #[command(
@@ -38,9 +40,14 @@ pub struct Run {
     /// The member's name, as an option
     #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
     name: Option<String>,
-    /// The join string that `teamwire invite` printed, or a bare join token with --address
+    /// The join string that `teamwire invite` printed, or a bare join token with --address; - reads a line from standard input
+    ///
+    /// Other users of this machine can see it in the process list: prefer -, --join-file or the environment.
     #[arg(long, env = JOIN_VARIABLE, value_name = "JOIN_STRING", hide_env_values = true)]
     join: Option<String>,
+    /// The file with the join string
+    #[arg(long, value_name = "FILE")]
+    join_file: Option<PathBuf>,
     /// How messages reach the program
     #[arg(long, value_enum, default_value = "stdin")]
     via: Via,
@@ -162,9 +169,9 @@ impl Run {
 
     /// Finds the credential to join with and the coordinator to join at.
     async fn entry(&self, context: &ContextArgs, name: &str) -> Result<Caller, Failure> {
-        if let Some(text) = &self.join {
+        if let Some(text) = self.join_string()? {
             // A restarted runner has used its token already, so it rejoins with the identity that it saved.
-            let joining = context.caller_for_join(text)?;
+            let joining = context.caller_for_join(&text)?;
             if let Some(kept) = self.kept(context, name, joining.team.as_deref()).await?
                 && kept.address == joining.address
             {
@@ -193,27 +200,44 @@ impl Run {
 
     /// Returns the saved identity of a member that ran here before, if it can still join in a new incarnation.
     async fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Caller>, Failure> {
-        if name.is_empty() {
+        // A program that a runner started uses no saved identity, but it may run others that its member invites.
+        if name.is_empty() || is_within_runner() {
             return Ok(None);
         }
-        let Some(kept) = context.saved_identity(name, team)? else { return Ok(None) };
-        let Ok(caller) = context.caller_with(kept.credential.clone(), Origin::Saved(&kept)) else { return Ok(None) };
-        let found = caller.client.get_team(v1::GetTeamRequest::default()).await;
-        // A refusal means that the member was removed or its team deleted, unless the refusal says that it may rejoin. No
-        // answer proves nothing; the runner keeps trying.
-        let may_join = |error: &Error| match error {
-            Error::Refused(refusal) => refusal.metadata.get("may_join").is_some_and(|may| may == "true"),
-            _ => false,
-        };
-        let is_good = found.map_or_else(|error| error.is_retryable() || may_join(&error), |_| true);
-        Ok(is_good.then_some(caller))
+        let Some(kept) = context.identity_to_run(name, team)? else { return Ok(None) };
+        let Ok(caller) = context.caller_of(&kept) else { return Ok(None) };
+        match caller.client.get_team(v1::GetTeamRequest::default()).await {
+            Err(error) if has_ended(&error) => {
+                context.forget(&[kept])?;
+                Ok(None)
+            }
+            // The member was removed, or its team deleted. No answer proves nothing; the runner keeps trying.
+            Err(error) if !error.is_retryable() && error.reason() != Some(Reason::MemberStopped) => Ok(None),
+            _ => Ok(Some(caller)),
+        }
+    }
+
+    /// Returns the join string from where the options say that it is.
+    fn join_string(&self) -> Result<Option<String>, Failure> {
+        if let Some(file) = &self.join_file {
+            let text = fs::read_to_string(file);
+            return text.map(Some).map_err(|error| {
+                Failure::usage(format!("Cannot read the join string from {}: {error}.", file.display()))
+            });
+        }
+        if self.join.as_deref() != Some("-") {
+            return Ok(self.join.clone());
+        }
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        Ok(Some(line))
     }
 }
 
 fn keep(context: &ContextArgs, reply: &v1::JoinResponse, client: &Client) {
     let (Some(team), Some(member)) = (&reply.team, &reply.member) else { return };
     let identity = identity(&team.name, &member.name, &reply.credential, client);
-    if let Err(failure) = context.save_identity(identity, false) {
+    if let Err(failure) = context.save_run_identity(identity) {
         failure.print(false);
     }
 }

@@ -158,5 +158,6 @@ pub(super) const KEYS: &[Key] = keys! {
     "limits.task_dependencies_max": Number(0..=1_000) => limits.task_dependencies_max;
     "limits.board_dependencies_max": Number(0..=200_000) => limits.board_dependencies_max;
     "limits.claims_max": Number(1..=1_000) => limits.claims_max;
+    "limits.claim_ttl": Seconds(1..=31_536_000) => limits.claim_ttl;
     "limits.observer_ttl": Seconds(1..=31_536_000) => limits.observer_ttl;
 };

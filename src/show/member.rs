@@ -6,7 +6,7 @@ use teamwire_proto::{
     word,
 };
 
-use super::{dim, one_line, paint, table, time};
+use super::{dim, one_line, paint, plain, table, time};
 
 /// Prints a table of members.
 pub fn members(members: &[v1::Member]) {
@@ -30,6 +30,7 @@ pub fn exit_text(exit: &v1::ExitReport) -> String {
     let mut text = match (exit.code, exit.signal) {
         (_, signal) if signal > 0 => format!("ended by signal {signal}"),
         (Some(code), _) => format!("exit code {code}"),
+        (None, _) if !exit.detail.is_empty() => plain(&exit.detail),
         (None, _) => "exit not reported".to_owned(),
     };
     if let Some(duration) = exit.duration.and_then(|duration| std::time::Duration::try_from(duration).ok()) {
@@ -44,7 +45,7 @@ pub(super) fn state_style(state: MemberState) -> Style {
         MemberState::Idle | MemberState::Joined => AnsiColor::Cyan.on_default(),
         MemberState::Stopping => AnsiColor::Yellow.on_default(),
         MemberState::Lost => AnsiColor::Red.on_default(),
-        MemberState::Exited | MemberState::Unspecified => dim(),
+        MemberState::Away | MemberState::Exited | MemberState::Unspecified => dim(),
     }
 }
 

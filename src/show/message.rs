@@ -133,6 +133,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::TaskRevoked => "task revoked",
         NoticeKind::Unprocessed => "unprocessed",
         NoticeKind::WritesLost => "writes lost",
+        NoticeKind::TaskLapsed => "task lapsed",
         NoticeKind::Digest => "digest",
     }
 }

@@ -28,7 +28,11 @@ fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(wor
     let rejected = &history.iter().find(|entry| entry["message"]["type"] == "shutdown_response").unwrap()["message"];
     assert_eq!((&rejected["approve"], &rejected["content"]), (&false.into(), &"three tests still run".into()));
     assert!(pids.iter().all(|pid| is_alive(*pid)), "a question has ended a process");
-    world.cli(LEAD, &["team", "delete"]).exits(1).complains_of("backend").complains_of("TEAM_HAS_ACTIVE_MEMBERS");
+    world
+        .cli(LEAD, &["team", "delete", "--yes"])
+        .exits(1)
+        .complains_of("backend")
+        .complains_of("TEAM_HAS_ACTIVE_MEMBERS");
 
     world.cli(LEAD, &["shutdown", "backend", "and now?", "--wait"]).succeeds();
     let left: Vec<_> = pids.iter().filter(|pid| is_alive(**pid)).collect();
@@ -48,7 +52,7 @@ fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(wor
     assert_eq!(backend.exit(), 0);
     world.cli(LEAD, &["send", "backend", "still there?"]).exits(1).complains_of("AGENT_EXITED");
 
-    world.cli(LEAD, &["team", "delete"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
     assert!(world.cli(LEAD, &["team", "list", "--json"]).succeeds().lines().is_empty());
     world.create_team("acme");
     assert!(world.member("backend").is_null());

@@ -199,7 +199,7 @@ fn a_follower_outlives_a_coordinator_and_ends_with_its_team(mut world: World) {
     followed.output().exits(NOT_PERMITTED).complains_of("MEMBER_STOPPED");
     let followed = world.spawn(LEAD, &["task", "list", "--follow"], "");
     followed.await_said("after");
-    world.cli(LEAD, &["team", "delete"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
     followed.output().exits(REFUSED).complains_of("TEAM_NOT_FOUND");
 }
 
@@ -233,7 +233,7 @@ fn a_claim_returns_when_the_process_of_its_owner_is_killed(world: World) {
     assert_eq!(backend.exit(), 137);
     let task = &world.on_task("ann", &["next"])["task"];
     assert_eq!((&task["id"], &task["attempts"]), (&1.into(), &2.into()));
-    assert_eq!(task["released_because"], "Its owner has exited.");
+    assert_eq!(task["released_because"], "its owner has exited");
     assert_eq!(world.happened("lapsed"), [1]);
 }
 
@@ -248,7 +248,7 @@ fn a_dead_machines_claim_goes_to_a_waiting_member(world: World) {
     // Nobody reports this end: only the lease tells of it.
     backend.kill();
     let claim = waiting.output().succeeds().json();
-    assert_eq!(claim["task"]["released_because"], "Its owner was lost.");
+    assert_eq!(claim["task"]["released_because"], "its owner was lost");
     assert_eq!(world.member("backend")["state"], "lost");
 }
 

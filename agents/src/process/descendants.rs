@@ -16,7 +16,7 @@ use nix::{
 use parking_lot::{Mutex, MutexGuard};
 
 /// The environment variable that marks the descendants of a process.
-pub(crate) const MARK_VARIABLE: &str = "TEAMWIRE_RUN";
+pub(crate) const MARK_VARIABLE: &str = teamwire_client::RUN_VARIABLE;
 
 /// The programs that the runners of this process have started. Each runner waits for its own program, so a reaper must not.
 /// Global, because a reaper sees every child of the process.

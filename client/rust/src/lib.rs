@@ -75,6 +75,7 @@ mod retry;
 mod subscription;
 mod task;
 mod transport;
+mod waiting;
 
 pub use client::Client;
 pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
@@ -82,7 +83,7 @@ pub use error::Error;
 pub use history::HistoryFollower;
 pub use identity::{
     ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, JOIN_VARIABLE,
-    KEY_VARIABLE, MEMBER_VARIABLE, TEAM_VARIABLE,
+    KEY_VARIABLE, MEMBER_VARIABLE, RUN_VARIABLE, TEAM_VARIABLE,
 };
 pub use retry::Retry;
 pub use subscription::{Acks, Closed, Delivery, Event, SubscribeOptions, Subscription};
@@ -91,3 +92,4 @@ pub use teamwire_proto::{Reason, Refusal, dialect, v1};
 #[doc(hidden)]
 pub use transport::{Connect, Duplex};
 pub use transport::{ConnectOptions, Pem, Resolve, SystemResolver, TlsOptions};
+pub use waiting::Waiting;

@@ -251,7 +251,12 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
                 call(
                     TOKEN,
                     11,
-                    &v1::JoinRequest { name: text("cid"), attributes: Some(attributes), idempotency_key: text("k") },
+                    &v1::JoinRequest {
+                        name: text("cid"),
+                        attributes: Some(attributes),
+                        idempotency_key: text("k"),
+                        ..Default::default()
+                    },
                 ),
                 call(BOB, 11, &v1::JoinRequest::default()),
             ]

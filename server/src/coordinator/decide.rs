@@ -31,7 +31,7 @@ use crate::{
     },
     failpoint,
     notify::PendingCommit,
-    store::{Check, Commit, Durability, Failed, Key, Namespace, Outcome, Txn, Write},
+    store::{Check, Commit, Durability, Failed, Key, Namespace, Outcome, StoreError, Txn, Write},
     telemetry::step,
 };
 
@@ -97,6 +97,7 @@ impl Coordinator {
             limits: Arc::clone(&self.limits),
             operator: self.operator,
             by: self.notifier.by(),
+            store_is_full: false,
         }
     }
 
@@ -125,6 +126,7 @@ struct Decision<'c> {
     coordinator: &'c Coordinator,
     namespace: &'c Namespace,
     preload: &'c [Key],
+    ctx: Context,
     snapshot: Snapshot,
     /// Some records of the snapshot are cached, and may be stale.
     from_cache: bool,
@@ -136,15 +138,14 @@ impl<'c> Decision<'c> {
     fn new(coordinator: &'c Coordinator, namespace: &'c Namespace, preload: &'c [Key]) -> Self {
         let mut snapshot = Snapshot::default();
         let from_cache = coordinator.cache.fill(namespace, preload, &mut snapshot);
-        Self { coordinator, namespace, preload, snapshot, from_cache, cache_allowed: true }
+        Self { coordinator, namespace, preload, ctx: coordinator.context(), snapshot, from_cache, cache_allowed: true }
     }
 
     async fn run<T>(mut self, rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>) -> Result<Done<T>, Refusal> {
-        let ctx = self.coordinator.context();
         let mut attempts = 0;
         // Between two attempts a rule runs once for each record that it misses; there are only so many.
         while attempts < ATTEMPTS_MAX {
-            let mut tx = Tx::new(&ctx, &self.snapshot);
+            let mut tx = Tx::new(&self.ctx, &self.snapshot);
             let answer = match rule(&mut tx) {
                 Err(RuleError::NeedsRecords(keys)) => {
                     self.supply(keys).await?;
@@ -235,7 +236,8 @@ impl<'c> Decision<'c> {
         Ok(())
     }
 
-    /// Commits a transaction. Returns how durable it is. `None`: a check failed, and the rule must run again.
+    /// Commits a transaction. Returns how durable it is. `None`: a check failed or the store is full, and the rule must run
+    /// again.
     async fn commit(&mut self, txn: &Txn) -> Result<Option<Durability>, Refusal> {
         let coordinator = self.coordinator;
         let mut pending = PendingCommit::new(&coordinator.notifier, self.namespace, txn);
@@ -245,12 +247,18 @@ impl<'c> Decision<'c> {
         if committed.is_ok() {
             pending.is_known();
         }
-        match committed.map_err(unavailable)? {
-            Outcome::Committed(commit) => {
+        match committed {
+            Err(StoreError::Full(_)) if !self.ctx.store_is_full => {
+                // Without what it can do without, the rule may fit.
+                self.ctx.store_is_full = true;
+                Ok(None)
+            }
+            Err(error) => Err(unavailable(error)),
+            Ok(Outcome::Committed(commit)) => {
                 coordinator.committed(self.namespace, txn, &commit);
                 Ok(Some(commit.durability))
             }
-            Outcome::Refused(failed) => {
+            Ok(Outcome::Refused(failed)) => {
                 coordinator.metrics.conflict(&failed);
                 self.learn(txn, failed).await?;
                 coordinator.metrics.rerun("conflict");

@@ -45,7 +45,8 @@ impl Coordinator {
 
     /// See `MessageService.Ack`. Returns how many messages have left the inbox.
     pub async fn acknowledge(&self, who: &CallerCredentials, request: &v1::AckRequest) -> Result<u32, Refusal> {
-        let Acknowledgement { who, member, message_ids } = &Acknowledgement::check(who, request)?;
+        let acknowledgement = Acknowledgement::check(who, request)?;
+        let Acknowledgement { who, member, message_ids } = &acknowledgement;
         let namespace = namespace_of(who, "")?;
         let mailbox = self.notifier.mailbox(&namespace, member, who.session_id.as_deref());
         let mut leaving: Vec<Leaving> = Vec::with_capacity(message_ids.len());
@@ -62,7 +63,7 @@ impl Coordinator {
         leaving.sort_by_key(|message| message.sequence);
         leaving.dedup_by_key(|message| message.sequence);
         let guard = mailbox.as_ref().map(|mailbox| mailbox.leaving(&leaving));
-        self.decide(&namespace, &usual_keys(who), |tx| session::acknowledge(tx, who, &leaving)).await?;
+        self.decide(&namespace, &usual_keys(who), |tx| session::acknowledge(tx, &acknowledgement, &leaving)).await?;
         if let Some(guard) = guard {
             guard.done();
         }

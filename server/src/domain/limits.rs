@@ -66,6 +66,8 @@ pub struct Limits {
     pub board_dependencies_max: usize,
     /// How many tasks a member may have claimed at a time. 32.
     pub claims_max: usize,
+    /// How long a claim of a detached life lasts. 24 h.
+    pub claim_ttl: Duration,
     /// How long an observer's credential is valid by default. 24 h.
     pub observer_ttl: Duration,
 }
@@ -102,6 +104,7 @@ impl Default for Limits {
             task_dependencies_max: 64,
             board_dependencies_max: 20_000,
             claims_max: 32,
+            claim_ttl: Duration::from_secs(24 * 60 * 60),
             observer_ttl: Duration::from_secs(24 * 60 * 60),
         }
     }

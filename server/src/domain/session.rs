@@ -24,6 +24,7 @@ use super::{
     inbox::{Leaving, remove_from_inbox},
     notices,
     records::{CursorRecord, Life, SessionEnd, SessionRecord, is_lost},
+    secret::session_id,
     topics::Topic,
     tx::{RuleError, Tx},
 };
@@ -116,7 +117,7 @@ pub fn open(
     let epoch = before.epoch + 1;
     let record = SessionRecord {
         epoch,
-        session_id: format!("{epoch}-{}", &tx.new_secret()[..24]),
+        session_id: session_id(&member.credential, epoch, &tx.new_secret()),
         instance: instance.clone(),
         incarnation: member.incarnation,
         opened_ms: tx.ctx.now_ms,
@@ -194,12 +195,14 @@ pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<A
     }
 }
 
-/// Records how far a session has come, and how far it may deliver.
+/// Records how far a session has come, and how far it may deliver. Reads the cursor that it replaces, so that a full store
+/// sees that nothing is added.
 pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     if session.ended.is_some() {
         return Err(superseded(member).into());
     }
+    tx.read::<CursorRecord>(member.folded())?;
     tx.put(member.folded(), cursor);
     Ok(())
 }
@@ -207,6 +210,7 @@ pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &Cursor
 /// Closes a session because its stream has ended. `cursor`: exactly how far it came.
 pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
+    tx.read::<CursorRecord>(member.folded())?;
     let exact = CursorRecord { reserved: cursor.delivered, ..cursor.clone() };
     tx.put(member.folded(), &exact);
     if session.ended.is_none() {
@@ -250,9 +254,13 @@ impl Acknowledgement {
     }
 }
 
-/// Marks messages as processed.
-pub fn acknowledge(tx: &mut Tx<'_>, who: &CallerCredentials, messages: &[Leaving]) -> Result<(), RuleError> {
-    let (_, name) = identity::member(tx, who, Admit::Stopping)?;
+/// Marks messages as processed. `messages`: those of the acknowledgement that are still in the inbox.
+pub fn acknowledge(tx: &mut Tx<'_>, acknowledgement: &Acknowledgement, messages: &[Leaving]) -> Result<(), RuleError> {
+    let (_, name) = identity::member(tx, &acknowledgement.who, Admit::Stopping)?;
+    if acknowledgement.message_ids.is_empty() {
+        let text = "message_ids is empty. Name the messages that were processed, 1 to 1,000 a call.";
+        return Err(Refusal::new(Reason::InvalidField, text).field("message_ids").into());
+    }
     remove_from_inbox(tx, &name, messages, None);
     Ok(())
 }

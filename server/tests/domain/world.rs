@@ -49,6 +49,7 @@ impl World {
             limits: Arc::new(Limits::default()),
             operator: SecretHash::of(OPERATOR_SECRET),
             by: 1,
+            store_is_full: false,
         };
         Self { team, snapshot: Snapshot::default(), ctx, arrivals: 0 }
     }
@@ -165,6 +166,7 @@ fn live(member: &str) -> MemberRecord {
         name: name(member),
         incarnation: 1,
         life: Life::Live,
+        detached: false,
         joined_ms: NOW_MS,
         since_ms: NOW_MS,
         credential: SecretHash::of(member),
@@ -200,6 +202,7 @@ pub(crate) fn pending(id: u64) -> TaskRecord {
         closed_ms: 0,
         claim: None,
         released_because: String::new(),
+        released_ms: 0,
     }
 }
 

@@ -52,6 +52,32 @@ async fn an_acknowledged_message_leaves_the_inbox_and_is_processed() {
 }
 
 #[tokio::test]
+async fn an_acknowledgement_of_nothing_is_refused() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.refused(t.ack(&bob, &[]), Code::InvalidArgument, Reason::InvalidField, "message_ids").await;
+}
+
+#[tokio::test]
+async fn a_session_id_that_was_never_issued_is_unknown_and_not_superseded() {
+    let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    let id = t.send(&t.lead, message("bob", "x")).await.message_id;
+    let foreign = t.open(&eve).await;
+    let first = t.open(&bob).await;
+    let second = t.open(&bob).await;
+    let first_id = &first.opened.session_id;
+    for invented in
+        ["x", "1-", "1-0123456789abcdef01234567", "9-0123456789abcdef0123456789abcdef", &foreign.opened.session_id]
+    {
+        let (presents, ids) = (bob.in_session(invented), [id.as_str()]);
+        let call = t.ack(&presents, &ids);
+        let refusal = t.refused(call, Code::InvalidArgument, Reason::InvalidField, "session_id").await;
+        assert!(refusal.message.starts_with("The session is not known"), "{refusal}");
+    }
+    t.refused(t.ack(&bob.in_session(first_id), &[&id]), Code::Aborted, Reason::SessionSuperseded, "").await;
+    t.ack(&second.member, &[&id]).await.unwrap();
+}
+
+#[tokio::test]
 async fn unacknowledged_messages_come_again_in_the_next_session_with_their_count() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut ids = Vec::new();

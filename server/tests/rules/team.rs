@@ -170,6 +170,13 @@ impl Team {
         Member::new(&reply.member.unwrap().name, &reply.credential)
     }
 
+    /// A new member whose life no process keeps going.
+    pub(crate) async fn join_detached(&self, name: &str) -> Member {
+        let token = self.invite(name).await;
+        let reply = self.coordinator.join(&presented(&token), &join_by(true)).await.unwrap();
+        Member::new(&reply.member.unwrap().name, &reply.credential)
+    }
+
     pub(crate) async fn join_all<const N: usize>(&self, names: [&str; N]) -> [Member; N] {
         let mut members = Vec::new();
         for name in names {
@@ -439,6 +446,12 @@ pub(crate) fn named(from: &impl Calls) -> String {
 
 pub(crate) fn create(name: &str) -> v1::CreateTeamRequest {
     v1::CreateTeamRequest { name: name.to_owned(), ..Default::default() }
+}
+
+/// A join that begins a detached life, or an attached one.
+pub(crate) fn join_by(detached: bool) -> v1::JoinRequest {
+    let liveness = if detached { v1::Liveness::Detached } else { v1::Liveness::Unspecified };
+    v1::JoinRequest { liveness: liveness.into(), ..Default::default() }
 }
 
 fn request(body: send_request::Body) -> v1::SendRequest {

@@ -552,7 +552,8 @@ func (x *Broadcast) GetContent() string {
 	return ""
 }
 
-// Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id.
+// Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. It
+// reaches a member whose inbox is full, and one that acknowledges nothing.
 type ShutdownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The member to ask: see DirectMessage.recipient.
@@ -1807,7 +1808,8 @@ type StreamRequest struct {
 	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
 	// same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64.
+	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
+	// pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
 	UnackedMessagesMax uint32 `protobuf:"varint,2,opt,name=unacked_messages_max,json=unackedMessagesMax,proto3" json:"unacked_messages_max,omitempty"`
 	// Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
 	// treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.

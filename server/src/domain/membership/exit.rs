@@ -87,7 +87,7 @@ pub(in crate::domain) fn conclude_life(
         }),
     );
     tx.end_lease(name.folded());
-    let tasks = give_back::give_back(tx, name, "Its owner has exited.")?;
+    let tasks = give_back::give_back(tx, name, "its owner has exited")?;
     if !approved {
         session::end(tx, name, SessionEnd::Stopped)?;
     }
@@ -161,7 +161,7 @@ pub fn force_stop(
             ..v1::MemberEvent::default()
         };
         history::append(tx, Event::Member(event));
-        give_back::give_back(tx, &name, "Its owner was stopped by force.")?;
+        give_back::give_back(tx, &name, "its owner was stopped by force")?;
         session::end(tx, &name, SessionEnd::Stopped)?;
         tx.put("", &team);
     }

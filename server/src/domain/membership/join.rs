@@ -5,28 +5,33 @@ use teamwire_proto::{
     credential::Credential,
     id,
     name::Name,
-    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind},
+    v1::{self, CancelCause, Liveness, MemberState, NoticeKind, RequestKind},
 };
 
-use crate::domain::{
-    actor::Actor,
-    history::{self, member_event},
-    idempotency::{KeyedCall, fingerprint, without_labels},
-    identity::{self, Admit, CallerCredentials, invalid, is_or_was, superseded},
-    life::{NewLife, attributes, new_credential},
-    notices,
-    query::{show_new_member, show_team},
-    records::{JoinTokenRecord, Life, PresenceRecord, SessionEnd, TeamRecord},
-    request, session,
-    task::give_back,
-    tx::{RuleError, Tx},
+use crate::{
+    domain::{
+        actor::Actor,
+        fields::known,
+        history::{self, member_event},
+        idempotency::{KeyedCall, fingerprint, without_labels},
+        identity::{self, Admit, CallerCredentials, invalid, is_or_was, superseded},
+        life::{NewLife, attributes, new_credential},
+        notices,
+        query::{show_new_member, show_team},
+        records::{JoinTokenRecord, Life, PresenceRecord, SessionEnd, TeamRecord},
+        request, session,
+        task::give_back,
+        tx::{RuleError, Tx},
+    },
+    store::Leases,
 };
 
-/// Starts a life under a member's name.
+/// Starts a life under a member's name. `leases`: as just read.
 pub fn join(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     request: &v1::JoinRequest,
+    leases: &Leases,
 ) -> Result<v1::JoinResponse, RuleError> {
     let team = match &who.credential {
         Credential::Join { .. } | Credential::Member { .. } => tx.read::<TeamRecord>("")?.ok_or_else(invalid)?,
@@ -59,7 +64,7 @@ pub fn join(
     }
 
     let name = match &token {
-        Some(token) => use_token(tx, &team, token, &request.name)?,
+        Some(token) => use_token(tx, &team, token, &request.name, leases)?,
         None => own_name(&team, who, &request.name)?,
     };
     let told = request.attributes.clone().unwrap_or_default();
@@ -83,7 +88,13 @@ pub fn join(
     let plan_mode_required = told.plan_mode_required
         || token.as_ref().is_some_and(|token| token.plan_mode_required)
         || (token.is_none() && before.as_ref().is_some_and(|before| before.plan_mode_required));
-    let life = NewLife { name: name.clone(), secret: &secret, attributes: attributes(&told)?, plan_mode_required };
+    let life = NewLife {
+        name: name.clone(),
+        secret: &secret,
+        attributes: attributes(&told)?,
+        plan_mode_required,
+        detached: known::<Liveness>(request.liveness, "liveness")? == Liveness::Detached,
+    };
     let member = life.begin(before.as_ref(), tx.ctx.now_ms);
     match team.member_mut(&name) {
         Some(present) => *present = member.clone(),
@@ -97,11 +108,12 @@ pub fn join(
     tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     tx.delete::<PresenceRecord>(name.folded());
     if before.is_some() {
-        give_back::give_back(tx, &name, "Its owner has begun a new life.")?;
+        give_back::give_back(tx, &name, "its owner has begun a new life")?;
     }
     session::end(tx, &name, SessionEnd::Replaced)?;
     history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, ""));
-    if before.is_some_and(|before| before.life == Life::Live) && !team.is_lead(&name) {
+    // A detached life has no process that this one could have replaced.
+    if before.is_some_and(|before| before.life == Life::Live && !before.detached) && !team.is_lead(&name) {
         tell_lead_of_takeover(tx, &team, &member.name)?;
     }
     let reply = v1::JoinResponse {
@@ -153,7 +165,13 @@ fn check_credential(
     }
 }
 
-fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &str) -> Result<Name, Refusal> {
+fn use_token(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    token: &JoinTokenRecord,
+    asked: &str,
+    leases: &Leases,
+) -> Result<Name, Refusal> {
     if token.expires_ms <= tx.ctx.now_ms {
         return Err(Refusal::new(
             Reason::JoinTokenExpired,
@@ -182,20 +200,23 @@ fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &st
             name
         }
     };
-    let taken = team.member(&name).filter(|member| {
-        // The name of an exited lead carries the lead's powers, so only a token bound to that name may take it.
-        member.life.is_live() || (team.is_lead(&name) && token.member.is_none())
-    });
-    let alias = name.folded() == teamwire_proto::name::LEAD_ALIAS && !team.is_lead(&name);
-    if taken.is_some() || alias {
-        return Err(Refusal::new(
-            Reason::MemberExists,
-            format!(
-                "The name {name} is taken. Choose another; or, if it is yours, start a new life with your credential; or \
-                 wait until its bearer has exited."
-            ),
-        )
-        .field("name"));
+    let Some(bearer) = team.member(&name) else { return Ok(name) };
+    let is_away = bearer.is_away(leases);
+    // The name of an exited lead carries the lead's powers, and a member that is away may come back. So only a token bound to
+    // such a name may take it.
+    let is_protected = is_away || team.is_lead(&name);
+    if (bearer.life.is_live() && !is_away) || (is_protected && token.member.is_none()) {
+        let instead = match is_away {
+            true => "join with a token that the lead issues for this name",
+            false => "wait until its bearer has exited",
+        };
+        let text = format!(
+            "The name {name} is taken. Choose another; or, if it is yours, start a new life with your credential; or {instead}."
+        );
+        return Err(Refusal::new(Reason::MemberExists, text).field("name"));
+    }
+    if is_away {
+        tx.check_lease_gone(name.folded());
     }
     Ok(name)
 }
@@ -206,7 +227,7 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
     if record.credential != who.hash {
         return Err(superseded(&record.name));
     }
-    if !asked.is_empty() && Name::parse(asked, "name")? != record.name {
+    if !asked.is_empty() && Name::parse_member(asked, "name")? != record.name {
         return Err(Refusal::new(
             Reason::NotPermitted,
             format!("This credential is {}'s. To take another name, join with a token.", record.name),

@@ -30,8 +30,12 @@ const GATHERED_MAX: usize = 32;
 /// How many waiting notices of a member are sent in one transaction.
 const SENT_AT_ONCE_MAX: usize = 16;
 
-/// Sends a notice of the coordinator to the members among `to`, once each, as their levels ask.
+/// Sends a notice of the coordinator to the members among `to`, once each, as their levels ask. Sends nothing while the
+/// store is full.
 pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Actor], notice: v1::Notice) -> Result<(), RuleError> {
+    if tx.ctx.store_is_full {
+        return Ok(());
+    }
     let important = notice.important || notice.kind().is_important();
     let notice = v1::Notice { count: 1, first_at: Some(timestamp(tx.ctx.now_ms)), important, ..notice };
     let message = post::compose(tx, team, &Actor::Coordinator, Body::Notice(notice.clone()));
@@ -189,8 +193,12 @@ fn with_digest_text(digest: v1::Notice) -> v1::Notice {
     v1::Notice { text: format!("{}{more}", lines.join("\n")), ..digest }
 }
 
-/// Sends the notices that have waited long enough. Returns when the next one is due. `None`: none waits.
+/// Sends the notices that have waited long enough. Returns when the next one is due. `None`: none waits, or the store is
+/// full.
 pub fn send_due(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleError> {
+    if tx.ctx.store_is_full {
+        return Ok(None);
+    }
     let Some(due) = tx.read::<DueNoticesRecord>("")? else { return Ok(None) };
     let now_ms = tx.ctx.now_ms;
     let is_due = |member: &&MemberRecord| due.due_ms.get(member.name.folded()).is_some_and(|due_ms| *due_ms <= now_ms);

@@ -37,6 +37,9 @@ pub struct MemberRecord {
     pub incarnation: u64,
     /// The state of this life.
     pub life: Life,
+    /// Whether no process keeps this life going, so that it is away, and not lost, while its lease has run out.
+    #[serde(default)]
+    pub detached: bool,
     /// When this life started.
     pub joined_ms: u64,
     /// When `life` last changed.
@@ -100,7 +103,7 @@ pub enum Life {
 }
 
 impl Life {
-    /// Returns whether this life keeps its team from being deleted and its name from being taken.
+    /// Returns whether this life has neither ended nor been lost.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live | Self::Stopping { .. })
     }

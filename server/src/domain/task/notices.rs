@@ -46,6 +46,23 @@ pub(super) fn tell_assigned(
     notices::notify(tx, team, &[&owner], notice)
 }
 
+/// Notifies a task's former owner and the lead that its claim has expired. `task`: back on the board, but with its owner.
+pub(super) fn tell_lapsed(tx: &mut Tx<'_>, team: &TeamRecord, task: &TaskRecord) -> Result<(), RuleError> {
+    let (Some(owner), Some(released)) = (&task.owner, task.released_text()) else { return Ok(()) };
+    let notice = v1::Notice {
+        kind: NoticeKind::TaskLapsed.into(),
+        member: owner.to_string(),
+        task: Some(summary(task, &Actor::Coordinator)),
+        text: format!(
+            "{released}. {owner} had claimed it and must stop working on it, or claim it again with `teamwire task claim {}`.",
+            task.id
+        ),
+        ..v1::Notice::default()
+    };
+    let (owner, lead) = (Actor::Member(owner.clone()), Actor::Member(team.lead.clone()));
+    notices::notify(tx, team, &[&owner, &lead], notice)
+}
+
 /// Notifies a task's owner that another caller ended its claim.
 pub(super) fn tell_revoked(
     tx: &mut Tx<'_>,

@@ -124,6 +124,7 @@ impl Story {
             limits.lease_ttl = Duration::from_secs(model::LEASE);
             limits.lost_grace = Duration::from_secs(model::GRACE);
             limits.exit_alarm_after = Duration::from_secs(model::EXIT_ALARM);
+            limits.claim_ttl = Duration::from_secs(model::CLAIM_TTL);
             limits.open_tasks_max = model::limits::OPEN_TASKS_MAX;
             limits.claims_max = model::limits::CLAIMS_MAX;
             limits.task_dependencies_max = model::limits::TASK_DEPENDENCIES_MAX;
@@ -159,9 +160,10 @@ impl Story {
             transcript: Transcript::default(),
             forwarder,
         };
-        story.model.begin("lead", false);
+        story.model.begin("lead", false, false);
         for (coordinator, name) in ["Ann", "bob"].into_iter().enumerate() {
-            story.step(&Step { who: Who::Operator, coordinator, act: Act::Join { name, twice: false } }).await;
+            let act = Act::Join { name, twice: false, detached: coordinator == 0 };
+            story.step(&Step { who: Who::Operator, coordinator, act }).await;
         }
         story
     }
@@ -231,8 +233,8 @@ impl Story {
     }
 
     /// Records a new life.
-    fn begin(&mut self, name: &'static str, plan_mode: bool, joined: &v1::JoinResponse) {
-        self.model.begin(name, plan_mode);
+    fn begin(&mut self, name: &'static str, plan_mode: bool, detached: bool, joined: &v1::JoinResponse) {
+        self.model.begin(name, plan_mode, detached);
         self.end_session(name, CloseReason::Superseded);
         self.credentials.entry(name).or_default().push(presented(&joined.credential));
         assert_eq!(joined.member.as_ref().unwrap().incarnation, self.model.members[name].incarnation);
@@ -253,7 +255,7 @@ impl Story {
                 continue;
             }
             if self.model.accepts_join(name) {
-                let act = Act::Join { name, twice: false };
+                let act = Act::Join { name, twice: false, detached: false };
                 self.step(&Step { who: Who::Operator, coordinator: 0, act }).await;
             }
             let who = Who::Member { name, former: None, shows: Shows::None };

@@ -309,7 +309,9 @@ Global___Broadcast: typing_extensions.TypeAlias = Broadcast
 
 @typing.final
 class ShutdownRequest(google.protobuf.message.Message):
-    """Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id."""
+    """Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. It
+    reaches a member whose inbox is full, and one that acknowledges nothing.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -877,7 +879,9 @@ class StreamRequest(google.protobuf.message.Message):
     same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
     """
     unacked_messages_max: builtins.int
-    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64."""
+    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
+    pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
+    """
     unacked_bytes_max: builtins.int
     """Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
     treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.

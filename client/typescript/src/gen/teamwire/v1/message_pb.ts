@@ -82,7 +82,8 @@ export const BroadcastSchema: GenMessage<Broadcast> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 1);
 
 /**
- * Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id.
+ * Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. It
+ * reaches a member whose inbox is full, and one that acknowledges nothing.
  *
  * @generated from message teamwire.v1.ShutdownRequest
  */
@@ -814,7 +815,8 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   instanceId: string;
 
   /**
-   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64.
+   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
+   * pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
    *
    * @generated from field: uint32 unacked_messages_max = 2;
    */
@@ -1704,7 +1706,9 @@ export const MessageService: GenService<{
    * Opens a session on the caller's own inbox and streams it.
    *
    * The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
-   * arrive, with heartbeats between. The newest session wins: an older one receives a last frame `closing` with
+   * arrive, with heartbeats between. Only a pending shutdown request leaves that order: once too much is unacknowledged, it
+   * comes before the messages that wait. Each message comes once in a session. A client must keep reading, or it misses the
+   * request and the end. The newest session wins: an older one receives a last frame `closing` with
    * CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
    * it has not acknowledged come again, with a higher delivery count.
    *
