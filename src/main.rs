@@ -61,6 +61,10 @@ fn main() -> ExitCode {
             };
         }
     };
+    if let Some(watchdog) = cli.as_watchdog() {
+        watchdog.run();
+        return ExitCode::SUCCESS;
+    }
     if !cli.outlives_its_output() {
         exit_when_output_fails();
     }

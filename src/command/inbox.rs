@@ -1,7 +1,8 @@
 //! `teamwire inbox`: shows, follows or acknowledges an inbox.
 
 use clap::{Args, Subcommand};
-use teamwire_client::{Closed, Event, SubscribeOptions, v1};
+use teamwire_agents::agent_text;
+use teamwire_client::{Closed, Event, MEMBER_VARIABLE, SubscribeOptions, v1};
 
 use super::{Output, id};
 use crate::{
@@ -17,6 +18,8 @@ const ACK_IDS_MAX: usize = 1_000;
 ///
 /// Without --follow, the command only reads: no message is marked as delivered. --follow opens a session, which supersedes
 /// any other process that follows your inbox. A message stays in the inbox until it is acknowledged.
+///
+/// In a program that `teamwire run` started, each message is its id and a `<teammate-message>` element.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"
@@ -105,10 +108,13 @@ impl Inbox {
     }
 
     fn print(&self, delivery: &v1::Delivery) {
-        if self.output.json {
-            show::line(&show::delivery_json(delivery));
-        } else {
-            show::delivery(delivery);
+        match &delivery.message {
+            _ if self.output.json => show::line(&show::delivery_json(delivery)),
+            // An agent reads it: in the form that no content can forge, with the id to acknowledge.
+            Some(message) if is_program() => {
+                anstream::println!("{}\n{}", message.id, agent_text::teammate_message(message))
+            }
+            _ => show::delivery(delivery),
         }
     }
 
@@ -158,4 +164,9 @@ impl Inbox {
         }
         Ok(())
     }
+}
+
+/// Returns whether a program that `teamwire run` started calls.
+fn is_program() -> bool {
+    std::env::var_os(MEMBER_VARIABLE).is_some_and(|member| !member.is_empty())
 }

@@ -11,6 +11,7 @@ mod completions;
 mod confirm;
 mod demo;
 mod doctor;
+mod echo_teammate;
 mod health;
 mod help;
 mod history;
@@ -36,6 +37,7 @@ mod status;
 mod task;
 mod team;
 mod waiting;
+mod watchdog;
 
 use std::env;
 
@@ -59,8 +61,8 @@ pub(crate) use help::command;
     after_help = "\
 Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member or the lead rejected the \
 request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
-cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted. `run` otherwise returns the \
-program's exit code."
+cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 and 127 the program of \
+`run` cannot be executed or found. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -82,6 +84,14 @@ impl Cli {
     /// Returns whether the command keeps working after its output is closed.
     pub fn outlives_its_output(&self) -> bool {
         matches!(self.command, Command::Serve(_) | Command::Run(_))
+    }
+
+    /// Returns the command if it must run before this process has any other thread.
+    pub fn as_watchdog(&self) -> Option<&watchdog::Watchdog> {
+        match &self.command {
+            Command::Watchdog(command) => Some(command),
+            _ => None,
+        }
     }
 }
 
@@ -146,6 +156,10 @@ enum Command {
     Man(man::Man),
     #[command(hide = true)]
     DemoTeammate(demo::teammate::DemoTeammate),
+    #[command(hide = true)]
+    EchoTeammate(echo_teammate::EchoTeammate),
+    #[command(hide = true)]
+    Watchdog(watchdog::Watchdog),
 }
 
 /// Runs the command and returns its exit code.
@@ -193,6 +207,9 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Completions(command) => (command.run(), false),
         Command::Man(command) => (command.run(), false),
         Command::DemoTeammate(command) => (command.run(), false),
+        Command::EchoTeammate(command) => (command.run(), false),
+        // Run by `main`, before the runtime starts.
+        Command::Watchdog(_) => return 0,
     };
     match outcome {
         Ok(()) => 0,

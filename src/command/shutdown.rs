@@ -7,6 +7,7 @@ use teamwire_client::{Error, message, v1};
 use teamwire_proto::{
     Reason,
     v1::{MemberState, RequestState},
+    word,
 };
 
 use super::{
@@ -183,7 +184,7 @@ impl Shutdown {
             let request = request.map(|request| show::json("Request", request));
             show::line(&serde_json::json!({ "request": request, "member": show::json("Member", &member) }));
         } else {
-            anstream::println!("{name} exited: {}.", show::exit_text(&exit));
+            anstream::println!("{name} exited: {}.", word::exit_and_duration(&exit));
         }
         shown::acknowledge_exit(caller, &member).await;
         Ok(())

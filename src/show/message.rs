@@ -134,6 +134,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::Unprocessed => "unprocessed",
         NoticeKind::WritesLost => "writes lost",
         NoticeKind::TaskLapsed => "task lapsed",
+        NoticeKind::MemberRestarted => "member restarted",
         NoticeKind::Digest => "digest",
     }
 }

@@ -1,7 +1,7 @@
 //! Prints replies: as tables and lines for a person, as JSON for a program.
 //!
-//! One file for each noun. Text from other members never reaches the terminal unfiltered: [`plain`] removes control
-//! characters.
+//! One file for each noun. Text from other members never reaches the terminal unfiltered: [`plain`] replaces control
+//! characters and marks hidden ones, [`line`] writes them as JSON escapes.
 
 mod history;
 mod member;
@@ -18,12 +18,13 @@ use std::sync::LazyLock;
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, SerializeOptions};
 use serde_json::Value;
+use teamwire_agents::visible::json_line;
 
 use crate::failure::Failure;
 
 pub use self::{
     history::{entry, entry_json},
-    member::{exit_text, members},
+    member::members,
     message::{delivery, delivery_json, message, summary_and_content},
     request::{request_kind, request_text},
     style::{bold, dim, paint, warning},
@@ -80,9 +81,9 @@ fn enum_word(kind: &str, value: &str) -> String {
     value.strip_prefix(&prefix).and_then(|rest| rest.strip_prefix('_')).unwrap_or(value).to_ascii_lowercase()
 }
 
-/// Prints one line of JSON.
+/// Prints one line of JSON, in which characters that no one sees are escapes.
 pub fn line(value: &Value) {
-    anstream::println!("{value}");
+    anstream::println!("{}", json_line(value));
 }
 
 /// Creates the failure for a reply that lacks a required field.

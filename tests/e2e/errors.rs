@@ -164,10 +164,13 @@ fn what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_cod
         ("ann", with("in_reply_to", "that one".into()), "INVALID_MESSAGE_ID", "in_reply_to", USAGE),
         ("ann", with("attachments", json!([{"media_type": "text/plain"}])), "INVALID_ATTACHMENT", "attachments", USAGE),
     ];
+    let twice =
+        format!(r#"{{"type":"shutdown_response","request_id":"{}","approve":false,"approve":true}}"#, scene.asks_ann);
+    let rows = rows.into_iter().map(|(who, sent, reason, field, code)| (who, sent.to_string(), reason, field, code));
     let mut wrong = Vec::new();
-    for (who, sent, reason, field, code) in rows {
-        let output = scene.world.cli_with_input(who, &["send", "--json", "-"], &sent.to_string());
-        let shown: String = sent.to_string().chars().take(120).collect();
+    for (who, sent, reason, field, code) in rows.chain([("ann", twice, "INVALID_JSON", "approve", USAGE)]) {
+        let output = scene.world.cli_with_input(who, &["send", "--json", "-"], &sent);
+        let shown: String = sent.chars().take(120).collect();
         if output.code == 0 {
             wrong.push(format!("{who} {shown}: was sent"));
             continue;

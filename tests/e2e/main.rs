@@ -56,6 +56,7 @@ mod deletions;
 mod demo;
 mod diagnosis;
 mod edge;
+mod endings;
 mod errors;
 mod failover;
 mod identities;

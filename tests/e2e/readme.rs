@@ -60,6 +60,30 @@ fn the_first_steps_work_as_printed() {
     }
 }
 
+/// What `serve` prints in a terminal. A person types the second command in another one.
+const NEXT_STEPS: &str = include_str!("../../src/command/serve/next_steps.txt");
+
+#[test]
+fn the_steps_that_serve_prints_work_as_printed() {
+    let world = World::embedded();
+    let mut runner = None;
+    for line in NEXT_STEPS.lines() {
+        let command = line.split(" #").next().unwrap().replace("{me}", "teamwire");
+        let running = type_in(&world, LEAD, &command);
+        if command.contains(" run ") {
+            eventually("the teammate runs", || world.member("backend").is_object().then_some(()));
+            runner = Some(running);
+            continue;
+        }
+        let output = running.output().succeeds();
+        if command.contains("--wait-reply") {
+            assert!(output.stdout.contains("You said: Hello."), "{}", output.stdout);
+        }
+    }
+    runner.expect("a teammate").output().succeeds();
+    assert_eq!(world.member("backend")["state"], "MEMBER_STATE_EXITED");
+}
+
 #[test]
 fn a_second_machine_joins_as_printed() {
     let world = World::embedded();

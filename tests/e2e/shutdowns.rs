@@ -19,7 +19,7 @@ scenarios! {
 
 fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(world: World) {
     world.create_team("acme");
-    let backend = world.run("backend", &["--grace", "1"], agents::STUBBORN).ready();
+    let backend = world.run("backend", &["--wrap-up", "1", "--grace", "1"], agents::STUBBORN).ready();
     let pids = eventually("all descendants run", || Some(backend.pids()).filter(|pids| pids.len() == 5));
     assert!(pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
 

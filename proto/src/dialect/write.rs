@@ -113,6 +113,13 @@ fn exit_report(exit: &v1::ExitReport) -> Value {
     if !exit.detail.is_empty() {
         json.insert("detail".to_owned(), json!(exit.detail));
     }
+    if !exit.approved_request_id.is_empty() {
+        json.insert("approved_request_id".to_owned(), json!(exit.approved_request_id));
+    }
+    if exit.runner_action() != v1::RunnerAction::Unspecified {
+        let action = exit.runner_action().as_str_name().trim_start_matches("RUNNER_ACTION_").to_ascii_lowercase();
+        json.insert("runner_action".to_owned(), json!(action));
+    }
     Value::Object(json)
 }
 

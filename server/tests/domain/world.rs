@@ -177,6 +177,7 @@ fn live(member: &str) -> MemberRecord {
         pending_shutdown: None,
         pending_plan: None,
         notice_level: Default::default(),
+        crashes_ms: Vec::new(),
     }
 }
 

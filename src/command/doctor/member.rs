@@ -219,7 +219,7 @@ pub(super) fn delete_blocked(caller: &Caller, members: &[v1::Member]) -> Option<
 }
 
 fn exit(member: &v1::Member) -> String {
-    member.exit.as_ref().map_or_else(|| "cause unknown".to_owned(), show::exit_text)
+    member.exit.as_ref().map_or_else(|| "cause unknown".to_owned(), word::exit_and_duration)
 }
 
 fn host(member: &v1::Member) -> &str {

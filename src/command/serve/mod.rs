@@ -297,15 +297,21 @@ fn stop_on_signal() -> Result<CancellationToken, Failure> {
     Ok(shutdown)
 }
 
+/// Commands to try next, one a line. An end-to-end test runs them.
+const NEXT_STEPS: &str = include_str!("next_steps.txt");
+
 /// Prints commands to try next, for a person who started the coordinator in a terminal.
 fn print_next_steps(address: &str, state_dir: &Path) {
     // Use the name this process was started with, so that the commands work even if `teamwire` is not in PATH.
     let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());
+    let steps = NEXT_STEPS.lines().map(|line| match line.replace("{me}", &me).split_once(" #") {
+        Some((command, comment)) => format!("  {command}{}\n", paint(dim(), format!(" #{comment}"))),
+        None => format!("  {}\n", line.replace("{me}", &me)),
+    });
     anstream::eprintln!(
-        "\n{}\n\n  {me} team create acme\n  {me} run backend -- cat        {}\n  {me} send backend \"Hello!\" -s \"a first \
-         message\"\n  {me} status\n\n{}\n",
+        "\n{}\n\n{}\n{}\n",
         paint(bold(), format!("The coordinator is listening on {address}. In another terminal, type:")),
-        paint(dim(), "# in a third terminal; any program that reads lines"),
+        steps.collect::<String>(),
         paint(dim(), format!("All data is stored in {}.", state_dir.display()))
     );
 }

@@ -147,64 +147,6 @@ func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
 }
 
-// Which notices of the coordinator a member gets.
-type NoticeLevel int32
-
-const (
-	// As NOTICE_LEVEL_ALL.
-	NoticeLevel_NOTICE_LEVEL_UNSPECIFIED NoticeLevel = 0
-	// All of them. The default.
-	NoticeLevel_NOTICE_LEVEL_ALL NoticeLevel = 1
-	// Only important ones; see Notice.important. The others are not sent.
-	NoticeLevel_NOTICE_LEVEL_IMPORTANT NoticeLevel = 2
-	// Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
-	// of them by default (the coordinator's `digest_interval`).
-	NoticeLevel_NOTICE_LEVEL_DIGEST NoticeLevel = 3
-)
-
-// Enum value maps for NoticeLevel.
-var (
-	NoticeLevel_name = map[int32]string{
-		0: "NOTICE_LEVEL_UNSPECIFIED",
-		1: "NOTICE_LEVEL_ALL",
-		2: "NOTICE_LEVEL_IMPORTANT",
-		3: "NOTICE_LEVEL_DIGEST",
-	}
-	NoticeLevel_value = map[string]int32{
-		"NOTICE_LEVEL_UNSPECIFIED": 0,
-		"NOTICE_LEVEL_ALL":         1,
-		"NOTICE_LEVEL_IMPORTANT":   2,
-		"NOTICE_LEVEL_DIGEST":      3,
-	}
-)
-
-func (x NoticeLevel) Enum() *NoticeLevel {
-	p := new(NoticeLevel)
-	*p = x
-	return p
-}
-
-func (x NoticeLevel) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (NoticeLevel) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_team_proto_enumTypes[2].Descriptor()
-}
-
-func (NoticeLevel) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_team_proto_enumTypes[2]
-}
-
-func (x NoticeLevel) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use NoticeLevel.Descriptor instead.
-func (NoticeLevel) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
-}
-
 // Whether a member is working.
 type Activity int32
 
@@ -242,11 +184,11 @@ func (x Activity) String() string {
 }
 
 func (Activity) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_team_proto_enumTypes[3].Descriptor()
+	return file_teamwire_v1_team_proto_enumTypes[2].Descriptor()
 }
 
 func (Activity) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_team_proto_enumTypes[3]
+	return &file_teamwire_v1_team_proto_enumTypes[2]
 }
 
 func (x Activity) Number() protoreflect.EnumNumber {
@@ -255,7 +197,7 @@ func (x Activity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Activity.Descriptor instead.
 func (Activity) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
 }
 
 // A team.
@@ -382,10 +324,8 @@ type Member struct {
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
 	// The remaining time of its lease. Zero: it has run out.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
-	// True: its inbox accepts only answers and notices.
-	InboxFull bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
-	// Which notices it gets. Always set.
-	NoticeLevel   NoticeLevel `protobuf:"varint,20,opt,name=notice_level,json=noticeLevel,proto3,enum=teamwire.v1.NoticeLevel" json:"notice_level,omitempty"`
+	// True: its inbox accepts only answers, notices and shutdown requests.
+	InboxFull     bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -530,13 +470,6 @@ func (x *Member) GetInboxFull() bool {
 		return x.InboxFull
 	}
 	return false
-}
-
-func (x *Member) GetNoticeLevel() NoticeLevel {
-	if x != nil {
-		return x.NoticeLevel
-	}
-	return NoticeLevel_NOTICE_LEVEL_UNSPECIFIED
 }
 
 // How a member describes itself.
@@ -1332,8 +1265,12 @@ type JoinRequest struct {
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
 	// key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
+	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+	// token.
+	PreviousExit  *ExitReport `protobuf:"bytes,4,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinRequest) Reset() {
@@ -1385,6 +1322,13 @@ func (x *JoinRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *JoinRequest) GetPreviousExit() *ExitReport {
+	if x != nil {
+		return x.PreviousExit
+	}
+	return nil
 }
 
 // The reply of TeamService.Join.
@@ -1974,116 +1918,6 @@ func (x *SetLeadResponse) GetTeam() *Team {
 	return nil
 }
 
-// The request of TeamService.SetNoticeLevel.
-type SetNoticeLevelRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// See SendRequest.team.
-	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// The member: see DirectMessage.recipient. Empty: the caller.
-	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Required: INVALID_FIELD when unspecified. The level.
-	Level         NoticeLevel `protobuf:"varint,3,opt,name=level,proto3,enum=teamwire.v1.NoticeLevel" json:"level,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetNoticeLevelRequest) Reset() {
-	*x = SetNoticeLevelRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetNoticeLevelRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetNoticeLevelRequest) ProtoMessage() {}
-
-func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetNoticeLevelRequest.ProtoReflect.Descriptor instead.
-func (*SetNoticeLevelRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *SetNoticeLevelRequest) GetTeam() string {
-	if x != nil {
-		return x.Team
-	}
-	return ""
-}
-
-func (x *SetNoticeLevelRequest) GetMember() string {
-	if x != nil {
-		return x.Member
-	}
-	return ""
-}
-
-func (x *SetNoticeLevelRequest) GetLevel() NoticeLevel {
-	if x != nil {
-		return x.Level
-	}
-	return NoticeLevel_NOTICE_LEVEL_UNSPECIFIED
-}
-
-// The reply of TeamService.SetNoticeLevel.
-type SetNoticeLevelResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member after the change.
-	Member        *Member `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetNoticeLevelResponse) Reset() {
-	*x = SetNoticeLevelResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetNoticeLevelResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetNoticeLevelResponse) ProtoMessage() {}
-
-func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetNoticeLevelResponse.ProtoReflect.Descriptor instead.
-func (*SetNoticeLevelResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *SetNoticeLevelResponse) GetMember() *Member {
-	if x != nil {
-		return x.Member
-	}
-	return nil
-}
-
 var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
@@ -2096,7 +1930,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xe2\x05\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\xa5\x05\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2120,8 +1954,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"lease_left\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\tleaseLeft\x12\x1d\n" +
 	"\n" +
-	"inbox_full\x18\x10 \x01(\bR\tinboxFull\x12;\n" +
-	"\fnotice_level\x18\x14 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\vnoticeLevel\"\x9d\x02\n" +
+	"inbox_full\x18\x10 \x01(\bR\tinboxFull\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -2180,13 +2013,14 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x89\x01\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xc7\x01\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
 	"\n" +
 	"attributes\x18\x02 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\n" +
 	"attributes\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x87\x01\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12<\n" +
+	"\rprevious_exit\x18\x04 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
@@ -2220,13 +2054,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\"8\n" +
 	"\x0fSetLeadResponse\x12%\n" +
-	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\"s\n" +
-	"\x15SetNoticeLevelRequest\x12\x12\n" +
-	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
-	"\x06member\x18\x02 \x01(\tR\x06member\x12.\n" +
-	"\x05level\x18\x03 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\x05level\"E\n" +
-	"\x16SetNoticeLevelResponse\x12+\n" +
-	"\x06member\x18\x01 \x01(\v2\x13.teamwire.v1.MemberR\x06member*>\n" +
+	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team*>\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_LEAD\x10\x01\x12\x11\n" +
@@ -2238,16 +2066,11 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x11MEMBER_STATE_IDLE\x10\x03\x12\x19\n" +
 	"\x15MEMBER_STATE_STOPPING\x10\x04\x12\x17\n" +
 	"\x13MEMBER_STATE_EXITED\x10\x05\x12\x15\n" +
-	"\x11MEMBER_STATE_LOST\x10\x06*v\n" +
-	"\vNoticeLevel\x12\x1c\n" +
-	"\x18NOTICE_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
-	"\x10NOTICE_LEVEL_ALL\x10\x01\x12\x1a\n" +
-	"\x16NOTICE_LEVEL_IMPORTANT\x10\x02\x12\x17\n" +
-	"\x13NOTICE_LEVEL_DIGEST\x10\x03*L\n" +
+	"\x11MEMBER_STATE_LOST\x10\x06*L\n" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\x9a\b\n" +
+	"\rACTIVITY_IDLE\x10\x022\xba\a\n" +
 	"\vTeamService\x12R\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x03\x90\x02\x02\x12I\n" +
@@ -2262,8 +2085,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
 	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x03\x90\x02\x02\x12O\n" +
 	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x03\x90\x02\x02\x12D\n" +
-	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\x12^\n" +
-	"\x0eSetNoticeLevel\x12\".teamwire.v1.SetNoticeLevelRequest\x1a#.teamwire.v1.SetNoticeLevelResponse\"\x03\x90\x02\x02BQ\n" +
+	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponseBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -2278,110 +2100,103 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_team_proto_rawDescData
 }
 
-var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_teamwire_v1_team_proto_goTypes = []any{
 	(Role)(0),                      // 0: teamwire.v1.Role
 	(MemberState)(0),               // 1: teamwire.v1.MemberState
-	(NoticeLevel)(0),               // 2: teamwire.v1.NoticeLevel
-	(Activity)(0),                  // 3: teamwire.v1.Activity
-	(*Team)(nil),                   // 4: teamwire.v1.Team
-	(*Member)(nil),                 // 5: teamwire.v1.Member
-	(*MemberAttributes)(nil),       // 6: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),      // 7: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),     // 8: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),         // 9: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),        // 10: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),       // 11: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),      // 12: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),      // 13: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),     // 14: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),          // 15: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),         // 16: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),  // 17: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil), // 18: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),            // 19: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),           // 20: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),           // 21: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 22: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),     // 23: teamwire.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),    // 24: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),       // 25: teamwire.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 26: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 27: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 28: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 29: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 30: teamwire.v1.SetLeadResponse
-	(*SetNoticeLevelRequest)(nil),  // 31: teamwire.v1.SetNoticeLevelRequest
-	(*SetNoticeLevelResponse)(nil), // 32: teamwire.v1.SetNoticeLevelResponse
-	nil,                            // 33: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
-	(*ExitReport)(nil),             // 35: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
+	(Activity)(0),                  // 2: teamwire.v1.Activity
+	(*Team)(nil),                   // 3: teamwire.v1.Team
+	(*Member)(nil),                 // 4: teamwire.v1.Member
+	(*MemberAttributes)(nil),       // 5: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),      // 6: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),     // 7: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),         // 8: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),        // 9: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),       // 10: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),      // 11: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),      // 12: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),     // 13: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),          // 14: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),         // 15: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),  // 16: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil), // 17: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),            // 18: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),           // 19: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),           // 20: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 21: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),     // 22: teamwire.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),    // 23: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),       // 24: teamwire.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 25: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),       // 26: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),      // 27: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),         // 28: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),        // 29: teamwire.v1.SetLeadResponse
+	nil,                            // 30: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
+	(*ExitReport)(nil),             // 32: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
-	34, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	31, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
 	1,  // 2: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	34, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	34, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
-	6,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	35, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	36, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
-	2,  // 8: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
-	33, // 9: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	6,  // 10: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	4,  // 11: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	5,  // 12: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	4,  // 13: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	4,  // 14: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	36, // 15: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	34, // 16: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	36, // 17: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	34, // 18: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 19: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	4,  // 20: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	5,  // 21: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	35, // 22: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	5,  // 23: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	3,  // 24: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	36, // 25: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	31, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	31, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	5,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
+	32, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	33, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	30, // 8: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	5,  // 9: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	3,  // 10: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	4,  // 11: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	3,  // 12: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	3,  // 13: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	33, // 14: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	31, // 15: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	33, // 16: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	31, // 17: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	5,  // 18: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	32, // 19: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	3,  // 20: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	4,  // 21: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	32, // 22: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	4,  // 23: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	2,  // 24: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	33, // 25: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
 	1,  // 26: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	5,  // 27: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	4,  // 28: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	2,  // 29: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	5,  // 30: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	7,  // 31: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	9,  // 32: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	11, // 33: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	13, // 34: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	15, // 35: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	17, // 36: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	19, // 37: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	21, // 38: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	23, // 39: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	25, // 40: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	27, // 41: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	29, // 42: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	31, // 43: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	8,  // 44: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	10, // 45: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	12, // 46: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	14, // 47: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	16, // 48: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	18, // 49: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	20, // 50: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	22, // 51: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	24, // 52: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	26, // 53: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	28, // 54: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	30, // 55: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	32, // 56: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	44, // [44:57] is the sub-list for method output_type
-	31, // [31:44] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	4,  // 27: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	3,  // 28: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	6,  // 29: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	8,  // 30: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	10, // 31: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	12, // 32: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	14, // 33: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	16, // 34: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	18, // 35: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	20, // 36: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	22, // 37: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	24, // 38: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	26, // 39: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	28, // 40: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	7,  // 41: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	9,  // 42: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	11, // 43: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	13, // 44: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	15, // 45: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	17, // 46: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	19, // 47: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	21, // 48: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	23, // 49: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	25, // 50: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	27, // 51: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	29, // 52: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	41, // [41:53] is the sub-list for method output_type
+	29, // [29:41] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -2395,8 +2210,8 @@ func file_teamwire_v1_team_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_team_proto_rawDesc), len(file_teamwire_v1_team_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   30,
+			NumEnums:      3,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

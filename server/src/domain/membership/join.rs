@@ -1,13 +1,17 @@
 //! Joining: a life starts under a member's name.
 
+use std::time::Duration;
+
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     id,
     name::Name,
     v1::{self, CancelCause, Liveness, MemberState, NoticeKind, RequestKind},
+    word,
 };
 
+use super::exit::{exit_event, exit_of};
 use crate::{
     domain::{
         actor::Actor,
@@ -18,13 +22,20 @@ use crate::{
         life::{NewLife, attributes, new_credential},
         notices,
         query::{show_new_member, show_team},
-        records::{JoinTokenRecord, Life, PresenceRecord, SessionEnd, TeamRecord},
+        records::{JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
         request, session,
         task::give_back,
+        time::ms,
         tx::{RuleError, Tx},
     },
     store::Leases,
 };
+
+/// How long a crash counts when a notice says how many there were.
+const CRASHES_WINDOW: Duration = Duration::from_secs(600);
+
+/// How many crashes of a member are counted.
+const CRASHES_MAX: usize = 100;
 
 /// Starts a life under a member's name. `leases`: as just read.
 pub fn join(
@@ -80,6 +91,12 @@ pub fn join(
         )
         .into());
     }
+    let crash = match (&request.previous_exit, &before) {
+        (Some(report), Some(before)) if token.is_none() && matches!(before.life, Life::Live | Life::Lost) => {
+            Some(v1::ExitReport::from(exit_of(tx, Some(report), "previous_exit")?))
+        }
+        _ => None,
+    };
     for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
         if before.is_some() {
             request::cancel(tx, &mut team, &name, kind, CancelCause::TargetReplaced)?;
@@ -95,7 +112,11 @@ pub fn join(
         plan_mode_required,
         detached: known::<Liveness>(request.liveness, "liveness")? == Liveness::Detached,
     };
-    let member = life.begin(before.as_ref(), tx.ctx.now_ms);
+    let mut member = life.begin(before.as_ref(), tx.ctx.now_ms);
+    if let (Some(exit), Some(before)) = (&crash, &before) {
+        note_crash(tx, &mut member);
+        history::append(tx, exit_event(&before.name, before.incarnation, exit));
+    }
     match team.member_mut(&name) {
         Some(present) => *present = member.clone(),
         None => team.members.push(member.clone()),
@@ -112,9 +133,15 @@ pub fn join(
     }
     session::end(tx, &name, SessionEnd::Replaced)?;
     history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, ""));
-    // A detached life has no process that this one could have replaced.
-    if before.is_some_and(|before| before.life == Life::Live && !before.detached) && !team.is_lead(&name) {
-        tell_lead_of_takeover(tx, &team, &member.name)?;
+    if !team.is_lead(&name) {
+        match crash {
+            Some(exit) => tell_lead_of_restart(tx, &team, &member, exit)?,
+            // A detached life has no process that this one could have replaced.
+            None if before.is_some_and(|before| before.life == Life::Live && !before.detached) => {
+                tell_lead_of_takeover(tx, &team, &member.name)?;
+            }
+            None => {}
+        }
     }
     let reply = v1::JoinResponse {
         team: Some(show_team(&team)),
@@ -248,6 +275,48 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
         ));
     }
     Ok(record.name.clone())
+}
+
+/// Counts a crash of the life before this one.
+fn note_crash(tx: &Tx<'_>, member: &mut MemberRecord) {
+    let since_ms = tx.ctx.now_ms.saturating_sub(ms(CRASHES_WINDOW));
+    member.crashes_ms.retain(|at_ms| *at_ms > since_ms);
+    if member.crashes_ms.len() < CRASHES_MAX {
+        member.crashes_ms.push(tx.ctx.now_ms);
+    }
+}
+
+fn tell_lead_of_restart(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    member: &MemberRecord,
+    exit: v1::ExitReport,
+) -> Result<(), RuleError> {
+    let crashes = member.crashes_ms.len();
+    let again = match crashes {
+        0 | 1 => String::new(),
+        count => format!(", {} time in {} min", ordinal(count), CRASHES_WINDOW.as_secs() / 60),
+    };
+    let notice = v1::Notice {
+        kind: NoticeKind::MemberRestarted.into(),
+        member: member.name.to_string(),
+        text: format!("{} crashed ({}) and was restarted{again}.", member.name, word::exit(&exit)),
+        exit: Some(exit),
+        ..v1::Notice::default()
+    };
+    notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
+}
+
+/// Writes a number as a rank, such as 2nd.
+fn ordinal(number: usize) -> String {
+    let suffix = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{suffix}")
 }
 
 fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) -> Result<(), RuleError> {

@@ -67,6 +67,9 @@ pub struct MemberRecord {
     /// Which notices it gets.
     #[serde(default)]
     pub notice_level: NoticeLevel,
+    /// When its program's latest crashes were reported, the oldest first, across its lives.
+    #[serde(default)]
+    pub crashes_ms: Vec<u64>,
 }
 
 /// A request that awaits an answer.
@@ -120,12 +123,24 @@ pub struct Exit {
     pub duration_ms: u64,
     /// Why, for a reader.
     pub detail: String,
+    /// The shutdown request that the member had approved. Empty: none.
+    #[serde(default)]
+    pub approved_request_id: String,
+    /// What the runner did to end the process: a `RunnerAction` of the protocol.
+    #[serde(default)]
+    pub runner_action: i32,
 }
 
 impl From<Exit> for v1::ExitReport {
     fn from(exit: Exit) -> Self {
-        let duration = (exit.duration_ms > 0).then(|| duration(exit.duration_ms));
-        Self { code: exit.code, signal: exit.signal, duration, detail: exit.detail }
+        Self {
+            code: exit.code,
+            signal: exit.signal,
+            duration: (exit.duration_ms > 0).then(|| duration(exit.duration_ms)),
+            detail: exit.detail,
+            approved_request_id: exit.approved_request_id,
+            runner_action: exit.runner_action,
+        }
     }
 }
 

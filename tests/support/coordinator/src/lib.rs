@@ -58,6 +58,8 @@ pub struct State {
     pub heartbeats: Vec<v1::HeartbeatRequest>,
     pub opened: Vec<v1::StreamRequest>,
     pub waits: u32,
+    /// The members that ListMembers returns.
+    pub members: Vec<v1::Member>,
     /// How the next calls fail, before they succeed.
     pub fail_sends: VecDeque<Status>,
     pub fail_acks: VecDeque<Status>,
@@ -357,7 +359,8 @@ impl TeamService for Coordinator {
         &self,
         _: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
-        not_scripted()
+        let members = self.with(|state| state.members.clone());
+        Ok(Response::new(v1::ListMembersResponse { members, ..Default::default() }))
     }
 
     async fn force_stop(&self, _: Request<v1::ForceStopRequest>) -> Result<Response<v1::ForceStopResponse>, Status> {

@@ -646,6 +646,7 @@ class JoinRequest(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     ATTRIBUTES_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
+    PREVIOUS_EXIT_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
     and when a member starts a new life with its own credential.
@@ -658,15 +659,23 @@ class JoinRequest(google.protobuf.message.Message):
     def attributes(self) -> Global___MemberAttributes:
         """Optional. The member's attributes."""
 
+    @property
+    def previous_exit(self) -> teamwire.v1.message_pb2.ExitReport:
+        """Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
+        program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+        token.
+        """
+
     def __init__(
         self,
         *,
         name: builtins.str = ...,
         attributes: Global___MemberAttributes | None = ...,
         idempotency_key: builtins.str = ...,
+        previous_exit: teamwire.v1.message_pb2.ExitReport | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "idempotency_key", b"idempotency_key", "name", b"name"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "previous_exit", b"previous_exit"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "idempotency_key", b"idempotency_key", "name", b"name", "previous_exit", b"previous_exit"]) -> None: ...
 
 Global___JoinRequest: typing_extensions.TypeAlias = JoinRequest
 

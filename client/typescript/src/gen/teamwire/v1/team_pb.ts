@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/team.proto.
  */
 export const file_teamwire_v1_team: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSKnBAoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIEi4KDG5vdGljZV9sZXZlbBgUIAEoDjIYLnRlYW13aXJlLnYxLk5vdGljZUxldmVsItgBChBNZW1iZXJBdHRyaWJ1dGVzEhIKCmFnZW50X3R5cGUYASABKAkSDQoFbW9kZWwYAiABKAkSDAoEaG9zdBgDIAEoCRINCgVjb2xvchgEIAEoCRI5CgZsYWJlbHMYBSADKAsyKS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgGIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpoBChFDcmVhdGVUZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWxlYWRfbmFtZRgDIAEoCRI2Cg9sZWFkX2F0dHJpYnV0ZXMYBCABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIoMBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImcKC0pvaW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSMQoKYXR0cmlidXRlcxgCIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIm0KDEpvaW5SZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbRIjCgZtZW1iZXIYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIjUKDExlYXZlUmVxdWVzdBIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydCIPCg1MZWF2ZVJlc3BvbnNlIkkKEkxpc3RNZW1iZXJzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlQKE0xpc3RNZW1iZXJzUmVzcG9uc2USJAoHbWVtYmVycxgBIAMoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiTAoQSGVhcnRiZWF0UmVxdWVzdBInCghhY3Rpdml0eRgBIAEoDjIVLnRlYW13aXJlLnYxLkFjdGl2aXR5Eg8KB3N1bW1hcnkYAiABKAkiZgoRSGVhcnRiZWF0UmVzcG9uc2USKAoFbGVhc2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZSJAChBGb3JjZVN0b3BSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI4ChFGb3JjZVN0b3BSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIiLgoOU2V0TGVhZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkiMgoPU2V0TGVhZFJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIl4KFVNldE5vdGljZUxldmVsUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRInCgVsZXZlbBgDIAEoDjIYLnRlYW13aXJlLnYxLk5vdGljZUxldmVsIj0KFlNldE5vdGljZUxldmVsUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyKj4KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfTEVBRBABEhEKDVJPTEVfVEVBTU1BVEUQAiq/AQoLTWVtYmVyU3RhdGUSHAoYTUVNQkVSX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTTUVNQkVSX1NUQVRFX0pPSU5FRBABEhcKE01FTUJFUl9TVEFURV9BQ1RJVkUQAhIVChFNRU1CRVJfU1RBVEVfSURMRRADEhkKFU1FTUJFUl9TVEFURV9TVE9QUElORxAEEhcKE01FTUJFUl9TVEFURV9FWElURUQQBRIVChFNRU1CRVJfU1RBVEVfTE9TVBAGKnYKC05vdGljZUxldmVsEhwKGE5PVElDRV9MRVZFTF9VTlNQRUNJRklFRBAAEhQKEE5PVElDRV9MRVZFTF9BTEwQARIaChZOT1RJQ0VfTEVWRUxfSU1QT1JUQU5UEAISFwoTTk9USUNFX0xFVkVMX0RJR0VTVBADKkwKCEFjdGl2aXR5EhgKFEFDVElWSVRZX1VOU1BFQ0lGSUVEEAASEwoPQUNUSVZJVFlfQUNUSVZFEAESEQoNQUNUSVZJVFlfSURMRRACMpoICgtUZWFtU2VydmljZRJSCgpDcmVhdGVUZWFtEh4udGVhbXdpcmUudjEuQ3JlYXRlVGVhbVJlcXVlc3QaHy50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVzcG9uc2UiA5ACAhJJCgdHZXRUZWFtEhsudGVhbXdpcmUudjEuR2V0VGVhbVJlcXVlc3QaHC50ZWFtd2lyZS52MS5HZXRUZWFtUmVzcG9uc2UiA5ACARJPCglMaXN0VGVhbXMSHS50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVzcG9uc2UiA5ACARJNCgpEZWxldGVUZWFtEh4udGVhbXdpcmUudjEuRGVsZXRlVGVhbVJlcXVlc3QaHy50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVzcG9uc2USRgoGSW52aXRlEhoudGVhbXdpcmUudjEuSW52aXRlUmVxdWVzdBobLnRlYW13aXJlLnYxLkludml0ZVJlc3BvbnNlIgOQAgISXgoOQ3JlYXRlT2JzZXJ2ZXISIi50ZWFtd2lyZS52MS5DcmVhdGVPYnNlcnZlclJlcXVlc3QaIy50ZWFtd2lyZS52MS5DcmVhdGVPYnNlcnZlclJlc3BvbnNlIgOQAgISQAoESm9pbhIYLnRlYW13aXJlLnYxLkpvaW5SZXF1ZXN0GhkudGVhbXdpcmUudjEuSm9pblJlc3BvbnNlIgOQAgISQwoFTGVhdmUSGS50ZWFtd2lyZS52MS5MZWF2ZVJlcXVlc3QaGi50ZWFtd2lyZS52MS5MZWF2ZVJlc3BvbnNlIgOQAgISVQoLTGlzdE1lbWJlcnMSHy50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1JlcXVlc3QaIC50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1Jlc3BvbnNlIgOQAgESTwoJSGVhcnRiZWF0Eh0udGVhbXdpcmUudjEuSGVhcnRiZWF0UmVxdWVzdBoeLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlc3BvbnNlIgOQAgISTwoJRm9yY2VTdG9wEh0udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVxdWVzdBoeLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlc3BvbnNlIgOQAgISRAoHU2V0TGVhZBIbLnRlYW13aXJlLnYxLlNldExlYWRSZXF1ZXN0GhwudGVhbXdpcmUudjEuU2V0TGVhZFJlc3BvbnNlEl4KDlNldE5vdGljZUxldmVsEiIudGVhbXdpcmUudjEuU2V0Tm90aWNlTGV2ZWxSZXF1ZXN0GiMudGVhbXdpcmUudjEuU2V0Tm90aWNlTGV2ZWxSZXNwb25zZSIDkAICQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSL3AwoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIItgBChBNZW1iZXJBdHRyaWJ1dGVzEhIKCmFnZW50X3R5cGUYASABKAkSDQoFbW9kZWwYAiABKAkSDAoEaG9zdBgDIAEoCRINCgVjb2xvchgEIAEoCRI5CgZsYWJlbHMYBSADKAsyKS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgGIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpoBChFDcmVhdGVUZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWxlYWRfbmFtZRgDIAEoCRI2Cg9sZWFkX2F0dHJpYnV0ZXMYBCABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIoMBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpcBCgtKb2luUmVxdWVzdBIMCgRuYW1lGAEgASgJEjEKCmF0dHJpYnV0ZXMYAiABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIuCg1wcmV2aW91c19leGl0GAQgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydCJtCgxKb2luUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIwoGbWVtYmVyGAIgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyEhcKCmNyZWRlbnRpYWwYAyABKAlCA4ABASI1CgxMZWF2ZVJlcXVlc3QSJQoEZXhpdBgBIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQiDwoNTGVhdmVSZXNwb25zZSJJChJMaXN0TWVtYmVyc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJUChNMaXN0TWVtYmVyc1Jlc3BvbnNlEiQKB21lbWJlcnMYASADKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkwKEEhlYXJ0YmVhdFJlcXVlc3QSJwoIYWN0aXZpdHkYASABKA4yFS50ZWFtd2lyZS52MS5BY3Rpdml0eRIPCgdzdW1tYXJ5GAIgASgJImYKEUhlYXJ0YmVhdFJlc3BvbnNlEigKBWxlYXNlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBXN0YXRlGAIgASgOMhgudGVhbXdpcmUudjEuTWVtYmVyU3RhdGUiQAoQRm9yY2VTdG9wUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIOCgZyZWFzb24YAyABKAkiOAoRRm9yY2VTdG9wUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyIi4KDlNldExlYWRSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJIjIKD1NldExlYWRSZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbSo+CgRSb2xlEhQKEFJPTEVfVU5TUEVDSUZJRUQQABINCglST0xFX0xFQUQQARIRCg1ST0xFX1RFQU1NQVRFEAIqvwEKC01lbWJlclN0YXRlEhwKGE1FTUJFUl9TVEFURV9VTlNQRUNJRklFRBAAEhcKE01FTUJFUl9TVEFURV9KT0lORUQQARIXChNNRU1CRVJfU1RBVEVfQUNUSVZFEAISFQoRTUVNQkVSX1NUQVRFX0lETEUQAxIZChVNRU1CRVJfU1RBVEVfU1RPUFBJTkcQBBIXChNNRU1CRVJfU1RBVEVfRVhJVEVEEAUSFQoRTUVNQkVSX1NUQVRFX0xPU1QQBipMCghBY3Rpdml0eRIYChRBQ1RJVklUWV9VTlNQRUNJRklFRBAAEhMKD0FDVElWSVRZX0FDVElWRRABEhEKDUFDVElWSVRZX0lETEUQAjK6BwoLVGVhbVNlcnZpY2USUgoKQ3JlYXRlVGVhbRIeLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXF1ZXN0Gh8udGVhbXdpcmUudjEuQ3JlYXRlVGVhbVJlc3BvbnNlIgOQAgISSQoHR2V0VGVhbRIbLnRlYW13aXJlLnYxLkdldFRlYW1SZXF1ZXN0GhwudGVhbXdpcmUudjEuR2V0VGVhbVJlc3BvbnNlIgOQAgESTwoJTGlzdFRlYW1zEh0udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RUZWFtc1Jlc3BvbnNlIgOQAgESTQoKRGVsZXRlVGVhbRIeLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXF1ZXN0Gh8udGVhbXdpcmUudjEuRGVsZXRlVGVhbVJlc3BvbnNlEkYKBkludml0ZRIaLnRlYW13aXJlLnYxLkludml0ZVJlcXVlc3QaGy50ZWFtd2lyZS52MS5JbnZpdGVSZXNwb25zZSIDkAICEl4KDkNyZWF0ZU9ic2VydmVyEiIudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0GiMudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXNwb25zZSIDkAICEkAKBEpvaW4SGC50ZWFtd2lyZS52MS5Kb2luUmVxdWVzdBoZLnRlYW13aXJlLnYxLkpvaW5SZXNwb25zZSIDkAICEkMKBUxlYXZlEhkudGVhbXdpcmUudjEuTGVhdmVSZXF1ZXN0GhoudGVhbXdpcmUudjEuTGVhdmVSZXNwb25zZSIDkAICElUKC0xpc3RNZW1iZXJzEh8udGVhbXdpcmUudjEuTGlzdE1lbWJlcnNSZXF1ZXN0GiAudGVhbXdpcmUudjEuTGlzdE1lbWJlcnNSZXNwb25zZSIDkAIBEk8KCUhlYXJ0YmVhdBIdLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlcXVlc3QaHi50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXNwb25zZSIDkAICEk8KCUZvcmNlU3RvcBIdLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlcXVlc3QaHi50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXNwb25zZSIDkAICEkQKB1NldExlYWQSGy50ZWFtd2lyZS52MS5TZXRMZWFkUmVxdWVzdBocLnRlYW13aXJlLnYxLlNldExlYWRSZXNwb25zZUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message]);
 
 /**
  * A team.
@@ -191,13 +191,6 @@ export type Member = Message<"teamwire.v1.Member"> & {
    * @generated from field: bool inbox_full = 16;
    */
   inboxFull: boolean;
-
-  /**
-   * Which notices it gets. Always set.
-   *
-   * @generated from field: teamwire.v1.NoticeLevel notice_level = 20;
-   */
-  noticeLevel: NoticeLevel;
 };
 
 /**
@@ -653,6 +646,15 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
    * @generated from field: string idempotency_key = 3;
    */
   idempotencyKey: string;
+
+  /**
+   * Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
+   * program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+   * token.
+   *
+   * @generated from field: teamwire.v1.ExitReport previous_exit = 4;
+   */
+  previousExit?: ExitReport | undefined;
 };
 
 /**
@@ -958,62 +960,6 @@ export const SetLeadResponseSchema: GenMessage<SetLeadResponse> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_team, 26);
 
 /**
- * The request of TeamService.SetNoticeLevel.
- *
- * @generated from message teamwire.v1.SetNoticeLevelRequest
- */
-export type SetNoticeLevelRequest = Message<"teamwire.v1.SetNoticeLevelRequest"> & {
-  /**
-   * See SendRequest.team.
-   *
-   * @generated from field: string team = 1;
-   */
-  team: string;
-
-  /**
-   * The member: see DirectMessage.recipient. Empty: the caller.
-   *
-   * @generated from field: string member = 2;
-   */
-  member: string;
-
-  /**
-   * Required: INVALID_FIELD when unspecified. The level.
-   *
-   * @generated from field: teamwire.v1.NoticeLevel level = 3;
-   */
-  level: NoticeLevel;
-};
-
-/**
- * Describes the message teamwire.v1.SetNoticeLevelRequest.
- * Use `create(SetNoticeLevelRequestSchema)` to create a new message.
- */
-export const SetNoticeLevelRequestSchema: GenMessage<SetNoticeLevelRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 27);
-
-/**
- * The reply of TeamService.SetNoticeLevel.
- *
- * @generated from message teamwire.v1.SetNoticeLevelResponse
- */
-export type SetNoticeLevelResponse = Message<"teamwire.v1.SetNoticeLevelResponse"> & {
-  /**
-   * The member after the change.
-   *
-   * @generated from field: teamwire.v1.Member member = 1;
-   */
-  member?: Member | undefined;
-};
-
-/**
- * Describes the message teamwire.v1.SetNoticeLevelResponse.
- * Use `create(SetNoticeLevelResponseSchema)` to create a new message.
- */
-export const SetNoticeLevelResponseSchema: GenMessage<SetNoticeLevelResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 28);
-
-/**
  * What a member may do.
  *
  * @generated from enum teamwire.v1.Role
@@ -1110,48 +1056,6 @@ export const MemberStateSchema: GenEnum<MemberState> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 1);
 
 /**
- * Which notices of the coordinator a member gets.
- *
- * @generated from enum teamwire.v1.NoticeLevel
- */
-export enum NoticeLevel {
-  /**
-   * As NOTICE_LEVEL_ALL.
-   *
-   * @generated from enum value: NOTICE_LEVEL_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * All of them. The default.
-   *
-   * @generated from enum value: NOTICE_LEVEL_ALL = 1;
-   */
-  ALL = 1,
-
-  /**
-   * Only important ones; see Notice.important. The others are not sent.
-   *
-   * @generated from enum value: NOTICE_LEVEL_IMPORTANT = 2;
-   */
-  IMPORTANT = 2,
-
-  /**
-   * Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
-   * of them by default (the coordinator's `digest_interval`).
-   *
-   * @generated from enum value: NOTICE_LEVEL_DIGEST = 3;
-   */
-  DIGEST = 3,
-}
-
-/**
- * Describes the enum teamwire.v1.NoticeLevel.
- */
-export const NoticeLevelSchema: GenEnum<NoticeLevel> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_team, 2);
-
-/**
  * Whether a member is working.
  *
  * @generated from enum teamwire.v1.Activity
@@ -1183,7 +1087,7 @@ export enum Activity {
  * Describes the enum teamwire.v1.Activity.
  */
 export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_team, 3);
+  enumDesc(file_teamwire_v1_team, 2);
 
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
@@ -1357,20 +1261,6 @@ export const TeamService: GenService<{
     methodKind: "unary";
     input: typeof SetLeadRequestSchema;
     output: typeof SetLeadResponseSchema;
-  },
-  /**
-   * Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
-   * any member's. The level belongs to the name: a new life keeps it.
-   *
-   * PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
-   * AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
-   *
-   * @generated from rpc teamwire.v1.TeamService.SetNoticeLevel
-   */
-  setNoticeLevel: {
-    methodKind: "unary";
-    input: typeof SetNoticeLevelRequestSchema;
-    output: typeof SetNoticeLevelResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_teamwire_v1_team, 0);
