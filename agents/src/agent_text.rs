@@ -130,7 +130,10 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
         }
         Some(Body::Notice(body)) => {
             let kind = body.kind().as_str_name().trim_start_matches("NOTICE_KIND_").to_ascii_lowercase();
-            let text = escaped(&body.text);
+            let text = match body.count {
+                count if count > 1 && body.gathered.is_empty() => format!("{} ({count} times)", escaped(&body.text)),
+                _ => escaped(&body.text),
+            };
             let text = match &body.task {
                 Some(task) => with_text(text, "Description", &task.description),
                 None => text,

@@ -23,6 +23,7 @@ mod join;
 mod leave;
 mod man;
 mod message;
+mod notices;
 mod plan;
 #[cfg(test)]
 mod reference;
@@ -30,6 +31,7 @@ mod requests;
 mod run;
 mod send;
 mod serve;
+mod shown;
 mod shutdown;
 mod status;
 mod task;
@@ -133,6 +135,7 @@ enum Command {
     Run(run::Run),
     Send(send::Send),
     Inbox(inbox::Inbox),
+    Notices(notices::Notices),
     Shutdown(shutdown::Shutdown),
     #[command(subcommand)]
     Plan(plan::Plan),
@@ -187,6 +190,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Leave(command) => (command.run(&context).await, command.output.json),
         Command::Send(command) => (command.run(&context).await, command.is_json()),
         Command::Inbox(command) => (command.run(&context).await, command.output.json),
+        Command::Notices(command) => (command.run(&context).await, command.output.json),
         Command::Shutdown(command) => (command.run(&context).await, command.output.json),
         Command::Plan(command) => command.run(&context).await,
         Command::Task(command) => command.run(&context).await,

@@ -5,7 +5,7 @@ use teamwire_client::{message, v1};
 use teamwire_proto::v1::RequestState;
 
 use super::{
-    Output, answer,
+    Output, answer, shown,
     waiting::{Wait, progress_of, wait_for},
 };
 use crate::{
@@ -75,7 +75,9 @@ impl Submit {
         let status = async || progress_of(&caller, &reply.message_id, "plan", "answered").await;
         let decision = caller.client.wait_decision(&reply.request_id, patience);
         let request = wait_for(patience, status, decision).await?;
-        self.report(&request)
+        let reported = self.report(&request);
+        shown::acknowledge_decision(&caller, &request).await;
+        reported
     }
 
     fn report(&self, request: &v1::Request) -> Result<(), Failure> {

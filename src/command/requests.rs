@@ -5,7 +5,7 @@ use teamwire_client::v1;
 use teamwire_proto::v1::RequestState;
 
 use super::{
-    Output, id,
+    Output, id, shown,
     waiting::{Wait, progress_of, wait_for},
 };
 use crate::{
@@ -18,6 +18,8 @@ use crate::{
 const SHOWN_MAX: usize = 100;
 
 /// List shutdown requests and plans, or wait for a decision
+///
+/// An answer that --wait has shown is acknowledged in your inbox.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire requests last --wait")]
 pub struct Requests {
@@ -82,6 +84,7 @@ impl Requests {
         if self.wait.is_none() {
             return Ok(());
         }
+        shown::acknowledge_decision(&caller, &request).await;
         let code = match request.state() {
             RequestState::Approved => return Ok(()),
             RequestState::Rejected => REJECTED,

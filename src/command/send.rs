@@ -6,7 +6,10 @@ use clap::Args;
 use teamwire_client::{dialect, message, v1};
 use teamwire_proto::v1::history_entry::Event;
 
-use super::waiting::{Wait, progress_of, wait_for};
+use super::{
+    shown,
+    waiting::{Wait, progress_of, wait_for},
+};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_IN_TIME},
@@ -17,7 +20,8 @@ use crate::{
 ///
 /// The recipient `team-lead` is always the lead. Once this command succeeds, the message is in the inbox of every
 /// recipient; --json also prints how durably the store holds it. `--json -` reads one SendMessage object, in either of
-/// its two JSON forms, from standard input and prints the reply as JSON.
+/// its two JSON forms, from standard input and prints the reply as JSON. A reply that --wait-reply has printed is
+/// acknowledged.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
@@ -138,11 +142,13 @@ impl Send {
         match wait_for(patience, status, tokio::time::timeout(patience, answer)).await {
             Ok(Ok(Some(entry))) => {
                 let Some(Event::Message(answer)) = entry.event else { return Err(show::incomplete()) };
+                let answer_id = answer.id.clone();
                 if self.is_json() {
                     show::line(&dialect::write(&answer));
                 } else {
                     show::delivery(&v1::Delivery { message: Some(answer), ..v1::Delivery::default() });
                 }
+                shown::acknowledge(caller, vec![answer_id]).await;
                 Ok(())
             }
             Ok(Err(failure)) => Err(failure),

@@ -11,7 +11,7 @@ use teamwire_proto::{
 };
 
 use super::{
-    Output,
+    Output, shown,
     waiting::{progress_of, wait_for},
 };
 use crate::{
@@ -26,7 +26,8 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 /// Ask a member to shut down, or stop it by force
 ///
 /// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3 if
-/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time.
+/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time. The answer and the
+/// exit that it has shown are acknowledged in your inbox.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
@@ -105,7 +106,11 @@ impl Shutdown {
         let request = wait_for(open, status, caller.client.wait_decision(request_id, patience)).await?;
         let name = request.member.clone();
         let code = match request.state() {
-            RequestState::Approved => return self.wait_for_exit(caller, &name, Some(&request)).await,
+            RequestState::Approved => {
+                let exited = self.wait_for_exit(caller, &name, Some(&request)).await;
+                shown::acknowledge_decision(caller, &request).await;
+                return exited;
+            }
             RequestState::Rejected => REJECTED,
             RequestState::Expired | RequestState::Cancelled => UNANSWERED,
             RequestState::Pending | RequestState::Unspecified => NOT_IN_TIME,
@@ -113,6 +118,7 @@ impl Shutdown {
         if self.output.json {
             show::line(&serde_json::json!({ "request": show::json("Request", &request) }));
         }
+        shown::acknowledge_decision(caller, &request).await;
         Err(Failure::with_code(code, format!("{name} was not shut down: {}", show::request_text(&request))))
     }
 
@@ -180,6 +186,7 @@ impl Shutdown {
         } else {
             anstream::println!("{name} exited: {}.", word::exit_and_duration(&exit));
         }
+        shown::acknowledge_exit(caller, &member).await;
         Ok(())
     }
 

@@ -40,6 +40,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("join", Object(&[("team", "Team"), ("member", "Member"), ("credential", "string")])),
     ("leave", Object(&[("left", "string"), ("member", "string")])),
     ("message show", Object(&[("message", "SendMessage"), ("receipts", "Receipt*")])),
+    ("notices", Message("Member")),
     ("plan approve", Message("SendResponse")),
     ("plan reject", Message("SendResponse")),
     ("plan submit", Message("SendResponse")),

@@ -64,6 +64,7 @@ mod joins;
 mod lives;
 mod machines;
 mod messages;
+mod notices;
 mod operations;
 mod overtaking;
 mod paste;

@@ -3,6 +3,7 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::{
     agents,
@@ -23,7 +24,8 @@ fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(wor
     assert!(pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
 
     world.cli(LEAD, &["shutdown", "backend", "are you done?", "--wait"]).exits(3).complains_of("three tests still run");
-    let rejected = world.await_inbox(LEAD, "the rejection", |message| message["type"] == "shutdown_response");
+    let history = world.history(LEAD);
+    let rejected = &history.iter().find(|entry| entry["message"]["type"] == "shutdown_response").unwrap()["message"];
     assert_eq!((&rejected["approve"], &rejected["content"]), (&false.into(), &"three tests still run".into()));
     assert!(pids.iter().all(|pid| is_alive(*pid)), "a question has ended a process");
     world
@@ -37,9 +39,16 @@ fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(wor
     assert!(left.is_empty(), "{left:?} live on");
     let member = world.member("backend");
     assert_eq!((&member["state"], &member["exit"]["signal"]), (&"exited".into(), &9.into()), "{member}");
-    world.await_inbox(LEAD, "the notice of the exit", |message| {
-        message["notice"]["kind"] == "member_exited" && message["notice"]["member"] == "backend"
-    });
+    let is_notice = |entry: &Value| {
+        let notice = &entry["message"]["notice"];
+        notice["kind"] == "member_exited" && notice["member"] == "backend"
+    };
+    assert!(world.history(LEAD).iter().any(is_notice), "the notice of the exit");
+    // The command has shown the answer and the exit.
+    let unread = world.take_inbox(LEAD);
+    let shown =
+        |message: &&Value| message["type"] == "shutdown_response" || message["notice"]["kind"] == "member_exited";
+    assert_eq!(unread.iter().filter(shown).count(), 0, "{unread:?}");
     assert_eq!(backend.exit(), 0);
     world.cli(LEAD, &["send", "backend", "still there?"]).exits(1).complains_of("AGENT_EXITED");
 

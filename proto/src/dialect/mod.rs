@@ -291,6 +291,22 @@ mod tests {
         assert_eq!(json["sent_at"], "1970-01-01T00:00:00Z");
     }
 
+    #[test]
+    fn a_digest_shows_what_it_gathers_and_how_often() {
+        let idle = v1::Notice {
+            kind: v1::NoticeKind::Idle.into(),
+            member: "a".into(),
+            text: "a is idle.".into(),
+            count: 3,
+            ..Default::default()
+        };
+        let digest =
+            v1::Notice { kind: v1::NoticeKind::Digest.into(), count: 3, gathered: vec![idle], ..Default::default() };
+        let json = write(&v1::Message { body: Some(message::Body::Notice(digest)), ..Default::default() });
+        let gathered = json!([{"kind": "idle", "member": "a", "count": 3, "text": "a is idle."}]);
+        assert_eq!(json["notice"], json!({"kind": "digest", "count": 3, "gathered": gathered}));
+    }
+
     /// Bodies of every kind that a client can send.
     fn bodies() -> impl Strategy<Value = Body> {
         let kind = prop::sample::select(Kind::SENDABLE);

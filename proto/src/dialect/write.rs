@@ -69,6 +69,20 @@ fn notice(notice: &v1::Notice) -> Value {
     if let Some(exit) = &notice.exit {
         json.insert("exit".to_owned(), exit_report(exit));
     }
+    if notice.important {
+        json.insert("important".to_owned(), json!(true));
+    }
+    if notice.count > 1 {
+        json.insert("count".to_owned(), json!(notice.count));
+    }
+    if !notice.gathered.is_empty() {
+        let with_text = |gathered: &v1::Notice| {
+            let mut json = self::notice(gathered);
+            json["text"] = json!(gathered.text);
+            json
+        };
+        json.insert("gathered".to_owned(), notice.gathered.iter().map(with_text).collect());
+    }
     Value::Object(json)
 }
 

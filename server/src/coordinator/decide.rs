@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 use super::{
     Coordinator,
     keys::{board_keys, team_key, usual_keys},
+    messages::WHOLE_INBOX,
     store_errors::{corrupt, unavailable},
 };
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
         identity::{CallerCredentials, namespace_of},
         post,
         records::TeamRecord,
+        streams,
         tx::{CachedRecord, RuleError, Snapshot, Tx},
     },
     failpoint,
@@ -149,6 +151,12 @@ impl<'c> Decision<'c> {
                     self.supply(keys).await?;
                     continue;
                 }
+                Err(RuleError::NeedsInbox(member)) => {
+                    let entries = self.coordinator.inbox_entries(self.namespace, &member, WHOLE_INBOX).await?;
+                    let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
+                    self.snapshot.inboxes.insert(member.folded().to_owned(), places);
+                    continue;
+                }
                 Err(RuleError::Corrupt(what)) => return Err(corrupt(self.namespace, &what)),
                 Err(RuleError::Refused(refusal)) => Err(refusal),
                 Ok(value) if tx.is_read_only() => Ok(value),
@@ -252,7 +260,7 @@ impl<'c> Decision<'c> {
             }
             Ok(Outcome::Refused(failed)) => {
                 coordinator.metrics.conflict(&failed);
-                self.learn(txn, failed)?;
+                self.learn(txn, failed).await?;
                 coordinator.metrics.rerun("conflict");
                 Ok(None)
             }
@@ -260,10 +268,12 @@ impl<'c> Decision<'c> {
     }
 
     /// Takes over what a failed check has taught, or refuses the call if running the rule again would not help.
-    fn learn(&mut self, txn: &Txn, failed: Failed) -> Result<(), Refusal> {
+    async fn learn(&mut self, txn: &Txn, failed: Failed) -> Result<(), Refusal> {
         match failed {
             Failed::Version { key, current } => {
                 self.keep(key, CachedRecord::new(current));
+                // The record may name a message that has arrived since.
+                self.snapshot.inboxes.clear();
                 Ok(())
             }
             Failed::KeyUsed { data } => {
@@ -278,6 +288,15 @@ impl<'c> Decision<'c> {
                 Err(Refusal::new(Reason::StoreUnavailable, format!("{name} has just called. Try again.")))
             }
             Failed::Full { stream } => {
+                if let Some(member) = streams::inbox_owner(&stream)
+                    && !self.snapshot.allowances.contains_key(&stream)
+                {
+                    let allowance = self.coordinator.notices_in_inbox(self.namespace, member).await?;
+                    self.snapshot.allowances.insert(stream.clone(), allowance);
+                    if allowance.entries > 0 {
+                        return Ok(());
+                    }
+                }
                 let team =
                     self.snapshot.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten());
                 Err(post::inbox_full(team.as_deref(), &stream, &self.coordinator.limits))

@@ -4,7 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{Refusal, name::Name, v1};
 
-use super::{Coordinator, decide::Touches, keys::team_key, store_errors::unavailable};
+use super::{
+    Coordinator,
+    decide::Touches,
+    keys::{due_key, team_key},
+    store_errors::unavailable,
+};
 use crate::{
     domain::{
         expiry,
@@ -15,7 +20,7 @@ use crate::{
         records::{PresenceRecord, SessionRecord, TeamRecord},
         streams,
     },
-    store::{Leases, Namespace},
+    store::{Extent, Leases, Namespace},
 };
 
 impl Coordinator {
@@ -63,8 +68,7 @@ impl Coordinator {
                 session,
                 presence,
                 inbox_depth: extent.entries,
-                inbox_full: extent.entries >= self.limits.inbox_entries_max
-                    || extent.weight >= self.limits.inbox_bytes_max,
+                inbox_full: self.is_full(&namespace, &member.name, extent).await?,
                 ..MemberFacts::of_lease(&member.name, &leases, &self.limits)
             };
             if matches!(&caller, Principal::Member { name, .. } if *name == member.name) {
@@ -79,6 +83,17 @@ impl Coordinator {
         let covered = members.last().filter(|_| has_more);
         let next_page_token = covered.map_or_else(String::new, |member| page::token(&member.name));
         Ok(v1::ListMembersResponse { members, next_page_token })
+    }
+
+    /// Returns whether no more ordinary messages fit into an inbox of this extent.
+    async fn is_full(&self, namespace: &Namespace, member: &Name, extent: Extent) -> Result<bool, Refusal> {
+        let exceeds =
+            |entries, weight| entries >= self.limits.inbox_entries_max || weight >= self.limits.inbox_bytes_max;
+        if !exceeds(extent.entries, extent.weight) {
+            return Ok(false);
+        }
+        let notices = self.notices_in_inbox(namespace, member.folded()).await?;
+        Ok(exceeds(extent.entries.saturating_sub(notices.entries), extent.weight.saturating_sub(notices.weight)))
     }
 
     /// See `TeamService.Join`.
@@ -113,7 +128,8 @@ impl Coordinator {
         may_lose: bool,
     ) -> Result<Option<Duration>, Refusal> {
         let _turn = self.turns.take(namespace).await;
-        let done = self.decide(namespace, &[team_key()], |tx| expiry::expire_due(tx, leases, may_lose)).await?;
+        let done =
+            self.decide(namespace, &[team_key(), due_key()], |tx| expiry::expire_due(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
 }

@@ -1,7 +1,12 @@
 //! Messages: sending them, acknowledging them, reading them with their receipts.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
+use prost::Message as _;
 use teamwire_proto::{Refusal, id, name::Name, v1};
 
 use super::{Coordinator, keys::usual_keys, sessions::SessionFacts, store_errors::corrupt};
@@ -12,10 +17,11 @@ use crate::{
         inbox::{Leaving, message_id_of},
         page::{self, Page, page_size},
         query::{self, ReceiptFacts},
-        records::{ReceiptRecord, receipt_id},
+        records::{NoticesRecord, ReceiptRecord, receipt_id},
         send,
         session::{self, Acknowledgement},
         streams,
+        tx::Allowance,
     },
     store::{Durability, Namespace, Range},
 };
@@ -95,6 +101,21 @@ impl Coordinator {
                 Ok((entry.sequence, id))
             })
             .collect()
+    }
+
+    /// Returns how much of an inbox is notices, which use no room of messages. `folded`: its owner.
+    pub(super) async fn notices_in_inbox(&self, namespace: &Namespace, folded: &str) -> Result<Allowance, Refusal> {
+        let list = self.fetch::<NoticesRecord>(namespace, vec![folded.to_owned()]).await?.pop().flatten();
+        let sent = list.iter().flat_map(|list| &list.slots).filter_map(|slot| slot.sent.as_ref());
+        let sent: HashSet<&str> = sent.map(|sent| sent.message_id.as_str()).collect();
+        if sent.is_empty() {
+            return Ok(Allowance::default());
+        }
+        let entries = self.entries(namespace, &streams::inbox_of(folded), WHOLE_INBOX).await?;
+        let ids = entries.iter().filter_map(|entry| message_id_of(&entry.data)).filter(|id| sent.contains(id.as_str()));
+        let notices = self.messages(namespace, ids.collect()).await?;
+        let weights = notices.iter().flatten().map(|notice| notice.encoded_len() as u64);
+        Ok(Allowance { entries: notices.len() as u64, weight: weights.sum() })
     }
 
     /// Returns messages by their ids. `None`: the message does not exist.

@@ -1,5 +1,5 @@
 //! What is due when time passes: requests and claims of detached lives expire, silent members are declared lost, missing
-//! exits are reported to the lead.
+//! exits are reported to the lead, notices have waited long enough.
 
 use teamwire_proto::{
     name::Name,
@@ -11,7 +11,7 @@ use super::{
     history::{self, member_event},
     limits::Limits,
     membership::conclude_life,
-    post,
+    notices,
     records::{Exit, Life, MemberRecord, Pending, TeamRecord},
     request,
     task::give_back,
@@ -35,7 +35,7 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
     for name in &names {
         changed |= expire_requests(tx, &mut team, name)?;
         changed |= end_detached(tx, &mut team, name)?;
-        changed |= alarm(tx, &mut team, name);
+        changed |= alarm(tx, &mut team, name)?;
         if may_lose {
             changed |= lose(tx, &mut team, name, leases)?;
         }
@@ -47,8 +47,9 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
         true => give_back::expire_claims(tx, &team)?,
         false => None,
     };
-    let due = team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits)).chain(claim).min();
-    Ok(due.map(|due_ms| {
+    let notices = notices::send_due(tx, &team)?;
+    let members = team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits));
+    Ok(members.chain(claim).chain(notices).min().map(|due_ms| {
         // By the clock that is ahead: checking too early is harmless.
         due_ms.saturating_sub(tx.ctx.now_ms.max(leases.now_ms))
     }))
@@ -96,15 +97,15 @@ fn end_detached(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<b
     Ok(true)
 }
 
-fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
+fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
     let after_ms = ms(tx.ctx.limits.exit_alarm_after);
     let now_ms = tx.ctx.now_ms;
     let lead = team.lead.clone();
-    let Some(member) = team.member_mut(name) else { return false };
+    let Some(member) = team.member_mut(name) else { return Ok(false) };
     let overdue = now_ms >= member.since_ms + after_ms;
-    let Life::Stopping { alarmed, .. } = &mut member.life else { return false };
+    let Life::Stopping { alarmed, .. } = &mut member.life else { return Ok(false) };
     if *alarmed || !overdue {
-        return false;
+        return Ok(false);
     }
     *alarmed = true;
     let notice = v1::Notice {
@@ -117,8 +118,8 @@ fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
         ),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Actor::Member(lead)], notice);
-    true
+    notices::notify(tx, team, &[&Actor::Member(lead)], notice)?;
+    Ok(true)
 }
 
 fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) -> Result<bool, RuleError> {
@@ -157,7 +158,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
             ),
             ..v1::Notice::default()
         };
-        post::notify(tx, team, &[&Actor::Member(lead)], notice);
+        notices::notify(tx, team, &[&Actor::Member(lead)], notice)?;
     }
     Ok(true)
 }

@@ -11,12 +11,18 @@ pub struct Limits {
     pub summary_chars_max: usize,
     /// How many attachments a message may have. 16.
     pub attachments_max: usize,
-    /// How many messages an inbox may hold. 1,000. Answers and notices may fill it to twice that, shutdown requests and
-    /// their answers to three times that.
+    /// How many messages an inbox may hold, not counting notices. 1,000. Answers may fill it to twice that, shutdown
+    /// requests and their answers to three times that.
     pub inbox_entries_max: u64,
-    /// How many bytes of messages an inbox may hold. 8 MiB. Answers and notices: up to twice that; shutdown requests and
-    /// their answers: up to three times that.
+    /// How many bytes of messages an inbox may hold, not counting notices. 8 MiB. Answers: up to twice that; shutdown
+    /// requests and their answers: up to three times that.
     pub inbox_bytes_max: u64,
+    /// How many notices an inbox may hold, besides the messages. 200.
+    pub inbox_notices_max: usize,
+    /// How long a notice stays in an inbox before a newer one of the same kind about the same thing replaces it. 10 s.
+    pub notice_interval: Duration,
+    /// How long unimportant notices are gathered for members that want a digest. 5 min.
+    pub digest_interval: Duration,
     /// How many members a team may have, including those that have exited. 256.
     pub members_max: usize,
     /// How many sessions may deliver a message without getting an acknowledgement before it becomes a dead letter. 5.
@@ -74,6 +80,9 @@ impl Default for Limits {
             attachments_max: 16,
             inbox_entries_max: 1_000,
             inbox_bytes_max: 8 * 1024 * 1024,
+            inbox_notices_max: 200,
+            notice_interval: Duration::from_secs(10),
+            digest_interval: Duration::from_secs(5 * 60),
             members_max: 256,
             deliveries_max: 5,
             unacked_messages_max: 64,

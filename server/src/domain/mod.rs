@@ -13,6 +13,7 @@
 //! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
+//! - [`notices`]: who gets the coordinator's notices, and how often.
 //! - [`expiry`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
 //! - [`query`]: what callers may see, and how it is shown.
@@ -31,6 +32,7 @@ pub mod inbox;
 pub mod life;
 pub mod limits;
 pub mod membership;
+pub mod notices;
 pub mod page;
 pub mod post;
 pub mod query;

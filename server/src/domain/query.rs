@@ -139,6 +139,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         connected: session.is_some_and(|session| session.ended.is_none()) && facts.has_lease() && member.life.is_live(),
         lease_left: Some(duration(facts.lease_until_ms.saturating_sub(facts.now_ms))),
         liveness: if member.detached { Liveness::Detached } else { Liveness::Attached }.into(),
+        notice_level: v1::NoticeLevel::from(member.notice_level).into(),
     }
 }
 

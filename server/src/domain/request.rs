@@ -16,6 +16,7 @@ use super::{
     actor::Actor,
     history::{self, member_event},
     limits::Limits,
+    notices,
     post::{self, Urgency},
     records::{Life, MemberRecord, Pending, SessionEnd, TeamRecord},
     session,
@@ -328,7 +329,7 @@ pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: Reque
         }
         _ => format!("{member} did not answer its shutdown request in time. Ask again, or stop it with --force."),
     };
-    tell_requester(tx, team, &request, NoticeKind::RequestExpired, text);
+    tell_requester(tx, team, &request, NoticeKind::RequestExpired, text)?;
     Ok(())
 }
 
@@ -347,12 +348,18 @@ pub fn cancel(
     // An author that submits a newer plan, or has exited, needs no notice about the old one.
     if kind == RequestKind::Shutdown {
         let text = format!("The shutdown request for {member} was cancelled: {}.", cause_text(cause));
-        tell_requester(tx, team, &request, NoticeKind::RequestCancelled, text);
+        tell_requester(tx, team, &request, NoticeKind::RequestCancelled, text)?;
     }
     Ok(())
 }
 
-fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kind: NoticeKind, text: String) {
+fn tell_requester(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    request: &v1::Request,
+    kind: NoticeKind,
+    text: String,
+) -> Result<(), RuleError> {
     let to = requester(team, request).map(Actor::Member);
     let notice = v1::Notice {
         kind: kind.into(),
@@ -361,7 +368,7 @@ fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kin
         text,
         ..v1::Notice::default()
     };
-    post::notify(tx, team, to.as_ref().as_slice(), notice);
+    notices::notify(tx, team, to.as_ref().as_slice(), notice)
 }
 
 fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<Option<Pending>, RuleError> {

@@ -22,7 +22,7 @@ use super::{
     actor::Actor,
     identity::{self, Admit, CallerCredentials, superseded},
     inbox::{Leaving, remove_from_inbox},
-    post,
+    notices,
     records::{CursorRecord, Life, SessionEnd, SessionRecord, is_lost},
     secret::session_id,
     topics::Topic,
@@ -136,7 +136,7 @@ pub fn open(
             text: format!("A second process has opened the inbox of {name}; the first was asked to exit."),
             ..v1::Notice::default()
         };
-        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
+        notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
     }
     Ok(Opened::Session { member: name, team: team.name.clone(), record, reserved })
 }

@@ -19,7 +19,7 @@ use super::{
     idempotency::{KeyedCall, fingerprint, without_labels},
     identity::{self, Admit, CallerCredentials, Principal},
     life::{NewLife, attributes, new_credential},
-    post,
+    notices,
     query::{MemberFacts, member_state, show_new_member, show_team},
     records::{Life, PresenceRecord, SessionRecord, TeamRecord},
     topics::Topic,
@@ -167,7 +167,7 @@ pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), RuleError> {
             .to_owned(),
         ..v1::Notice::default()
     };
-    post::notify(tx, &team, &to.iter().collect::<Vec<_>>(), notice);
+    notices::notify(tx, &team, &to.iter().collect::<Vec<_>>(), notice)?;
     Ok(())
 }
 

@@ -112,4 +112,16 @@ impl TeamService for Services {
         let team = self.coordinator.set_lead(&who, &request).await?;
         Ok(Response::new(v1::SetLeadResponse { team: Some(team) }))
     }
+
+    async fn set_notice_level(
+        &self,
+        request: Request<v1::SetNoticeLevelRequest>,
+    ) -> Result<Response<v1::SetNoticeLevelResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let member = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Team, |tx| membership::set_notice_level(tx, &who, &request))
+            .await?;
+        Ok(Response::new(v1::SetNoticeLevelResponse { member: Some(member) }))
+    }
 }

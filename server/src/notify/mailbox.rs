@@ -120,6 +120,15 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
+    /// Forgets entries that have left the inbox before the session has delivered them.
+    pub(super) fn replaced(&self, sequences: &[u64]) {
+        let mut state = self.state.lock();
+        for sequence in sequences {
+            let had_arrived = state.arrivals.remove(sequence).is_some();
+            state.has_holes |= !had_arrived;
+        }
+    }
+
     /// Has the session read its inbox: it may have grown.
     pub(crate) fn look(&self) {
         self.state.lock().look = true;

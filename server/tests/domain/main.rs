@@ -7,6 +7,7 @@
 
 mod members;
 mod messages;
+mod notices;
 mod requests;
 mod sessions;
 mod tasks;

@@ -7,9 +7,10 @@ use teamwire_server::{
     domain::{
         Context, Limits,
         identity::CallerCredentials,
+        inbox::message_id_of,
         records::{Life, MemberRecord, RecordType, TeamRecord},
         secret::SecretHash,
-        send,
+        send, streams,
         task::board::{BoardRecord, Place, Status, TaskRecord, Waiting, WaitingRecord},
         tx::{CachedRecord, RuleError, Snapshot, Tx},
     },
@@ -27,6 +28,8 @@ pub(crate) struct World {
     pub(crate) team: TeamRecord,
     pub(crate) snapshot: Snapshot,
     pub(crate) ctx: Context,
+    /// How many entries inboxes have got.
+    arrivals: u64,
 }
 
 impl World {
@@ -48,7 +51,7 @@ impl World {
             by: 1,
             store_is_full: false,
         };
-        Self { team, snapshot: Snapshot::default(), ctx }
+        Self { team, snapshot: Snapshot::default(), ctx, arrivals: 0 }
     }
 
     /// Changes a member.
@@ -97,9 +100,18 @@ impl World {
                 Err(RuleError::NeedsRecords(keys)) => {
                     snapshot.records.extend(keys.into_iter().map(|key| (key, CachedRecord::new(None))));
                 }
+                Err(RuleError::NeedsInbox(member)) => {
+                    snapshot.inboxes.insert(member.folded().to_owned(), Default::default());
+                }
                 Err(RuleError::Corrupt(what)) => panic!("{what}"),
             }
         }
+    }
+
+    /// Lets time pass. Later rules draw other ids.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.ctx.now_ms += ms;
+        self.ctx.seed = *blake3::hash(&self.ctx.now_ms.to_le_bytes()).as_bytes();
     }
 
     /// Runs a send.
@@ -111,7 +123,7 @@ impl World {
         self.run(|tx| send::send(tx, who, request))
     }
 
-    /// Applies the records and the replies of a transaction.
+    /// Applies the records, the inboxes and the replies of a transaction.
     pub(crate) fn apply(&mut self, txn: &Txn) {
         for write in &txn.writes {
             match write {
@@ -119,6 +131,19 @@ impl World {
                     self.team = TeamRecord::decode(data).unwrap();
                 }
                 Write::Put { key, data } => self.put(key.clone(), data.clone()),
+                Write::Delete { key } => {
+                    self.snapshot.records.remove(key);
+                }
+                Write::Append { stream, data, .. } => {
+                    if let (Some(owner), Some(id)) = (streams::inbox_owner(stream), message_id_of(data)) {
+                        self.arrivals += 1;
+                        self.snapshot.inboxes.entry(owner.to_owned()).or_default().insert(id, self.arrivals);
+                    }
+                }
+                Write::Remove { stream, sequences } => {
+                    let inbox = streams::inbox_owner(stream).and_then(|owner| self.snapshot.inboxes.get_mut(owner));
+                    inbox.into_iter().for_each(|inbox| inbox.retain(|_, sequence| !sequences.contains(sequence)));
+                }
                 Write::RememberReply { key, data } => {
                     self.snapshot.replies.insert(key.clone(), Some(data.clone()));
                 }
@@ -151,6 +176,7 @@ fn live(member: &str) -> MemberRecord {
         plan_approved: false,
         pending_shutdown: None,
         pending_plan: None,
+        notice_level: Default::default(),
         crashes_ms: Vec::new(),
     }
 }

@@ -29,6 +29,11 @@ pub(crate) trait RuleCalls {
         ask: &v1::HeartbeatRequest,
     ) -> Result<v1::HeartbeatResponse, Refusal>;
     async fn force_stop(&self, who: &CallerCredentials, ask: &v1::ForceStopRequest) -> Result<v1::Member, Refusal>;
+    async fn set_notice_level(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::SetNoticeLevelRequest,
+    ) -> Result<v1::Member, Refusal>;
     async fn create_task(
         &self,
         who: &CallerCredentials,
@@ -78,6 +83,14 @@ impl RuleCalls for Coordinator {
 
     async fn force_stop(&self, who: &CallerCredentials, ask: &v1::ForceStopRequest) -> Result<v1::Member, Refusal> {
         self.rule(who, &ask.team, Touches::Life, |tx| membership::force_stop(tx, who, ask)).await
+    }
+
+    async fn set_notice_level(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::SetNoticeLevelRequest,
+    ) -> Result<v1::Member, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| membership::set_notice_level(tx, who, ask)).await
     }
 
     async fn create_task(

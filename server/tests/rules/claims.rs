@@ -122,7 +122,7 @@ async fn a_released_task_says_why_and_goes_to_the_next() {
 
 #[tokio::test]
 async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
-    let (t, [bob]) = Team::of(["bob"]).await;
+    let (mut t, [bob]) = Team::of(["bob"]).await;
     t.add_some(4).await;
     let stale = (Code::Aborted, Reason::StaleClaim, "claim_token");
     for (id, caller) in [(1, &t.lead.who), (2, &t.operator)] {
@@ -141,7 +141,9 @@ async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
         assert_eq!(t.try_complete(caller, id, "").await.unwrap().task, Some(done), "repeated");
         assert_eq!(format!("{before:?}"), format!("{:?}", t.everything().await));
     }
-    assert_eq!(t.notices(&bob, NoticeKind::TaskRevoked).await.len(), 4);
+    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    let told = t.notices(&bob, NoticeKind::TaskRevoked).await;
+    assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [2, 2], "one for each task");
     // What nobody has claimed, too.
     assert_eq!(t.try_complete(&t.lead, 3, "").await.unwrap().task.unwrap().owner, "lead");
     assert_eq!(t.try_complete(&t.operator, 4, "").await.unwrap().task.unwrap().owner, "");

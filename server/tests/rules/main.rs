@@ -16,6 +16,7 @@ mod detached;
 mod errors;
 mod identity;
 mod members;
+mod notices;
 mod overtaking;
 mod pages;
 mod requests;

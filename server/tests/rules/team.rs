@@ -15,7 +15,8 @@ use teamwire_server::{
         Limits,
         identity::CallerCredentials,
         records::{
-            JoinTokenRecord, ObserverRecord, PresenceRecord, ReceiptRecord, RecordType, SessionRecord, TeamRecord,
+            DueNoticesRecord, JoinTokenRecord, NoticesRecord, ObserverRecord, PresenceRecord, ReceiptRecord,
+            RecordType, SessionRecord, TeamRecord,
         },
         secret::SecretHash,
         streams::{HISTORY, REQUESTS, inbox},
@@ -348,6 +349,8 @@ impl Team {
             TaskRecord::KIND,
             BoardRecord::KIND,
             WaitingRecord::KIND,
+            NoticesRecord::KIND,
+            DueNoticesRecord::KIND,
             v1::Message::KIND,
             v1::Request::KIND,
         ] {

@@ -33,6 +33,7 @@ const (
 	TeamService_Heartbeat_FullMethodName      = "/teamwire.v1.TeamService/Heartbeat"
 	TeamService_ForceStop_FullMethodName      = "/teamwire.v1.TeamService/ForceStop"
 	TeamService_SetLead_FullMethodName        = "/teamwire.v1.TeamService/SetLead"
+	TeamService_SetNoticeLevel_FullMethodName = "/teamwire.v1.TeamService/SetNoticeLevel"
 )
 
 // TeamServiceClient is the client API for TeamService service.
@@ -112,6 +113,12 @@ type TeamServiceClient interface {
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
 	// INVALID_ARGUMENT: MISSING_RECIPIENT.
 	SetLead(ctx context.Context, in *SetLeadRequest, opts ...grpc.CallOption) (*SetLeadResponse, error)
+	// Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+	// any member's. The level belongs to the name: a new life keeps it.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+	// AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+	SetNoticeLevel(ctx context.Context, in *SetNoticeLevelRequest, opts ...grpc.CallOption) (*SetNoticeLevelResponse, error)
 }
 
 type teamServiceClient struct {
@@ -242,6 +249,16 @@ func (c *teamServiceClient) SetLead(ctx context.Context, in *SetLeadRequest, opt
 	return out, nil
 }
 
+func (c *teamServiceClient) SetNoticeLevel(ctx context.Context, in *SetNoticeLevelRequest, opts ...grpc.CallOption) (*SetNoticeLevelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetNoticeLevelResponse)
+	err := c.cc.Invoke(ctx, TeamService_SetNoticeLevel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TeamServiceServer is the server API for TeamService service.
 // All implementations must embed UnimplementedTeamServiceServer
 // for forward compatibility.
@@ -319,6 +336,12 @@ type TeamServiceServer interface {
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
 	// INVALID_ARGUMENT: MISSING_RECIPIENT.
 	SetLead(context.Context, *SetLeadRequest) (*SetLeadResponse, error)
+	// Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+	// any member's. The level belongs to the name: a new life keeps it.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+	// AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+	SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error)
 	mustEmbedUnimplementedTeamServiceServer()
 }
 
@@ -364,6 +387,9 @@ func (UnimplementedTeamServiceServer) ForceStop(context.Context, *ForceStopReque
 }
 func (UnimplementedTeamServiceServer) SetLead(context.Context, *SetLeadRequest) (*SetLeadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetLead not implemented")
+}
+func (UnimplementedTeamServiceServer) SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetNoticeLevel not implemented")
 }
 func (UnimplementedTeamServiceServer) mustEmbedUnimplementedTeamServiceServer() {}
 func (UnimplementedTeamServiceServer) testEmbeddedByValue()                     {}
@@ -602,6 +628,24 @@ func _TeamService_SetLead_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_SetNoticeLevel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetNoticeLevelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).SetNoticeLevel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_SetNoticeLevel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).SetNoticeLevel(ctx, req.(*SetNoticeLevelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TeamService_ServiceDesc is the grpc.ServiceDesc for TeamService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -656,6 +700,10 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetLead",
 			Handler:    _TeamService_SetLead_Handler,
+		},
+		{
+			MethodName: "SetNoticeLevel",
+			Handler:    _TeamService_SetNoticeLevel_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -154,6 +154,8 @@ calls! {
     teams.force_stop = ForceStop(ForceStopRequest.team) -> ForceStopResponse;
     /// Makes another member the lead. Not retried while its outcome is unknown.
     teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse;
+    /// Sets which notices of the coordinator a member gets.
+    teams.set_notice_level = SetNoticeLevel(SetNoticeLevelRequest.team) -> SetNoticeLevelResponse;
     /// Returns a request for a shutdown or a plan approval.
     requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse;
     /// Lists requests, newest first.

@@ -11,7 +11,7 @@ use crate::domain::{
     actor::Actor,
     history,
     identity::{self, Admit, CallerCredentials, Principal, invalid},
-    post,
+    notices,
     query::show_new_member,
     records::{Exit, Life, SessionEnd, TeamRecord},
     request, session,
@@ -105,10 +105,11 @@ pub(in crate::domain) fn conclude_life(
             kind: NoticeKind::MemberExited.into(),
             member: shown.to_string(),
             text: format!("{what}.{back}{left}"),
+            important: !approved && (report.signal > 0 || report.code.is_some_and(|code| code != 0)),
             exit: Some(report),
             ..v1::Notice::default()
         };
-        post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
+        notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)?;
     }
     tx.notify(Topic::Team);
     Ok(())

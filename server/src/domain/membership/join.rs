@@ -20,7 +20,7 @@ use crate::{
         idempotency::{KeyedCall, fingerprint, without_labels},
         identity::{self, Admit, CallerCredentials, invalid, is_or_was, superseded},
         life::{NewLife, attributes, new_credential},
-        post,
+        notices,
         query::{show_new_member, show_team},
         records::{JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
         request, session,
@@ -135,10 +135,10 @@ pub fn join(
     history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, ""));
     if !team.is_lead(&name) {
         match crash {
-            Some(exit) => tell_lead_of_restart(tx, &team, &member, exit),
+            Some(exit) => tell_lead_of_restart(tx, &team, &member, exit)?,
             // A detached life has no process that this one could have replaced.
             None if before.is_some_and(|before| before.life == Life::Live && !before.detached) => {
-                tell_lead_of_takeover(tx, &team, &member.name);
+                tell_lead_of_takeover(tx, &team, &member.name)?;
             }
             None => {}
         }
@@ -286,7 +286,12 @@ fn note_crash(tx: &Tx<'_>, member: &mut MemberRecord) {
     }
 }
 
-fn tell_lead_of_restart(tx: &mut Tx<'_>, team: &TeamRecord, member: &MemberRecord, exit: v1::ExitReport) {
+fn tell_lead_of_restart(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    member: &MemberRecord,
+    exit: v1::ExitReport,
+) -> Result<(), RuleError> {
     let crashes = member.crashes_ms.len();
     let again = match crashes {
         0 | 1 => String::new(),
@@ -299,7 +304,7 @@ fn tell_lead_of_restart(tx: &mut Tx<'_>, team: &TeamRecord, member: &MemberRecor
         exit: Some(exit),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
+    notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
 }
 
 /// Writes a number as a rank, such as 2nd.
@@ -314,12 +319,12 @@ fn ordinal(number: usize) -> String {
     format!("{number}{suffix}")
 }
 
-fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) {
+fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) -> Result<(), RuleError> {
     let notice = v1::Notice {
         kind: NoticeKind::SessionSuperseded.into(),
         member: name.to_string(),
         text: format!("A new process has taken over the name {name}; the previous one was asked to exit."),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
+    notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
 }

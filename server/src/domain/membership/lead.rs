@@ -10,7 +10,7 @@ use crate::{
         actor::Actor,
         history::{self, team_event},
         identity::{self, Admit, CallerCredentials, Principal},
-        post,
+        notices,
         query::show_team,
         records::TeamRecord,
         request,
@@ -61,7 +61,7 @@ pub fn set_lead(
         text: format!("{to} leads the team now, in place of {old}.{open}"),
         ..v1::Notice::default()
     };
-    post::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice);
+    notices::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice)?;
     tx.put("", &team);
     Ok(show_team(&team))
 }

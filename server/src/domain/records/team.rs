@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use teamwire_proto::{name::Name, v1};
 use uuid::Uuid;
 
-use super::record_type::stored_as_json;
+use super::{notices::NoticeLevel, record_type::stored_as_json};
 use crate::domain::{secret::SecretHash, time::duration};
 
 /// A team with its roster. Nearly every rule reads this record. Id: "".
@@ -64,6 +64,9 @@ pub struct MemberRecord {
     /// Its plan that awaits an answer.
     #[serde(default)]
     pub pending_plan: Option<Pending>,
+    /// Which notices it gets.
+    #[serde(default)]
+    pub notice_level: NoticeLevel,
     /// When its program's latest crashes were reported, the oldest first, across its lives.
     #[serde(default)]
     pub crashes_ms: Vec<u64>,

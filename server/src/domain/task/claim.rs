@@ -133,7 +133,7 @@ pub fn complete(
     check_claim(&caller, &task, &request.claim_token)?;
     refuse_blocked(&change, &task)?;
     if task.status == Status::InProgress {
-        tell_revoked(tx, &team, &actor, &task);
+        tell_revoked(tx, &team, &actor, &task)?;
     }
     if let (None, Principal::Member { name, .. }) = (&task.owner, &caller) {
         task.owner = Some(name.clone());
@@ -167,7 +167,7 @@ pub fn release(
     refuse_closed(&task)?;
     check_claim(&caller, &task, &request.claim_token)?;
     if task.status == Status::InProgress {
-        tell_revoked(tx, &team, &actor, &task);
+        tell_revoked(tx, &team, &actor, &task)?;
         let kept = task.claim.take().filter(|token| *token == request.claim_token);
         let is_own = matches!(&caller, Principal::Member { name, .. } if task.is_owned_by(name));
         let because = match request.reason.as_str() {

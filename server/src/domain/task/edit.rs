@@ -96,7 +96,7 @@ pub fn create(
     write(tx, &mut task);
     record(tx, TaskEventKind::Created, &task, &actor, "");
     if task.owner.is_some() {
-        tell_assigned(tx, &team, &actor, &task);
+        tell_assigned(tx, &team, &actor, &task)?;
     }
     let board = change.finish(tx);
     let reply = v1::CreateTaskResponse { task: Some(show(&task, &board)), replayed: false };
@@ -180,7 +180,7 @@ pub fn update(
     let kind = if assigned { TaskEventKind::Assigned } else { TaskEventKind::Updated };
     record(tx, kind, &task, &actor, "");
     if assigned {
-        tell_assigned(tx, &team, &actor, &task);
+        tell_assigned(tx, &team, &actor, &task)?;
     }
     let board = change.finish(tx);
     Ok(show(&task, &board))
@@ -201,7 +201,7 @@ fn assign(
     }
     if task.status == Status::InProgress {
         lead_or_operator(caller, task)?;
-        tell_revoked(tx, team, actor, task);
+        tell_revoked(tx, team, actor, task)?;
         task.go_back(&format!("{} reassigned it", v1::Sender::from(actor).name), tx.ctx.now_ms);
     } else if task.owner.is_some() {
         owner_or_lead(caller, task)?;
@@ -221,7 +221,7 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) ->
     }
     if task.status == Status::InProgress {
         owner_or_lead(&caller, &task)?;
-        tell_revoked(tx, &team, &actor, &task);
+        tell_revoked(tx, &team, &actor, &task)?;
     }
     task.status = Status::Deleted;
     task.closed_ms = tx.ctx.now_ms;

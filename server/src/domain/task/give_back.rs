@@ -37,7 +37,7 @@ pub fn expire_claims(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, 
     let ids: Vec<u64> = due.into_iter().map(|(_, id)| id).collect();
     let because = format!("its claim expired after {}", duration_text(tx.ctx.limits.claim_ttl));
     for lapsed in lapse(tx, change, &ids, &because)? {
-        tell_lapsed(tx, team, &lapsed);
+        tell_lapsed(tx, team, &lapsed)?;
     }
     Ok(later.into_iter().map(|(at_ms, _)| at_ms).min())
 }

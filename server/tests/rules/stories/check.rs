@@ -112,11 +112,17 @@ impl Story {
 
     /// Checks that an inbox holds what it should, in the order of acceptance.
     async fn check_inbox(&mut self, name: &str) {
-        let found: Vec<String> = self
-            .inbox(name)
-            .await
+        let messages: Vec<v1::Message> =
+            self.inbox(name).await.into_iter().map(|delivery| delivery.message.unwrap()).collect();
+        let mut about = BTreeSet::new();
+        for message in &messages {
+            if let Some(Body::Notice(notice)) = &message.body {
+                assert!(notice.count > 0, "{notice:?}");
+                assert!(about.insert((notice.kind, notice.about())), "{name} has two notices like {notice:?}");
+            }
+        }
+        let found: Vec<String> = messages
             .into_iter()
-            .map(|delivery| delivery.message.unwrap())
             .filter(|message| message.sender.as_ref().unwrap().kind() != SenderKind::Coordinator)
             .filter(|message| !self.handed_on.contains(&message.id))
             .map(|message| message.id)
@@ -199,6 +205,9 @@ impl Story {
                 assert!(only_for.is_some_and(|life| life != bearer.incarnation));
             }
             (ReceiptState::DeadLettered, DeadLetterCause::InboxFull) => assert_eq!(receipt.sequence, 0),
+            (ReceiptState::DeadLettered, DeadLetterCause::Replaced) => {
+                assert!(!self.contents.contains_key(id), "a message was replaced: {receipt:?}");
+            }
             (ReceiptState::Queued | ReceiptState::Delivered, _) if !is_end => {
                 let is_waiting = |place: &usize| self.model.sent[*place].id == id;
                 let is_notice = !self.contents.contains_key(id);

@@ -5,7 +5,8 @@
 //! - a refusal changes nothing;
 //! - a delivered message was sent as delivered, to this member; a session delivers it once and in order; a redelivery has a
 //!   higher count;
-//! - an inbox is dense, and keeps each sender's order;
+//! - an inbox is dense, and keeps each sender's order; it holds one notice of a kind about a thing, and notices use no
+//!   room of messages;
 //! - every accepted message reaches all its recipients, and ends processed or dead-lettered with the true cause, unless the
 //!   team is deleted;
 //! - members, requests and tasks are in the state that the model predicts, and the [board](crate::board_check) is sound;
@@ -46,8 +47,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use teamwire_proto::{name::Name, v1, v1::CloseReason};
 use teamwire_server::{
     coordinator::Coordinator,
-    domain::{identity::CallerCredentials, streams::inbox},
-    store::{Store, embedded::EmbeddedStore, redis::RedisStore},
+    domain::identity::CallerCredentials,
+    store::{Range, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
@@ -215,12 +216,20 @@ impl Story {
         }
     }
 
-    /// Returns how many entries each inbox has.
+    /// Returns how many messages each inbox has, not counting notices.
     async fn depths(&self) -> BTreeMap<String, u64> {
-        let names: Vec<String> = self.model.members.keys().cloned().collect();
-        let streams: Vec<_> = names.iter().map(|name| inbox(&Name::parse(name, "name").unwrap())).collect();
-        let extents = self.team.clock.extents(&self.team.namespace, &streams).await.unwrap();
-        names.into_iter().zip(extents.iter().map(|extent| extent.entries)).collect()
+        let mut depths = BTreeMap::new();
+        for name in self.model.members.keys() {
+            let member = Name::parse(name, "name").unwrap();
+            let all = Range { first: 1, last: u64::MAX, limit: 1_000, newest_first: false };
+            let entries = self.team.coordinator.inbox_entries(&self.team.namespace, &member, all).await.unwrap();
+            let ids = entries.into_iter().map(|(_, id)| id).collect();
+            let messages = self.team.coordinator.messages(&self.team.namespace, ids).await.unwrap();
+            let is_notice = |message: &v1::Message| matches!(message.body, Some(v1::message::Body::Notice(_)));
+            let messages = messages.iter().flatten().filter(|message| !is_notice(message)).count();
+            depths.insert(name.clone(), messages as u64);
+        }
+        depths
     }
 
     /// Records a new life.

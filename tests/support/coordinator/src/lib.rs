@@ -370,6 +370,13 @@ impl TeamService for Coordinator {
     async fn set_lead(&self, _: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
         not_scripted()
     }
+
+    async fn set_notice_level(
+        &self,
+        _: Request<v1::SetNoticeLevelRequest>,
+    ) -> Result<Response<v1::SetNoticeLevelResponse>, Status> {
+        not_scripted()
+    }
 }
 
 #[tonic::async_trait]

@@ -99,6 +99,11 @@ class TeamServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_team__pb2.SetLeadRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_team__pb2.SetLeadResponse.FromString,
                 _registered_method=True)
+        self.SetNoticeLevel = channel.unary_unary(
+                '/teamwire.v1.TeamService/SetNoticeLevel',
+                request_serializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.FromString,
+                _registered_method=True)
 
 
 class TeamServiceServicer(object):
@@ -236,6 +241,17 @@ class TeamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetNoticeLevel(self, request, context):
+        """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+        any member's. The level belongs to the name: a new life keeps it.
+
+        PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+        AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TeamServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -298,6 +314,11 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.SetLead,
                     request_deserializer=teamwire_dot_v1_dot_team__pb2.SetLeadRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_team__pb2.SetLeadResponse.SerializeToString,
+            ),
+            'SetNoticeLevel': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetNoticeLevel,
+                    request_deserializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -629,6 +650,33 @@ class TeamService(object):
             '/teamwire.v1.TeamService/SetLead',
             teamwire_dot_v1_dot_team__pb2.SetLeadRequest.SerializeToString,
             teamwire_dot_v1_dot_team__pb2.SetLeadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetNoticeLevel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/SetNoticeLevel',
+            teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.SerializeToString,
+            teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -217,7 +217,23 @@ _TeamServiceSetLeadType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceForceStopType, _TeamServiceSetLeadType]):
+_TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
+    '_TeamServiceSetNoticeLevelType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        teamwire.v1.team_pb2.SetNoticeLevelResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        teamwire.v1.team_pb2.SetNoticeLevelResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        teamwire.v1.team_pb2.SetNoticeLevelResponse,
+    ],
+)
+
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
@@ -275,6 +291,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
             teamwire.v1.team_pb2.SetLeadRequest,
             teamwire.v1.team_pb2.SetLeadResponse,
         ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.SetNoticeLevelRequest,
+            teamwire.v1.team_pb2.SetNoticeLevelResponse,
+        ],
     ], channel: grpc.Channel) -> None: ...
 
     @typing.overload
@@ -326,6 +346,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.SetLeadRequest,
             teamwire.v1.team_pb2.SetLeadResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.SetNoticeLevelRequest,
+            teamwire.v1.team_pb2.SetNoticeLevelResponse,
         ],
     ], channel: grpc.aio.Channel) -> None: ...
 
@@ -420,6 +444,14 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     INVALID_ARGUMENT: MISSING_RECIPIENT.
     """
 
+    SetNoticeLevel: _TeamServiceSetNoticeLevelType
+    """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+    any member's. The level belongs to the name: a new life keeps it.
+
+    PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+    AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+    """
+
 TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.CreateTeamRequest,
@@ -468,6 +500,10 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.SetLeadRequest,
         teamwire.v1.team_pb2.SetLeadResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        teamwire.v1.team_pb2.SetNoticeLevelResponse,
     ],
 ]
 
@@ -628,6 +664,19 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
         INVALID_ARGUMENT: MISSING_RECIPIENT.
+        """
+
+    @abc.abstractmethod
+    def SetNoticeLevel(
+        self,
+        request: teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.team_pb2.SetNoticeLevelResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SetNoticeLevelResponse]]:
+        """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+        any member's. The level belongs to the name: a new life keeps it.
+
+        PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+        AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
         """
 
 def add_TeamServiceServicer_to_server(servicer: TeamServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

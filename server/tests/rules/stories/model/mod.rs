@@ -184,7 +184,7 @@ impl Model {
         self.members.get_mut(name).expect("a known name")
     }
 
-    // Which calls must be accepted. `room`: whether an inbox, notices included, has room for one more entry.
+    // Which calls must be accepted. `room`: whether an inbox has room for one more message, which notices do not use.
 
     pub(super) fn accepts_message(&self, caller: &Caller, to: &str, room: impl Fn(&str) -> bool) -> bool {
         self.sender(caller).is_some_and(|from| from != to) && self.takes(to) && room(to)
