@@ -34,6 +34,17 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("history", Message("HistoryEntry")),
     ("inbox", Object(&[("sequence", "integer"), ("delivery_count", "integer"), ("message", "SendMessage")])),
     (
+        "identities",
+        Object(&[
+            ("member", "string"),
+            ("team", "string"),
+            ("address", "string"),
+            ("current", "boolean"),
+            ("runner", "boolean"),
+            ("state", "string"),
+        ]),
+    ),
+    (
         "invite",
         Object(&[("token", "string"), ("join_string", "string?"), ("address", "string"), ("expires_at", "string")]),
     ),

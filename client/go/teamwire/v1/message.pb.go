@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a notice of the coordinator is about.
+// What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel.
 type NoticeKind int32
 
 const (
@@ -62,6 +62,9 @@ const (
 	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
+	// The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
+	// for each of them.
+	NoticeKind_NOTICE_KIND_DIGEST NoticeKind = 20
 )
 
 // Enum value maps for NoticeKind.
@@ -83,6 +86,7 @@ var (
 		13: "NOTICE_KIND_WRITES_LOST",
 		14: "NOTICE_KIND_TASK_LAPSED",
 		15: "NOTICE_KIND_MEMBER_RESTARTED",
+		20: "NOTICE_KIND_DIGEST",
 	}
 	NoticeKind_value = map[string]int32{
 		"NOTICE_KIND_UNSPECIFIED":        0,
@@ -101,6 +105,7 @@ var (
 		"NOTICE_KIND_WRITES_LOST":        13,
 		"NOTICE_KIND_TASK_LAPSED":        14,
 		"NOTICE_KIND_MEMBER_RESTARTED":   15,
+		"NOTICE_KIND_DIGEST":             20,
 	}
 )
 
@@ -442,6 +447,8 @@ const (
 	DeadLetterCause_DEAD_LETTER_CAUSE_INBOX_FULL DeadLetterCause = 3
 	// The recipient exited long ago and was removed from the roster.
 	DeadLetterCause_DEAD_LETTER_CAUSE_MEMBER_REMOVED DeadLetterCause = 4
+	// It was a notice. A newer one of the same kind about the same thing took its place, and counts its events.
+	DeadLetterCause_DEAD_LETTER_CAUSE_REPLACED DeadLetterCause = 5
 )
 
 // Enum value maps for DeadLetterCause.
@@ -452,6 +459,7 @@ var (
 		2: "DEAD_LETTER_CAUSE_TARGET_REPLACED",
 		3: "DEAD_LETTER_CAUSE_INBOX_FULL",
 		4: "DEAD_LETTER_CAUSE_MEMBER_REMOVED",
+		5: "DEAD_LETTER_CAUSE_REPLACED",
 	}
 	DeadLetterCause_value = map[string]int32{
 		"DEAD_LETTER_CAUSE_UNSPECIFIED":     0,
@@ -459,6 +467,7 @@ var (
 		"DEAD_LETTER_CAUSE_TARGET_REPLACED": 2,
 		"DEAD_LETTER_CAUSE_INBOX_FULL":      3,
 		"DEAD_LETTER_CAUSE_MEMBER_REMOVED":  4,
+		"DEAD_LETTER_CAUSE_REPLACED":        5,
 	}
 )
 
@@ -966,7 +975,18 @@ type Notice struct {
 	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended.
 	Exit *ExitReport `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Set by the coordinator if the notice concerns a task.
-	Task          *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
+	Task *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
+	// Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same
+	// kind about the same thing replaces it: the other fields describe the latest event.
+	Count uint32 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
+	// Set by the coordinator. When the first of these events happened.
+	FirstAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
+	// Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
+	// important if the process failed.
+	Important bool `protobuf:"varint,12,opt,name=important,proto3" json:"important,omitempty"`
+	// Set by the coordinator with NOTICE_KIND_DIGEST. The notices, each of another kind or about another thing, oldest
+	// first. Up to 32; `count` covers the others, too.
+	Gathered      []*Notice `protobuf:"bytes,13,rep,name=gathered,proto3" json:"gathered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1046,6 +1066,34 @@ func (x *Notice) GetExit() *ExitReport {
 func (x *Notice) GetTask() *TaskSummary {
 	if x != nil {
 		return x.Task
+	}
+	return nil
+}
+
+func (x *Notice) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Notice) GetFirstAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstAt
+	}
+	return nil
+}
+
+func (x *Notice) GetImportant() bool {
+	if x != nil {
+		return x.Important
+	}
+	return false
+}
+
+func (x *Notice) GetGathered() []*Notice {
+	if x != nil {
+		return x.Gathered
 	}
 	return nil
 }
@@ -2799,7 +2847,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x124\n" +
 	"\vassigned_by\x18\x04 \x01(\v2\x13.teamwire.v1.SenderR\n" +
-	"assignedBy\"\xfa\x01\n" +
+	"assignedBy\"\x96\x03\n" +
 	"\x06Notice\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.NoticeKindR\x04kind\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -2809,7 +2857,12 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"message_id\x18\x04 \x01(\tR\tmessageId\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12+\n" +
 	"\x04exit\x18\x06 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\x12,\n" +
-	"\x04task\x18\a \x01(\v2\x18.teamwire.v1.TaskSummaryR\x04task\"\x85\x02\n" +
+	"\x04task\x18\a \x01(\v2\x18.teamwire.v1.TaskSummaryR\x04task\x12\x14\n" +
+	"\x05count\x18\n" +
+	" \x01(\rR\x05count\x125\n" +
+	"\bfirst_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\afirstAt\x12\x1c\n" +
+	"\timportant\x18\f \x01(\bR\timportant\x12/\n" +
+	"\bgathered\x18\r \x03(\v2\x13.teamwire.v1.NoticeR\bgathered\"\x85\x02\n" +
 	"\n" +
 	"ExitReport\x12\x17\n" +
 	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x16\n" +
@@ -2956,26 +3009,36 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"deliveries\x18\x01 \x03(\v2\x15.teamwire.v1.DeliveryR\n" +
 	"deliveries\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\xf9\x03\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\x81\x06\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
-	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
-	"\x10NOTICE_KIND_IDLE\x10\x01\x12\x1d\n" +
-	"\x19NOTICE_KIND_MEMBER_EXITED\x10\x02\x12\x1b\n" +
-	"\x17NOTICE_KIND_MEMBER_LOST\x10\x03\x12!\n" +
-	"\x1dNOTICE_KIND_MEMBER_NOT_EXITED\x10\x04\x12\"\n" +
-	"\x1eNOTICE_KIND_SESSION_SUPERSEDED\x10\x05\x12\x1f\n" +
-	"\x1bNOTICE_KIND_REQUEST_EXPIRED\x10\x06\x12!\n" +
-	"\x1dNOTICE_KIND_REQUEST_CANCELLED\x10\a\x12\x1b\n" +
-	"\x17NOTICE_KIND_DEAD_LETTER\x10\b\x12\x1c\n" +
-	"\x18NOTICE_KIND_LEAD_CHANGED\x10\t\x12\x1f\n" +
+	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
+	"\x10NOTICE_KIND_IDLE\x10\x01\x1a\f\x92\xb5\x18\b\x12\x06member\x12+\n" +
+	"\x19NOTICE_KIND_MEMBER_EXITED\x10\x02\x1a\f\x92\xb5\x18\b\x12\x06member\x12+\n" +
+	"\x17NOTICE_KIND_MEMBER_LOST\x10\x03\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x121\n" +
+	"\x1dNOTICE_KIND_MEMBER_NOT_EXITED\x10\x04\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x122\n" +
+	"\x1eNOTICE_KIND_SESSION_SUPERSEDED\x10\x05\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x123\n" +
+	"\x1bNOTICE_KIND_REQUEST_EXPIRED\x10\x06\x1a\x12\x92\xb5\x18\x0e\b\x01\x12\n" +
+	"request_id\x125\n" +
+	"\x1dNOTICE_KIND_REQUEST_CANCELLED\x10\a\x1a\x12\x92\xb5\x18\x0e\b\x01\x12\n" +
+	"request_id\x12/\n" +
+	"\x17NOTICE_KIND_DEAD_LETTER\x10\b\x1a\x12\x92\xb5\x18\x0e\b\x01\x12\n" +
+	"message_id\x12,\n" +
+	"\x18NOTICE_KIND_LEAD_CHANGED\x10\t\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12-\n" +
 	"\x1bNOTICE_KIND_TASK_ASSIGNMENT\x10\n" +
-	"\x12\x1c\n" +
-	"\x18NOTICE_KIND_TASK_REVOKED\x10\v\x12\x1b\n" +
-	"\x17NOTICE_KIND_UNPROCESSED\x10\f\x12\x1b\n" +
-	"\x17NOTICE_KIND_WRITES_LOST\x10\r\x12\x1b\n" +
-	"\x17NOTICE_KIND_TASK_LAPSED\x10\x0e\x12 \n" +
-	"\x1cNOTICE_KIND_MEMBER_RESTARTED\x10\x0f*{\n" +
+	"\x1a\f\x92\xb5\x18\b\b\x01\x12\x04task\x12*\n" +
+	"\x18NOTICE_KIND_TASK_REVOKED\x10\v\x1a\f\x92\xb5\x18\b\b\x01\x12\x04task\x12+\n" +
+	"\x17NOTICE_KIND_UNPROCESSED\x10\f\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12#\n" +
+	"\x17NOTICE_KIND_WRITES_LOST\x10\r\x1a\x06\x92\xb5\x18\x02\b\x01\x12)\n" +
+	"\x17NOTICE_KIND_TASK_LAPSED\x10\x0e\x1a\f\x92\xb5\x18\b\b\x01\x12\x04task\x120\n" +
+	"\x1cNOTICE_KIND_MEMBER_RESTARTED\x10\x0f\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12\x1c\n" +
+	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\x04\x92\xb5\x18\x00*{\n" +
 	"\fRunnerAction\x12\x1d\n" +
 	"\x19RUNNER_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RUNNER_ACTION_NONE\x10\x01\x12\x19\n" +
@@ -3005,13 +3068,14 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n" +
 	"\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1b\n" +
 	"\x17RECEIPT_STATE_PROCESSED\x10\x03\x12\x1f\n" +
-	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\xc9\x01\n" +
+	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\xe9\x01\n" +
 	"\x0fDeadLetterCause\x12!\n" +
 	"\x1dDEAD_LETTER_CAUSE_UNSPECIFIED\x10\x00\x12$\n" +
 	" DEAD_LETTER_CAUSE_DELIVERY_LIMIT\x10\x01\x12%\n" +
 	"!DEAD_LETTER_CAUSE_TARGET_REPLACED\x10\x02\x12 \n" +
 	"\x1cDEAD_LETTER_CAUSE_INBOX_FULL\x10\x03\x12$\n" +
-	" DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x042\xfb\x02\n" +
+	" DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x04\x12\x1e\n" +
+	"\x1aDEAD_LETTER_CAUSE_REPLACED\x10\x052\xfb\x02\n" +
 	"\x0eMessageService\x12@\n" +
 	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\x03\x90\x02\x02\x12C\n" +
 	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x12=\n" +
@@ -3080,60 +3144,62 @@ var file_teamwire_v1_message_proto_depIdxs = []int32{
 	0,  // 3: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
 	15, // 4: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
 	13, // 5: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
-	34, // 6: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
-	1,  // 7: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
-	2,  // 8: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
-	17, // 9: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
-	35, // 10: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
-	35, // 11: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
-	16, // 12: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
-	7,  // 13: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
-	8,  // 14: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
-	9,  // 15: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	10, // 16: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	11, // 17: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	12, // 18: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	14, // 19: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
-	16, // 20: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
-	7,  // 21: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
-	8,  // 22: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
-	9,  // 23: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	10, // 24: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	11, // 25: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	12, // 26: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	35, // 27: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
-	3,  // 28: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
-	23, // 29: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
-	24, // 30: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
-	25, // 31: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
-	26, // 32: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	34, // 33: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	18, // 34: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	35, // 35: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	4,  // 36: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	18, // 37: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	31, // 38: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	5,  // 39: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	35, // 40: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	35, // 41: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	35, // 42: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	6,  // 43: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
-	24, // 44: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	19, // 45: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	21, // 46: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	27, // 47: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	29, // 48: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	32, // 49: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	20, // 50: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	22, // 51: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	28, // 52: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	30, // 53: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	33, // 54: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	50, // [50:55] is the sub-list for method output_type
-	45, // [45:50] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	35, // 6: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
+	14, // 7: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
+	34, // 8: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
+	1,  // 9: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
+	2,  // 10: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
+	17, // 11: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
+	35, // 12: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
+	35, // 13: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
+	16, // 14: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
+	7,  // 15: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
+	8,  // 16: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
+	9,  // 17: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	10, // 18: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	11, // 19: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	12, // 20: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 21: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
+	16, // 22: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
+	7,  // 23: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
+	8,  // 24: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
+	9,  // 25: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	10, // 26: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	11, // 27: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	12, // 28: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	35, // 29: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
+	3,  // 30: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
+	23, // 31: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
+	24, // 32: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
+	25, // 33: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
+	26, // 34: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
+	34, // 35: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	18, // 36: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	35, // 37: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	4,  // 38: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	18, // 39: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	31, // 40: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	5,  // 41: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	35, // 42: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	35, // 43: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	35, // 44: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	6,  // 45: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	24, // 46: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	19, // 47: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	21, // 48: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	27, // 49: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	29, // 50: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	32, // 51: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	20, // 52: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	22, // 53: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	28, // 54: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	30, // 55: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	33, // 56: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	52, // [52:57] is the sub-list for method output_type
+	47, // [47:52] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }

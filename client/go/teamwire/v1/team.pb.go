@@ -207,6 +207,64 @@ func (Liveness) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
 }
 
+// Which notices of the coordinator a member gets.
+type NoticeLevel int32
+
+const (
+	// As NOTICE_LEVEL_ALL.
+	NoticeLevel_NOTICE_LEVEL_UNSPECIFIED NoticeLevel = 0
+	// All of them. The default.
+	NoticeLevel_NOTICE_LEVEL_ALL NoticeLevel = 1
+	// Only important ones; see Notice.important. The others are not sent.
+	NoticeLevel_NOTICE_LEVEL_IMPORTANT NoticeLevel = 2
+	// Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
+	// of them by default (the coordinator's `digest_interval`).
+	NoticeLevel_NOTICE_LEVEL_DIGEST NoticeLevel = 3
+)
+
+// Enum value maps for NoticeLevel.
+var (
+	NoticeLevel_name = map[int32]string{
+		0: "NOTICE_LEVEL_UNSPECIFIED",
+		1: "NOTICE_LEVEL_ALL",
+		2: "NOTICE_LEVEL_IMPORTANT",
+		3: "NOTICE_LEVEL_DIGEST",
+	}
+	NoticeLevel_value = map[string]int32{
+		"NOTICE_LEVEL_UNSPECIFIED": 0,
+		"NOTICE_LEVEL_ALL":         1,
+		"NOTICE_LEVEL_IMPORTANT":   2,
+		"NOTICE_LEVEL_DIGEST":      3,
+	}
+)
+
+func (x NoticeLevel) Enum() *NoticeLevel {
+	p := new(NoticeLevel)
+	*p = x
+	return p
+}
+
+func (x NoticeLevel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NoticeLevel) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_team_proto_enumTypes[3].Descriptor()
+}
+
+func (NoticeLevel) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_team_proto_enumTypes[3]
+}
+
+func (x NoticeLevel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NoticeLevel.Descriptor instead.
+func (NoticeLevel) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{3}
+}
+
 // Whether a member is working.
 type Activity int32
 
@@ -244,11 +302,11 @@ func (x Activity) String() string {
 }
 
 func (Activity) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_team_proto_enumTypes[3].Descriptor()
+	return file_teamwire_v1_team_proto_enumTypes[4].Descriptor()
 }
 
 func (Activity) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_team_proto_enumTypes[3]
+	return &file_teamwire_v1_team_proto_enumTypes[4]
 }
 
 func (x Activity) Number() protoreflect.EnumNumber {
@@ -257,7 +315,7 @@ func (x Activity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Activity.Descriptor instead.
 func (Activity) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{4}
 }
 
 // A team.
@@ -387,7 +445,9 @@ type Member struct {
 	// True: its inbox accepts only answers, notices and shutdown requests.
 	InboxFull bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
 	// Whether a process keeps this life going.
-	Liveness      Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
+	Liveness Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
+	// Which notices it gets. Always set.
+	NoticeLevel   NoticeLevel `protobuf:"varint,20,opt,name=notice_level,json=noticeLevel,proto3,enum=teamwire.v1.NoticeLevel" json:"notice_level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +599,13 @@ func (x *Member) GetLiveness() Liveness {
 		return x.Liveness
 	}
 	return Liveness_LIVENESS_UNSPECIFIED
+}
+
+func (x *Member) GetNoticeLevel() NoticeLevel {
+	if x != nil {
+		return x.NoticeLevel
+	}
+	return NoticeLevel_NOTICE_LEVEL_UNSPECIFIED
 }
 
 // How a member describes itself.
@@ -2005,6 +2072,116 @@ func (x *SetLeadResponse) GetTeam() *Team {
 	return nil
 }
 
+// The request of TeamService.SetNoticeLevel.
+type SetNoticeLevelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// The member: see DirectMessage.recipient. Empty: the caller.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// Required: INVALID_FIELD when unspecified. The level.
+	Level         NoticeLevel `protobuf:"varint,3,opt,name=level,proto3,enum=teamwire.v1.NoticeLevel" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNoticeLevelRequest) Reset() {
+	*x = SetNoticeLevelRequest{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNoticeLevelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNoticeLevelRequest) ProtoMessage() {}
+
+func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNoticeLevelRequest.ProtoReflect.Descriptor instead.
+func (*SetNoticeLevelRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SetNoticeLevelRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *SetNoticeLevelRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *SetNoticeLevelRequest) GetLevel() NoticeLevel {
+	if x != nil {
+		return x.Level
+	}
+	return NoticeLevel_NOTICE_LEVEL_UNSPECIFIED
+}
+
+// The reply of TeamService.SetNoticeLevel.
+type SetNoticeLevelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The member after the change.
+	Member        *Member `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNoticeLevelResponse) Reset() {
+	*x = SetNoticeLevelResponse{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNoticeLevelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNoticeLevelResponse) ProtoMessage() {}
+
+func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNoticeLevelResponse.ProtoReflect.Descriptor instead.
+func (*SetNoticeLevelResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetNoticeLevelResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
 var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
@@ -2017,7 +2194,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xd8\x05\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\x95\x06\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2042,7 +2219,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"lease_left\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\tleaseLeft\x12\x1d\n" +
 	"\n" +
 	"inbox_full\x18\x10 \x01(\bR\tinboxFull\x121\n" +
-	"\bliveness\x18\x11 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\"\x9d\x02\n" +
+	"\bliveness\x18\x11 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12;\n" +
+	"\fnotice_level\x18\x14 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\vnoticeLevel\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -2144,7 +2322,13 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\"8\n" +
 	"\x0fSetLeadResponse\x12%\n" +
-	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team*>\n" +
+	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\"s\n" +
+	"\x15SetNoticeLevelRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12.\n" +
+	"\x05level\x18\x03 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\x05level\"E\n" +
+	"\x16SetNoticeLevelResponse\x12+\n" +
+	"\x06member\x18\x01 \x01(\v2\x13.teamwire.v1.MemberR\x06member*>\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_LEAD\x10\x01\x12\x11\n" +
@@ -2161,11 +2345,16 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bLiveness\x12\x18\n" +
 	"\x14LIVENESS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LIVENESS_ATTACHED\x10\x01\x12\x15\n" +
-	"\x11LIVENESS_DETACHED\x10\x02*L\n" +
+	"\x11LIVENESS_DETACHED\x10\x02*v\n" +
+	"\vNoticeLevel\x12\x1c\n" +
+	"\x18NOTICE_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10NOTICE_LEVEL_ALL\x10\x01\x12\x1a\n" +
+	"\x16NOTICE_LEVEL_IMPORTANT\x10\x02\x12\x17\n" +
+	"\x13NOTICE_LEVEL_DIGEST\x10\x03*L\n" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\xba\a\n" +
+	"\rACTIVITY_IDLE\x10\x022\x9a\b\n" +
 	"\vTeamService\x12R\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x03\x90\x02\x02\x12I\n" +
@@ -2180,7 +2369,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
 	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x03\x90\x02\x02\x12O\n" +
 	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x03\x90\x02\x02\x12D\n" +
-	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponseBQ\n" +
+	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\x12^\n" +
+	"\x0eSetNoticeLevel\x12\".teamwire.v1.SetNoticeLevelRequest\x1a#.teamwire.v1.SetNoticeLevelResponse\"\x03\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -2195,107 +2385,115 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_team_proto_rawDescData
 }
 
-var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_teamwire_v1_team_proto_goTypes = []any{
 	(Role)(0),                      // 0: teamwire.v1.Role
 	(MemberState)(0),               // 1: teamwire.v1.MemberState
 	(Liveness)(0),                  // 2: teamwire.v1.Liveness
-	(Activity)(0),                  // 3: teamwire.v1.Activity
-	(*Team)(nil),                   // 4: teamwire.v1.Team
-	(*Member)(nil),                 // 5: teamwire.v1.Member
-	(*MemberAttributes)(nil),       // 6: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),      // 7: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),     // 8: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),         // 9: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),        // 10: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),       // 11: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),      // 12: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),      // 13: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),     // 14: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),          // 15: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),         // 16: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),  // 17: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil), // 18: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),            // 19: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),           // 20: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),           // 21: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 22: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),     // 23: teamwire.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),    // 24: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),       // 25: teamwire.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 26: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 27: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 28: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 29: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 30: teamwire.v1.SetLeadResponse
-	nil,                            // 31: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
-	(*ExitReport)(nil),             // 33: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
+	(NoticeLevel)(0),               // 3: teamwire.v1.NoticeLevel
+	(Activity)(0),                  // 4: teamwire.v1.Activity
+	(*Team)(nil),                   // 5: teamwire.v1.Team
+	(*Member)(nil),                 // 6: teamwire.v1.Member
+	(*MemberAttributes)(nil),       // 7: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),      // 8: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),     // 9: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),         // 10: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),        // 11: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),       // 12: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),      // 13: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),      // 14: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),     // 15: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),          // 16: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),         // 17: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),  // 18: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil), // 19: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),            // 20: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),           // 21: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),           // 22: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 23: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),     // 24: teamwire.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),    // 25: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),       // 26: teamwire.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 27: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),       // 28: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),      // 29: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),         // 30: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),        // 31: teamwire.v1.SetLeadResponse
+	(*SetNoticeLevelRequest)(nil),  // 32: teamwire.v1.SetNoticeLevelRequest
+	(*SetNoticeLevelResponse)(nil), // 33: teamwire.v1.SetNoticeLevelResponse
+	nil,                            // 34: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*ExitReport)(nil),             // 36: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
-	32, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	35, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
 	1,  // 2: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	32, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	32, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
-	6,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	33, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	34, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	35, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	35, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	7,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
+	36, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	37, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
 	2,  // 8: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
-	31, // 9: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	6,  // 10: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 11: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
-	4,  // 12: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	5,  // 13: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	4,  // 14: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	4,  // 15: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	34, // 16: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	32, // 17: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	34, // 18: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	32, // 19: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 20: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 21: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	33, // 22: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	4,  // 23: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	5,  // 24: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	33, // 25: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	5,  // 26: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	3,  // 27: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	34, // 28: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 29: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	5,  // 30: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	4,  // 31: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	7,  // 32: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	9,  // 33: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	11, // 34: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	13, // 35: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	15, // 36: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	17, // 37: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	19, // 38: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	21, // 39: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	23, // 40: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	25, // 41: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	27, // 42: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	29, // 43: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	8,  // 44: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	10, // 45: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	12, // 46: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	14, // 47: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	16, // 48: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	18, // 49: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	20, // 50: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	22, // 51: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	24, // 52: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	26, // 53: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	28, // 54: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	30, // 55: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	44, // [44:56] is the sub-list for method output_type
-	32, // [32:44] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	3,  // 9: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
+	34, // 10: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	7,  // 11: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 12: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	5,  // 13: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	6,  // 14: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	5,  // 15: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	5,  // 16: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	37, // 17: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	35, // 18: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	37, // 19: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	35, // 20: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 21: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 22: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	36, // 23: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	5,  // 24: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	6,  // 25: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	36, // 26: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	6,  // 27: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	4,  // 28: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	37, // 29: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 30: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	6,  // 31: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	5,  // 32: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 33: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	6,  // 34: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	8,  // 35: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	10, // 36: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	12, // 37: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	14, // 38: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	16, // 39: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	18, // 40: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	20, // 41: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	22, // 42: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	24, // 43: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	26, // 44: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	28, // 45: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	30, // 46: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	32, // 47: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	9,  // 48: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	11, // 49: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	13, // 50: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	15, // 51: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	17, // 52: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	19, // 53: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	21, // 54: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	23, // 55: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	25, // 56: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	27, // 57: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	29, // 58: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	31, // 59: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	33, // 60: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	48, // [48:61] is the sub-list for method output_type
+	35, // [35:48] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -2309,8 +2507,8 @@ func file_teamwire_v1_team_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_team_proto_rawDesc), len(file_teamwire_v1_team_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   28,
+			NumEnums:      5,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -61,9 +61,13 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
+    NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
+    """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
+    for each of them.
+    """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
-    """What a notice of the coordinator is about."""
+    """What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel."""
 
 NOTICE_KIND_UNSPECIFIED: NoticeKind.ValueType  # 0
 """Never sent."""
@@ -99,6 +103,10 @@ set. To the former owner and to the lead.
 """
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
+NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
+"""The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
+for each of them.
+"""
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
 
 class _RunnerAction:
@@ -269,6 +277,8 @@ class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """It was a notice that found the inbox full. Only the history has it."""
     DEAD_LETTER_CAUSE_MEMBER_REMOVED: _DeadLetterCause.ValueType  # 4
     """The recipient exited long ago and was removed from the roster."""
+    DEAD_LETTER_CAUSE_REPLACED: _DeadLetterCause.ValueType  # 5
+    """It was a notice. A newer one of the same kind about the same thing took its place, and counts its events."""
 
 class DeadLetterCause(_DeadLetterCause, metaclass=_DeadLetterCauseEnumTypeWrapper):
     """Why a message was dead-lettered."""
@@ -283,6 +293,8 @@ DEAD_LETTER_CAUSE_INBOX_FULL: DeadLetterCause.ValueType  # 3
 """It was a notice that found the inbox full. Only the history has it."""
 DEAD_LETTER_CAUSE_MEMBER_REMOVED: DeadLetterCause.ValueType  # 4
 """The recipient exited long ago and was removed from the roster."""
+DEAD_LETTER_CAUSE_REPLACED: DeadLetterCause.ValueType  # 5
+"""It was a notice. A newer one of the same kind about the same thing took its place, and counts its events."""
 Global___DeadLetterCause: typing_extensions.TypeAlias = DeadLetterCause
 
 @typing.final
@@ -505,6 +517,10 @@ class Notice(google.protobuf.message.Message):
     TEXT_FIELD_NUMBER: builtins.int
     EXIT_FIELD_NUMBER: builtins.int
     TASK_FIELD_NUMBER: builtins.int
+    COUNT_FIELD_NUMBER: builtins.int
+    FIRST_AT_FIELD_NUMBER: builtins.int
+    IMPORTANT_FIELD_NUMBER: builtins.int
+    GATHERED_FIELD_NUMBER: builtins.int
     kind: Global___NoticeKind.ValueType
     """Set by the coordinator. What happened."""
     member: builtins.str
@@ -515,6 +531,14 @@ class Notice(google.protobuf.message.Message):
     """Set by the coordinator if the notice concerns a message. Its id."""
     text: builtins.str
     """Set by the coordinator. One sentence for a reader, with what can be done."""
+    count: builtins.int
+    """Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same
+    kind about the same thing replaces it: the other fields describe the latest event.
+    """
+    important: builtins.bool
+    """Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
+    important if the process failed.
+    """
     @property
     def exit(self) -> Global___ExitReport:
         """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended."""
@@ -522,6 +546,16 @@ class Notice(google.protobuf.message.Message):
     @property
     def task(self) -> Global___TaskSummary:
         """Set by the coordinator if the notice concerns a task."""
+
+    @property
+    def first_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Set by the coordinator. When the first of these events happened."""
+
+    @property
+    def gathered(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Notice]:
+        """Set by the coordinator with NOTICE_KIND_DIGEST. The notices, each of another kind or about another thing, oldest
+        first. Up to 32; `count` covers the others, too.
+        """
 
     def __init__(
         self,
@@ -533,9 +567,13 @@ class Notice(google.protobuf.message.Message):
         text: builtins.str = ...,
         exit: Global___ExitReport | None = ...,
         task: Global___TaskSummary | None = ...,
+        count: builtins.int = ...,
+        first_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        important: builtins.bool = ...,
+        gathered: collections.abc.Iterable[Global___Notice] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["exit", b"exit", "task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["exit", b"exit", "kind", b"kind", "member", b"member", "message_id", b"message_id", "request_id", b"request_id", "task", b"task", "text", b"text"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["exit", b"exit", "first_at", b"first_at", "task", b"task"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["count", b"count", "exit", b"exit", "first_at", b"first_at", "gathered", b"gathered", "important", b"important", "kind", b"kind", "member", b"member", "message_id", b"message_id", "request_id", b"request_id", "task", b"task", "text", b"text"]) -> None: ...
 
 Global___Notice: typing_extensions.TypeAlias = Notice
 

@@ -126,6 +126,38 @@ until they are completed, released or taken away, and for 24 hours at most (the 
 """
 Global___Liveness: typing_extensions.TypeAlias = Liveness
 
+class _NoticeLevel:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _NoticeLevelEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_NoticeLevel.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    NOTICE_LEVEL_UNSPECIFIED: _NoticeLevel.ValueType  # 0
+    """As NOTICE_LEVEL_ALL."""
+    NOTICE_LEVEL_ALL: _NoticeLevel.ValueType  # 1
+    """All of them. The default."""
+    NOTICE_LEVEL_IMPORTANT: _NoticeLevel.ValueType  # 2
+    """Only important ones; see Notice.important. The others are not sent."""
+    NOTICE_LEVEL_DIGEST: _NoticeLevel.ValueType  # 3
+    """Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
+    of them by default (the coordinator's `digest_interval`).
+    """
+
+class NoticeLevel(_NoticeLevel, metaclass=_NoticeLevelEnumTypeWrapper):
+    """Which notices of the coordinator a member gets."""
+
+NOTICE_LEVEL_UNSPECIFIED: NoticeLevel.ValueType  # 0
+"""As NOTICE_LEVEL_ALL."""
+NOTICE_LEVEL_ALL: NoticeLevel.ValueType  # 1
+"""All of them. The default."""
+NOTICE_LEVEL_IMPORTANT: NoticeLevel.ValueType  # 2
+"""Only important ones; see Notice.important. The others are not sent."""
+NOTICE_LEVEL_DIGEST: NoticeLevel.ValueType  # 3
+"""Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
+of them by default (the coordinator's `digest_interval`).
+"""
+Global___NoticeLevel: typing_extensions.TypeAlias = NoticeLevel
+
 class _Activity:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -214,6 +246,7 @@ class Member(google.protobuf.message.Message):
     LEASE_LEFT_FIELD_NUMBER: builtins.int
     INBOX_FULL_FIELD_NUMBER: builtins.int
     LIVENESS_FIELD_NUMBER: builtins.int
+    NOTICE_LEVEL_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Compared without case."""
     role: Global___Role.ValueType
@@ -238,6 +271,8 @@ class Member(google.protobuf.message.Message):
     """True: its inbox accepts only answers, notices and shutdown requests."""
     liveness: Global___Liveness.ValueType
     """Whether a process keeps this life going."""
+    notice_level: Global___NoticeLevel.ValueType
+    """Which notices it gets. Always set."""
     @property
     def joined_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When this life began."""
@@ -278,9 +313,10 @@ class Member(google.protobuf.message.Message):
         lease_left: google.protobuf.duration_pb2.Duration | None = ...,
         inbox_full: builtins.bool = ...,
         liveness: Global___Liveness.ValueType = ...,
+        notice_level: Global___NoticeLevel.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
@@ -945,3 +981,50 @@ class SetLeadResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["team", b"team"]) -> None: ...
 
 Global___SetLeadResponse: typing_extensions.TypeAlias = SetLeadResponse
+
+@typing.final
+class SetNoticeLevelRequest(google.protobuf.message.Message):
+    """The request of TeamService.SetNoticeLevel."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    LEVEL_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    member: builtins.str
+    """The member: see DirectMessage.recipient. Empty: the caller."""
+    level: Global___NoticeLevel.ValueType
+    """Required: INVALID_FIELD when unspecified. The level."""
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        member: builtins.str = ...,
+        level: Global___NoticeLevel.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["level", b"level", "member", b"member", "team", b"team"]) -> None: ...
+
+Global___SetNoticeLevelRequest: typing_extensions.TypeAlias = SetNoticeLevelRequest
+
+@typing.final
+class SetNoticeLevelResponse(google.protobuf.message.Message):
+    """The reply of TeamService.SetNoticeLevel."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MEMBER_FIELD_NUMBER: builtins.int
+    @property
+    def member(self) -> Global___Member:
+        """The member after the change."""
+
+    def __init__(
+        self,
+        *,
+        member: Global___Member | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["member", b"member"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["member", b"member"]) -> None: ...
+
+Global___SetNoticeLevelResponse: typing_extensions.TypeAlias = SetNoticeLevelResponse
