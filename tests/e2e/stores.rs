@@ -33,8 +33,7 @@ fn raw(world: &World, member: &str) -> Raw {
 /// Asserts that the lead's send is refused because the store is full.
 fn send_is_refused(runtime: &Runtime, world: &World) {
     let content = "x".repeat(8 * 1024);
-    let message =
-        v1::DirectMessage { recipient: "bob".to_owned(), summary: "more".to_owned(), content, ..Default::default() };
+    let message = v1::DirectMessage { recipient: "bob".to_owned(), summary: "more".to_owned(), content };
     let outcome = runtime.block_on(async { raw(world, LEAD).send(Some(Body::Message(message))).await });
     let status = refused(outcome, Code::Unavailable, "STORE_UNAVAILABLE", "");
     assert!(
@@ -61,8 +60,7 @@ fn drain(runtime: &Runtime, world: &World) {
     eventually("it is acknowledged", || world.member("bob")["inbox_depth"].is_null().then_some(()));
     followed.interrupt();
     for activity in [v1::Activity::Active, v1::Activity::Idle] {
-        let beat =
-            v1::HeartbeatRequest { activity: activity.into(), summary: "waiting".to_owned(), ..Default::default() };
+        let beat = v1::HeartbeatRequest { activity: activity.into(), summary: "waiting".to_owned() };
         let beat = async {
             let bob = raw(world, "bob");
             bob.teams().heartbeat(bob.request(beat)).await
@@ -247,12 +245,7 @@ fn a_coordinator_starts_on_a_full_disk_and_its_store_can_be_drained() {
     disk.fill();
     eventually("the disk is found full", || {
         let content = "x".repeat(60 * 1024);
-        let message = v1::DirectMessage {
-            recipient: "eve".to_owned(),
-            summary: "much".to_owned(),
-            content,
-            ..Default::default()
-        };
+        let message = v1::DirectMessage { recipient: "eve".to_owned(), summary: "much".to_owned(), content };
         runtime.block_on(async { raw(&world, LEAD).send(Some(Body::Message(message))).await }).err()
     });
     world.coordinator.await_log("the store refuses writes", 1);

@@ -248,10 +248,8 @@ async fn a_stale_token_is_refused_with_when_and_why_the_task_went_back() {
     let lead = t.lead.clone();
     t.pass_and_sweep(LONG, &[&lead, &eve]).await;
     let at = t.task(1).await.released_at.unwrap();
-    let lost = format!(
-        "Task 1 went back to the board at {}: its owner was lost. ",
-        prost_types::Timestamp { nanos: 0, ..at.clone() }
-    );
+    let lost =
+        format!("Task 1 went back to the board at {}: its owner was lost. ", prost_types::Timestamp { nanos: 0, ..at });
     let stale = async |id: u64, token: &str| {
         t.refused(t.try_complete(&bob, id, token), Code::Aborted, Reason::StaleClaim, "claim_token").await
     };

@@ -210,7 +210,7 @@ async fn a_detached_member_that_approves_its_shutdown_has_exited_soon_and_no_ala
     pass(&mut t, 2 * SECOND).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Exited);
     let notices = t.notices(&t.lead, NoticeKind::MemberExited).await;
-    assert_eq!(notices[0].text, "bob has exited: no process was attached to it.");
+    assert_eq!(notices[0].text, "bob approved its shutdown; no process was attached to it.");
     pass(&mut t, HOUR).await;
     assert!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.is_empty());
 

@@ -91,7 +91,7 @@ impl Lead {
 
     async fn join(&self, member: usize, credential: &str) -> Result<(), Error> {
         // Every second member is detached, and must never be lost, whatever happens to it.
-        let liveness = if member % 2 == 0 { v1::Liveness::Attached } else { v1::Liveness::Detached };
+        let liveness = if member.is_multiple_of(2) { v1::Liveness::Attached } else { v1::Liveness::Detached };
         let request = v1::JoinRequest { liveness: liveness.into(), ..Default::default() };
         let joined = self.anonymous.with_credential(credential)?.join(request).await?;
         let mut shared = self.play.shared();

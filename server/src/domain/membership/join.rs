@@ -309,14 +309,12 @@ fn tell_lead_of_restart(
 
 /// Writes a number as a rank, such as 2nd.
 fn ordinal(number: usize) -> String {
-    let suffix = match (number % 10, number % 100) {
-        (_, 11..=13) => "th",
-        (1, _) => "st",
-        (2, _) => "nd",
-        (3, _) => "rd",
-        _ => "th",
-    };
-    format!("{number}{suffix}")
+    match (number % 10, number % 100) {
+        (1, rest) if rest != 11 => format!("{number}st"),
+        (2, rest) if rest != 12 => format!("{number}nd"),
+        (3, rest) if rest != 13 => format!("{number}rd"),
+        _ => format!("{number}th"),
+    }
 }
 
 fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) -> Result<(), RuleError> {

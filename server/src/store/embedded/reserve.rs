@@ -13,7 +13,7 @@ use std::{
 /// The size of the reserve: enough for thousands of small commits, which mostly reuse pages.
 const BYTES: usize = 1024 * 1024;
 
-/// Part of the contents of the reserve, for whoever finds the file.
+/// Part of the contents of the reserve, for the person who finds the file.
 const NOTE: &str = "teamwire gives up the rest of this file when the disk is full, so that members can still acknowledge their \
                     messages. If the store beside it is missing, the coordinator does not start with an empty one: restore the \
                     store from a backup, or delete this file.\n";

@@ -146,7 +146,7 @@ impl Writer {
         let fitting: Vec<Request<'_>> = requests.iter().filter(fits).copied().collect();
         let outcomes = self.carry_out(&fitting);
         let mut outcomes = each(outcomes, fitting.len()).into_iter();
-        let refused = || Err(self.full.as_ref().map_or_else(|| closed(), |(_, error)| error.clone()));
+        let refused = || Err(self.full.as_ref().map_or_else(closed, |(_, error)| error.clone()));
         let answer = |request| if fits(&request) { outcomes.next() } else { None }.unwrap_or_else(refused);
         requests.iter().map(answer).collect()
     }

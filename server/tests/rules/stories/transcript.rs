@@ -79,7 +79,8 @@ impl Story {
         }
         let board = check_board(&*self.team.clock, &self.team.namespace).await;
         for task in board.tasks.into_values() {
-            let untimed = TaskRecord { created_ms: 0, updated_ms: 0, claimed_ms: 0, closed_ms: 0, ..task };
+            let untimed =
+                TaskRecord { created_ms: 0, updated_ms: 0, claimed_ms: 0, closed_ms: 0, released_ms: 0, ..task };
             self.transcript.note(&untimed);
         }
     }
