@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("reason.rs"), codegen::reason::table(&pool))?;
     fs::write(out.join("method.rs"), codegen::method::table(&pool))?;
     fs::write(out.join("kind.rs"), codegen::kind::table(&pool))?;
+    fs::write(out.join("notice.rs"), codegen::notice::table(&pool))?;
     fs::write(out.join("redact.rs"), codegen::redact::table(&pool))?;
 
     tonic_prost_build::configure()

@@ -3,7 +3,7 @@
 use std::io;
 
 use teamwire_client::{Error, Refusal};
-use teamwire_proto::Reason;
+use teamwire_proto::{Reason, address::Address};
 
 /// The command line or its input is wrong (`EX_USAGE`).
 pub const USAGE: u8 = 64;
@@ -64,6 +64,17 @@ impl Failure {
         }
     }
 
+    /// Returns the sentence for a person.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address) => format!(
+                "No coordinator is running on this machine. Start one: teamwire serve (nothing listens at {address})"
+            ),
+            Self::Call(error) => error.to_string(),
+            Self::Other { message, .. } => message.clone(),
+        }
+    }
+
     /// Prints the failure to standard error: a sentence for a person or, with `json`, an object for a program.
     pub fn print(&self, json: bool) {
         let refusal = match self {
@@ -74,10 +85,7 @@ impl Failure {
             anstream::eprintln!("{}", self.to_json(refusal));
             return;
         }
-        let message = match self {
-            Self::Call(error) => error.to_string(),
-            Self::Other { message, .. } => message.clone(),
-        };
+        let message = self.message();
         let red = anstyle::AnsiColor::Red.on_default().bold();
         let dim = anstyle::Style::new().dimmed();
         match refusal {
@@ -90,11 +98,7 @@ impl Failure {
     }
 
     fn to_json(&self, refusal: Option<&Refusal>) -> serde_json::Value {
-        let message = match self {
-            Self::Call(error) => error.to_string(),
-            Self::Other { message, .. } => message.clone(),
-        };
-        let mut error = serde_json::json!({ "message": message, "exit_code": self.code() });
+        let mut error = serde_json::json!({ "message": self.message(), "exit_code": self.code() });
         if let Some(refusal) = refusal {
             error["reason"] = refusal.reason.as_str().into();
             error["code"] = format!("{:?}", refusal.reason.code()).into();
@@ -108,6 +112,11 @@ impl Failure {
         }
         serde_json::json!({ "error": error })
     }
+}
+
+/// Returns whether all of the addresses, separated by commas, are on this machine.
+pub fn is_local(addresses: &str) -> bool {
+    Address::parse_list(addresses).is_ok_and(|addresses| addresses.iter().all(Address::is_loopback))
 }
 
 impl From<Error> for Failure {

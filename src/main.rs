@@ -16,7 +16,7 @@ mod trace;
 
 use std::{io::Write as _, process::ExitCode};
 
-use clap::{Parser, error::ErrorKind};
+use clap::error::ErrorKind;
 use mimalloc::MiMalloc;
 
 /// A coordinator makes a few hundred allocations per call and often frees them on another thread; mimalloc is fast at both.
@@ -50,7 +50,8 @@ fn exit_when_output_fails() {
 fn main() -> ExitCode {
     #[cfg(feature = "failpoints")]
     let _failpoints = fail::FailScenario::setup();
-    let cli = match command::Cli::try_parse() {
+    command::complete::answer();
+    let cli = match command::Cli::from_command_line() {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -60,6 +61,10 @@ fn main() -> ExitCode {
             };
         }
     };
+    if let Some(watchdog) = cli.as_watchdog() {
+        watchdog.run();
+        return ExitCode::SUCCESS;
+    }
     if !cli.outlives_its_output() {
         exit_when_output_fails();
     }

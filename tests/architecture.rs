@@ -45,9 +45,9 @@ const COORDINATOR_REASONS: [&str; 3] = ["DurabilityNotReached", "Internal", "Sto
 /// How many lines a file of the product may have.
 const LINES_MAX: usize = 500;
 
-/// The files with unsafe code: one of the product, which has the kernel end a child with its parent; and one that replaces
-/// the C library's clock and random numbers in simulations.
-const UNSAFE: [&str; 2] = ["agents/src/process/parent_death.rs", "tests/simulation/src/determinism.rs"];
+/// The files with unsafe code: one of the product, which puts a child into its cgroup and has the kernel end it with its
+/// parent; and one that replaces the C library's clock and random numbers in simulations.
+const UNSAFE: [&str; 2] = ["agents/src/process/before_exec.rs", "tests/simulation/src/determinism.rs"];
 
 #[test]
 fn each_part_of_the_server_names_only_those_below_it() {

@@ -114,7 +114,7 @@ fn a_teammate_joins_over_tls_answers_and_ends_with_0_once_its_shutdown_is_approv
 
     stage.lead(&["shutdown", "backend", "Well done.", "--wait"]);
     assert_eq!(stage.await_exit("backend"), 0);
-    assert_eq!(stage.member("backend")["state"], "MEMBER_STATE_EXITED");
+    assert_eq!(stage.member("backend")["state"], "exited");
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn a_teammate_that_is_stopped_ends_in_order_and_its_tasks_are_back() {
     // As a shell says of a program that SIGTERM has ended.
     assert_eq!(stage.await_exit("backend"), 143);
     let member = stage.member("backend");
-    assert_eq!(member["state"], "MEMBER_STATE_EXITED", "{member}");
+    assert_eq!(member["state"], "exited", "{member}");
     let task = stage.task(1);
-    assert!(task["status"] == "TASK_STATUS_PENDING" && task["owner"].as_str().unwrap_or("").is_empty(), "{task}");
+    assert!(task["status"] == "pending" && task["owner"].as_str().unwrap_or("").is_empty(), "{task}");
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! The text that an agent reads: messages and tasks as the `<teammate-message>` element that agent programs know.
 //!
 //! Everything that a member wrote is escaped, in attributes and in the body, so that no name and no content can close the
-//! element, open another one, or hide in control characters. Foreign text always comes last in a body, after teamwire's
+//! element, open another one, or hide in characters that no one sees ([`visible`](crate::visible)). Foreign text always comes last in a body, after teamwire's
 //! own.
 
 use std::fmt::Write;
 
 use teamwire_proto::v1::{self, message::Body};
+
+use crate::visible::replace_hidden;
 
 /// Returns a message as an agent reads it.
 ///
@@ -38,6 +40,52 @@ pub fn task(task: &v1::Task) -> String {
     let body = with_text(says, "Description", &task.description);
     let summary = attribute(&format!("Task {id}: {}", task.subject));
     format!("<teammate-message teammate_id=\"coordinator\" summary=\"{summary}\">{body}</teammate-message>")
+}
+
+/// What a welcome tells an agent.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// The member's name.
+    pub name: &'a str,
+    /// The team's name.
+    pub team: &'a str,
+    /// The lead's name. None: the member is the lead.
+    pub lead: Option<&'a str>,
+    /// The names of other members. None: unknown.
+    pub others: Option<&'a [&'a str]>,
+    /// Whether there are more others than these.
+    pub has_more_others: bool,
+    /// Whether the program is started for one batch of messages.
+    pub is_exec: bool,
+}
+
+/// Returns who an agent is, who else is there, and how it answers.
+pub fn welcome(about: &About<'_>) -> String {
+    let (name, team) = (about.name, about.team);
+    let role = match about.lead {
+        Some(lead) => format!("You are {name}, a teammate of team {team}. Its lead is {lead}."),
+        None => format!("You are {name}, the lead of team {team}."),
+    };
+    let others = match about.others {
+        None => String::new(),
+        Some([]) => " No one else is in the team yet.".to_owned(),
+        Some(others) if about.has_more_others => {
+            format!(" The others are {} and more: see `teamwire status`.", others.join(", "))
+        }
+        Some(others) => format!(" The others are {}.", others.join(", ")),
+    };
+    let send = r#"{"to":"NAME","message":"TEXT","summary":"ONE LINE"}"#;
+    let answer = match about.is_exec {
+        true => format!(
+            "You read messages or a task as lines of JSON. What you print answers the last message; a line {send} is sent as \
+             a message. When you have processed everything, exit with code 0."
+        ),
+        false => format!(
+            "You read messages as lines of JSON. To send one, print a line {send}. When you have processed a message, print \
+             {{\"ack\":\"ID\"}} with its id."
+        ),
+    };
+    format!("{role}{others} {answer}")
 }
 
 /// Returns what an agent reads first if it needs an approved plan before it may work on tasks.
@@ -82,7 +130,10 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
         }
         Some(Body::Notice(body)) => {
             let kind = body.kind().as_str_name().trim_start_matches("NOTICE_KIND_").to_ascii_lowercase();
-            let text = escaped(&body.text);
+            let text = match body.count {
+                count if count > 1 && body.gathered.is_empty() => format!("{} ({count} times)", escaped(&body.text)),
+                _ => escaped(&body.text),
+            };
             let text = match &body.task {
                 Some(task) => with_text(text, "Description", &task.description),
                 None => text,
@@ -114,30 +165,29 @@ fn attribute(text: &str) -> String {
 }
 
 fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
+    // Shown as a number instead of dropped, so that nothing stays hidden.
+    let visible = |text: &str| {
+        replace_hidden(text, |c, out| match stays(c) {
+            true => out.push(c),
+            false => {
+                let _ = write!(out, "\u{0}#x{:X};", u32::from(c));
+            }
+        })
+    };
     let mut out = String::with_capacity(text.len() + text.len() / 16);
-    for c in text.chars() {
+    for c in visible(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
-            // Shown as a number instead of dropped, so that nothing stays hidden.
-            _ if is_deceptive(c) && !stays(c) => {
-                let _ = write!(out, "&#x{:X};", u32::from(c));
-            }
+            // A NUL is hidden itself, so only the numbers from above begin with one.
+            '\0' => out.push('&'),
             _ => out.push(c),
         }
     }
     out
-}
-
-/// Returns whether a character can move the cursor, break a line or change the direction of text, or is one of the tag
-/// characters: an invisible copy of ASCII that a model reads and a person does not see.
-fn is_deceptive(c: char) -> bool {
-    let turns = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-    let is_tag = matches!(c, '\u{E0000}'..='\u{E007F}');
-    c.is_control() || turns || is_tag || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -195,6 +245,10 @@ mod tests {
     fn characters_that_turn_or_hide_text_are_shown_as_numbers() {
         let text = teammate_message(&direct("a", "\u{61C}", "\u{202E}\u{E0041}\u{E007F}"));
         assert!(text.contains("summary=\"&#x61C;\">&#x202E;&#xE0041;&#xE007F;<"), "{text}");
+        let text =
+            teammate_message(&direct("a", "a\u{200B}b", "c\u{E0100}\u{FE01}\0 ❤\u{FE0F} می\u{200C}خواهم &#x202E;"));
+        let body = "c&#xE0100;&#xFE01;&#x0; ❤\u{FE0F} می\u{200C}خواهم &amp;#x202E;";
+        assert!(text.contains(&format!("summary=\"a&#x200B;b\">{body}<")), "{text}");
     }
 
     #[test]

@@ -37,12 +37,21 @@ pub struct RunnerConfig {
     pub mode: Mode,
     /// True: while the member has nothing in hand, the runner claims the next task for it. Default: false.
     pub takes_tasks: bool,
-    /// What answers a shutdown request. Default: the program.
-    pub on_shutdown: OnShutdown,
+    /// What answers a shutdown request. None: the program in [`Mode::Stdin`], the runner in [`Mode::Exec`]. Default: None.
+    pub on_shutdown: Option<OnShutdown>,
     /// Whether a program that fails is restarted. Default: never.
     pub restart: Restart,
+    /// How long the program has to end by itself, with its input closed, after its shutdown was approved. Then it gets
+    /// SIGTERM. Default: 5 s.
+    pub wrap_up: Duration,
     /// How long the program has between SIGTERM and SIGKILL. Default: 10 s.
     pub grace: Duration,
+    /// How the program and its descendants are held together. Default: [`Containment::Auto`].
+    pub containment: Containment,
+    /// A command that calls [`watch`](crate::watch), and that the runner starts beside itself: it kills the program and its
+    /// descendants when the runner dies. None: on Linux the kernel kills the program, and nothing kills its descendants.
+    /// Default: None.
+    pub watchdog: Option<Vec<OsString>>,
     /// How often to renew the member's lease. The open session renews it as well. Default: 10 s.
     pub heartbeat_interval: Duration,
     /// How long a member that has nothing in hand still counts as active. Default: 1 s.
@@ -57,10 +66,11 @@ pub struct RunnerConfig {
     /// True: every child of the runner's process other than the program counts as a descendant of the program and is
     /// ended with it, whatever it did to detach itself. Right for a process that does nothing but run this runner.
     ///
-    /// False: descendants are recognized by their parents, their process group and a variable in their environment, so
-    /// that one which detaches twice and clears its environment escapes. Default: false.
+    /// False: outside a cgroup, descendants are recognized by their parents, their process group and a variable in their
+    /// environment, so that one which detaches twice and clears its environment escapes. Default: false.
     pub claims_orphans: bool,
-    /// True: SIGTERM, SIGINT and SIGHUP end the program, and a second signal kills it. Default: true.
+    /// True: SIGTERM, SIGINT, SIGHUP and SIGQUIT end the program, and a second one kills it; SIGUSR1, SIGUSR2, SIGALRM,
+    /// SIGVTALRM, SIGPROF and SIGIO do nothing. Default: true.
     pub handles_signals: bool,
     /// Receives the program's output that is not meant for the runner. When it blocks, the program's output is not read
     /// on. Default: the runner's standard output.
@@ -85,9 +95,12 @@ impl RunnerConfig {
             environment: Vec::new(),
             mode: Mode::default(),
             takes_tasks: false,
-            on_shutdown: OnShutdown::default(),
+            on_shutdown: None,
             restart: Restart::default(),
+            wrap_up: Duration::from_secs(5),
             grace: Duration::from_secs(10),
+            containment: Containment::default(),
+            watchdog: None,
             heartbeat_interval: Duration::from_secs(10),
             idle_after: Duration::from_secs(1),
             start_patience: Duration::from_secs(30),
@@ -99,6 +112,12 @@ impl RunnerConfig {
             on_joined: Arc::new(|_, _| {}),
             on_event: Arc::new(|_| {}),
         }
+    }
+
+    /// Returns what answers a shutdown request.
+    pub(crate) fn shutdown_answer(&self) -> OnShutdown {
+        let default = if self.mode.is_exec() { OnShutdown::Approve } else { OnShutdown::Ask };
+        self.on_shutdown.unwrap_or(default)
     }
 }
 
@@ -143,6 +162,10 @@ impl Mode {
     pub fn exec() -> Self {
         Self::Exec { batch_messages_max: 16 }
     }
+
+    pub(crate) fn is_exec(self) -> bool {
+        matches!(self, Self::Exec { .. })
+    }
 }
 
 /// What proves that a message is processed, in [`Mode::Stdin`].
@@ -157,13 +180,26 @@ pub enum AckPolicy {
 }
 
 /// What answers a shutdown request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnShutdown {
-    /// The program, if it chooses to.
-    #[default]
+    /// The program: with a line, if it chooses to; in [`Mode::Exec`] also with its exit code, where 0 approves and any
+    /// other rejects.
     Ask,
-    /// The runner, which approves.
+    /// The runner, which approves: at once, in [`Mode::Exec`] between batches.
     Approve,
+}
+
+/// How a program and its descendants are held together, so that the runner can end them all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Containment {
+    /// In a cgroup if this process may create one, else like [`Containment::Watchdog`].
+    #[default]
+    Auto,
+    /// In their own cgroup (version 2, Linux 5.14 or later), which no descendant leaves by detaching. The runner does
+    /// not start if it cannot create one.
+    Cgroup,
+    /// By recognizing descendants: by their parents, their process group and a variable in their environment.
+    Watchdog,
 }
 
 /// Whether a program that exits by itself is restarted.
@@ -172,7 +208,7 @@ pub enum Restart {
     /// Never: the runner ends with it.
     #[default]
     Never,
-    /// When it fails, in a new incarnation of the member: after 1 s at first, doubling to 60 s.
+    /// When it fails, in a new incarnation of the member: after 1 s at first, doubling to 30 s.
     OnFailure {
         /// How many failures in a row, each within a minute of the start, end the runner.
         failures_max: u32,

@@ -2,10 +2,17 @@
 
 use std::{fmt, time::Duration};
 
+use teamwire_proto::v1::RunnerAction;
+
 /// Something that happened. Its `Display` form is one line, without the line break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunnerEvent {
+    /// Some processes may survive the runner. Reported once, before anything else.
+    Uncontained {
+        /// Which, and what to do.
+        detail: &'static str,
+    },
     /// An incarnation of the member has begun.
     Joined {
         /// The team.
@@ -37,6 +44,11 @@ pub enum RunnerEvent {
         /// How many sessions have delivered it, this one included.
         delivery_count: u32,
     },
+    /// The program has so many messages in hand that the coordinator delivers no more.
+    WindowFull {
+        /// How many.
+        messages: usize,
+    },
     /// The member was asked to shut down.
     ShutdownRequested {
         /// The request's id.
@@ -46,6 +58,14 @@ pub enum RunnerEvent {
     NotSent {
         /// Why.
         detail: String,
+    },
+    /// A line of the program looks as if it is meant for the runner, and is malformed, mistyped or ambiguous. The program
+    /// was sent the reason, if it reads its input.
+    LineRefused {
+        /// Why, and what to do.
+        detail: String,
+        /// The beginning of the line, with all but visible characters escaped.
+        line: String,
     },
     /// A message has used up the retries of one session, and goes back to the coordinator.
     GivenBack {
@@ -85,6 +105,8 @@ pub enum RunnerEvent {
         code: Option<i32>,
         /// The signal's number. Zero: none.
         signal: i32,
+        /// What the runner did to end it.
+        action: RunnerAction,
     },
     /// The program will be restarted.
     Restarting {
@@ -96,6 +118,7 @@ pub enum RunnerEvent {
 impl fmt::Display for RunnerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Uncontained { detail } => f.write_str(detail),
             Self::Joined { team, member, incarnation: 1 } => write!(f, "joined {team} as {member}"),
             Self::Joined { team, member, incarnation } => {
                 write!(f, "joined {team} as {member}, incarnation {incarnation}")
@@ -108,16 +131,31 @@ impl fmt::Display for RunnerEvent {
             Self::Handed { message_id, delivery_count } => {
                 write!(f, "handed over message {message_id}, delivery {delivery_count}")
             }
+            Self::WindowFull { messages } => write!(
+                f,
+                "{messages} messages are not acknowledged, so no more come; the program must write {{\"ack\":\"ID\"}} for each, \
+                 or else run it with --ack written"
+            ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
+            Self::LineRefused { detail, line } => write!(f, "refused a line of the program: {detail} The line: {line}"),
             Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after repeated failures"),
             Self::TaskTaken { task_id } => write!(f, "took task {task_id}"),
             Self::TaskGone { task_id } => write!(f, "task {task_id} is no longer ours"),
             Self::TaskReleased { task_id, detail } => write!(f, "gave task {task_id} back: {detail}"),
             Self::NoTask { detail } => write!(f, "no task: {detail}"),
             Self::Ending { why } => write!(f, "ending the process: {why}"),
-            Self::Exited { code: Some(code), .. } => write!(f, "process ended with code {code}"),
-            Self::Exited { code: None, signal } => write!(f, "process ended by signal {signal}"),
+            Self::Exited { code, signal, action } => {
+                match code {
+                    Some(code) => write!(f, "process ended with code {code}"),
+                    None => write!(f, "process ended by signal {signal}"),
+                }?;
+                match action {
+                    RunnerAction::Sigterm => f.write_str(" after the runner sent SIGTERM"),
+                    RunnerAction::Sigkill => f.write_str(" after the runner sent SIGKILL"),
+                    RunnerAction::None | RunnerAction::Unspecified => Ok(()),
+                }
+            }
             Self::Restarting { after } => write!(f, "restarting in {} s", after.as_secs_f32().ceil()),
         }
     }

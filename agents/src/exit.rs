@@ -3,7 +3,11 @@
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use teamwire_client::{Closed, Error};
-use teamwire_proto::{Reason, v1};
+use teamwire_proto::{
+    Reason,
+    v1::{self, RunnerAction},
+    word,
+};
 
 /// The exit codes of a runner that are not its program's.
 pub mod exit_code {
@@ -18,8 +22,13 @@ pub mod exit_code {
     pub const OUTCOME_UNKNOWN: u8 = 75;
     /// The coordinator does not permit this, or no longer does.
     pub const NOT_PERMITTED: u8 = 77;
+    /// The program cannot be executed.
+    pub const CANNOT_EXECUTE: u8 = 126;
+    /// There is no such program.
+    pub const NOT_FOUND: u8 = 127;
 }
 
+pub(crate) use self::exit_code::{CANNOT_EXECUTE, NOT_FOUND};
 use self::exit_code::{NOT_PERMITTED, OK, OUTCOME_UNKNOWN, UNREACHABLE, USAGE};
 
 /// How a runner ended.
@@ -48,22 +57,29 @@ pub(crate) struct Exit {
     pub(crate) signal: i32,
     /// How long it ran.
     pub(crate) duration: Duration,
+    /// What the runner did to end it.
+    pub(crate) action: RunnerAction,
     /// What else is to be said. Usually empty.
     pub(crate) detail: String,
 }
 
 impl Exit {
     /// Reads a process's status.
-    pub(crate) fn of(status: ExitStatus, duration: Duration) -> Self {
+    pub(crate) fn of(status: ExitStatus, duration: Duration, action: RunnerAction) -> Self {
         let (code, signal) = (status.code(), status.signal().unwrap_or_default());
-        Self { code, signal, duration, detail: String::new() }
+        Self { code, signal, duration, action, detail: String::new() }
+    }
+
+    /// Returns the exit of a member that had no program running.
+    pub(crate) fn without_program() -> Self {
+        Self { code: Some(0), action: RunnerAction::None, ..Self::default() }
     }
 
     /// Returns the exit of a program that could not be started, with the codes that shells use.
     pub(crate) fn not_started(error: &std::io::Error) -> Self {
-        let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+        let code = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
         let detail = format!("The program could not be started: {error}.");
-        Self { code: Some(code), detail, ..Self::default() }
+        Self { code: Some(code.into()), action: RunnerAction::None, detail, ..Self::default() }
     }
 
     /// Returns whether the exit code is 0.
@@ -93,6 +109,8 @@ impl Exit {
             duration: prost_types::Duration::try_from(self.duration).ok(),
             // The protocol asks for one line of up to 200 characters.
             detail: self.detail.chars().filter(|c| !c.is_control()).take(200).collect(),
+            runner_action: self.action.into(),
+            ..v1::ExitReport::default()
         }
     }
 }
@@ -135,12 +153,12 @@ impl End {
 
     /// Returns how the runner ends. `is_report_lost`: its report of the exit may not have arrived.
     pub(crate) fn runner_exit(&self, is_report_lost: bool) -> RunnerExit {
-        let exit = self.exit.clone().unwrap_or(Exit { code: Some(0), ..Exit::default() });
+        let exit = self.exit.clone().unwrap_or_else(Exit::without_program);
         let (code, detail) = match &self.why {
             Why::Exited | Why::Stopped if self.is_outcome_unknown => {
                 (OUTCOME_UNKNOWN, "The program's last message may not have been sent. Check its receipts.".to_owned())
             }
-            Why::Approved => (OK, "The shutdown was approved.".to_owned()),
+            Why::Approved => (OK, format!("The member {}.", word::approved_exit(&exit.report()))),
             Why::Exited if exit.detail.is_empty() => (exit.shell_code(), "The program has ended.".to_owned()),
             Why::Exited => (exit.shell_code(), exit.detail),
             Why::Stopped => (exit.shell_code(), "The runner was asked to stop.".to_owned()),
@@ -222,7 +240,10 @@ mod tests {
         assert_eq!(refused(Reason::StoreUnavailable), 75);
         let named = Error::Refused(Refusal::new(Reason::InvalidName, "no").field("name"));
         assert_eq!(not_joined(&named).code, 64);
-        assert_eq!(not_joined(&Error::Unreachable { address: String::new(), detail: String::new() }).code, 69);
+        assert_eq!(
+            not_joined(&Error::Unreachable { address: String::new(), detail: String::new(), is_refused: true }).code,
+            69
+        );
     }
 
     #[test]

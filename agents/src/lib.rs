@@ -11,9 +11,10 @@
 //! | `runner` | joins, starts an adapter for each incarnation, restarts, reports the exit | all below |
 //! | `adapters` | drive a program, one module for each [`Mode`] | all below |
 //! | `incarnation` | one life of the member: owns its state and talks to the coordinator | all below |
-//! | `line_protocol` | the lines that a program reads and writes | `text` |
+//! | `line_protocol` | the lines that a program reads and writes | [`agent_text`] |
 //! | `process` | a process that never outlives its owner | `exit` |
-//! | [`agent_text`] | the text form of messages and tasks | |
+//! | [`agent_text`] | the text form of messages and tasks | [`visible`] |
+//! | [`visible`] | marks characters that a reader does not see | |
 //!
 //! One incarnation is one value with one owner, the adapter that runs it: no locks, and no task but the heartbeat sees
 //! its state. Whatever takes time (a call for the program, a question for a task) runs on its own and comes back to the
@@ -43,10 +44,12 @@ mod incarnation;
 mod line_protocol;
 mod process;
 mod runner;
+pub mod visible;
 
 pub use self::{
-    config::{AckPolicy, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},
+    config::{AckPolicy, Containment, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},
     event::RunnerEvent,
     exit::{RunnerExit, exit_code},
+    process::{check_program, watch},
     runner::Runner,
 };

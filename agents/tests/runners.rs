@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsString,
+    os::unix::fs::PermissionsExt as _,
     process::{self, Stdio},
     sync::Arc,
     time::Duration,
@@ -12,10 +13,12 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use teamwire_agents::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig, RunnerEvent, RunnerExit};
+use teamwire_agents::{
+    AckPolicy, Containment, Mode, OnShutdown, Restart, Runner, RunnerConfig, RunnerEvent, RunnerExit,
+};
 use teamwire_client::{
     Pem, Reason, Refusal, Retry, TlsOptions,
-    v1::{self, Activity, CloseReason, SendRequest, message::Body, send_request},
+    v1::{self, Activity, CloseReason, RunnerAction, SendRequest, message::Body, send_request},
 };
 use teamwire_test_coordinator::{Authority, Coordinator, JOIN_TOKEN};
 use tokio::{
@@ -78,6 +81,7 @@ fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerC
     config.output = Box::new(theirs);
     config.on_event = Arc::new(move |event| drop(tell.try_send(event.clone())));
     config.handles_signals = false;
+    config.wrap_up = Duration::from_millis(300);
     config.grace = Duration::from_millis(300);
     config.idle_after = Duration::from_millis(20);
     config.heartbeat_interval = Duration::from_millis(200);
@@ -102,13 +106,22 @@ async fn sent(coordinator: &Coordinator) -> SendRequest {
 #[tokio::test]
 async fn a_program_is_welcomed_handed_messages_and_acknowledges_them() {
     let coordinator = Coordinator::start().await;
+    let member = |name: &str, role: v1::Role| v1::Member { name: name.into(), role: role.into(), ..Default::default() };
+    let members = vec![member("lead", v1::Role::Lead), member("ann", v1::Role::Teammate)];
+    coordinator.with(|state| state.members = members);
     let script = r#"
         read -r line; printf '%s\n' "$line"
         echo "$TEAMWIRE_TEAM $TEAMWIRE_MEMBER $TEAMWIRE_ADDRESS $TEAMWIRE_CREDENTIAL"
         while read -r line; do $ID; printf '%s\n' "$line"; echo "{\"ack\":\"$id\"}"; done"#;
     let mut running = run(&coordinator, script, |_| {});
-    let welcome = running.json().await;
-    assert_eq!(welcome, serde_json::json!({"type": "welcome", "team": "blue", "member": "ann", "incarnation": 1}));
+    let mut welcome = running.json().await;
+    let text = welcome["text"].take();
+    assert!(text.as_str().is_some_and(|text| text.starts_with("You are ann, a teammate of team blue.")), "{text}");
+    let facts = serde_json::json!({
+        "type": "welcome", "team": "blue", "member": "ann", "incarnation": 1, "role": "teammate", "lead": "lead",
+        "others": [{"name": "lead"}], "has_more_others": false, "text": null,
+    });
+    assert_eq!(welcome, facts);
     let environment = format!("blue ann {} twm:blue:ann:0123456789abcde1", coordinator.url());
     assert_eq!(running.line().await, environment);
     let id = coordinator.put_text("<one>").await;
@@ -137,6 +150,19 @@ async fn an_unacknowledged_message_stays_in_the_inbox() {
 }
 
 #[tokio::test]
+async fn a_program_that_acknowledges_nothing_is_reported_when_no_more_messages_come() {
+    let coordinator = Coordinator::start().await;
+    let mut running = run(&coordinator, "while read -r line; do :; done", |_| {});
+    for number in 0..64 {
+        coordinator.put_text(&number.to_string()).await;
+    }
+    let full = running.until(|event| matches!(event, RunnerEvent::WindowFull { .. })).await.to_string();
+    assert!(full.contains("64 messages") && full.contains(r#"{"ack":"ID"}"#), "{full}");
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
 async fn with_ack_policy_written_the_pipe_taking_the_line_is_enough() {
     let coordinator = Coordinator::start().await;
     let running = run(&coordinator, "exec sleep 1000", |config| config.mode = Mode::Stdin { ack: AckPolicy::Written });
@@ -153,7 +179,7 @@ async fn a_reply_is_sent_and_acknowledges_the_message_it_answers() {
         read -r line; read -r line; $ID
         echo "{\"to\":\"lead\",\"message\":\"done\",\"summary\":\"it is done\",\"in_reply_to\":\"$id\"}"
         read -r line; printf '%s\n' "$line"
-        echo '{"to":"lead","mesage":"done"}'; echo '{"to":"lead","message":5}'
+        echo '{"to":"lead","message":5}'
         read -r line; printf 'is: %s\n' "$line"
         read -r line"#;
     let mut running = run(&coordinator, script, |_| {});
@@ -163,8 +189,7 @@ async fn a_reply_is_sent_and_acknowledges_the_message_it_answers() {
     let request = sent(&coordinator).await;
     assert_eq!(request.in_reply_to, id);
     coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
-    // A line without a meaning is passed on. A message that cannot be read is an error.
-    assert_eq!(running.line().await, r#"{"to":"lead","mesage":"done"}"#);
+    // A message that cannot be read is an error.
     let reply = running.line().await;
     let reply: serde_json::Value = serde_json::from_str(reply.strip_prefix("is: ").expect(&reply)).expect("JSON");
     assert_eq!((reply["type"].as_str(), reply["reason"].as_str()), (Some("error"), Some("INVALID_JSON")));
@@ -173,6 +198,103 @@ async fn a_reply_is_sent_and_acknowledges_the_message_it_answers() {
         state.heartbeats.iter().find(|heartbeat| heartbeat.activity() == Activity::Idle).cloned()
     });
     assert_eq!(idle.await.summary, "it is done");
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
+async fn a_wrong_line_is_answered_with_an_error_and_logged() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line
+        try() { printf '%s\n' "$1"; read -r line; printf 'is: %s\n' "$line"; }
+        try '{"to":"lead","mesage":"done"}'
+        try "{'to': 'lead', 'message': 'done'}"
+        try '{"type":"shutdown_response","request_id":"r","approve":false,"approve":true}'
+        try '{"ack":"m","to":"lead","message":"done","summary":"s"}'
+        echo '{"level":"info","message":"mail sent","to":"lead"}'
+        printf '{"to":"lead","message":"'; head -c 3000000 /dev/zero | tr '\0' x; printf '"}\n'
+        read -r line; printf 'is: %s\n' "$line""#;
+    let mut running = run(&coordinator, script, |_| {});
+    for (field, quoted) in [
+        ("mesage", r#"{"mesage":"done","to":"lead"}"#),
+        ("json", "{'to': 'lead', 'message': 'done'}"),
+        ("approve", r#"{"type":"shutdown_response","request_id":"r","approve":false,"approve":true}"#),
+        ("message", r#"{"ack":"m","message":"done","summary":"s","to":"lead"}"#),
+    ] {
+        let reply = running.line().await;
+        let reply: serde_json::Value = serde_json::from_str(reply.strip_prefix("is: ").expect(&reply)).expect("JSON");
+        assert_eq!(
+            (&reply["type"], &reply["reason"], &reply["field"]),
+            (&"error".into(), &"INVALID_JSON".into(), &field.into())
+        );
+        let quote = reply["line"].as_str().map_or_else(|| reply["request"].to_string(), str::to_owned);
+        assert_eq!(quote, quoted);
+        let logged = running.until(|event| matches!(event, RunnerEvent::LineRefused { .. })).await.to_string();
+        assert!(logged.contains("refused a line of the program: INVALID_JSON"), "{logged}");
+    }
+    assert_eq!(running.line().await, r#"{"level":"info","message":"mail sent","to":"lead"}"#);
+    let reply = running.line().await;
+    assert!(reply.starts_with("is: ") && reply.contains("CONTENT_TOO_LARGE") && reply.len() < 1_000, "{reply}");
+    assert_eq!(running.exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| state.sends.len()), 0);
+}
+
+#[tokio::test]
+async fn a_message_to_the_sender_of_the_only_message_in_hand_answers_it() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line
+        while read -r line; do
+            case "$line" in
+                *delivery_count*) echo '{"to":"lead","message":"done","summary":"s"}';;
+                *) printf '%s\n' "$line";;
+            esac
+        done"#;
+    let mut running = run(&coordinator, script, |_| {});
+    for number in 1..=2 {
+        let id = coordinator.put_text("work").await;
+        let reply = running.json().await;
+        assert_eq!((reply["type"].as_str(), reply["in_reply_to"].as_str()), (Some("sent"), Some(id.as_str())));
+        let sends = coordinator.with(|state| state.sends.iter().map(|(sent, _)| sent.clone()).collect::<Vec<_>>());
+        assert_eq!((sends.len(), sends[number - 1].in_reply_to.as_str()), (number, id.as_str()));
+    }
+    running.stopper.cancel();
+    running.exit().await;
+    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.acked.len())), (2, 0), "an inference is no proof");
+}
+
+#[tokio::test]
+async fn a_message_is_no_answer_while_two_from_its_recipient_are_in_hand() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        read -r line; read -r line; read -r line
+        echo '{"to":"lead","message":"done","summary":"s"}'; read -r line; printf '%s\n' "$line""#;
+    let mut running = run(&coordinator, script, |_| {});
+    for text in ["one", "two"] {
+        coordinator.put_text(text).await;
+    }
+    assert_eq!(running.json().await.get("in_reply_to"), None);
+    assert_eq!(sent(&coordinator).await.in_reply_to, "");
+    assert_eq!(running.exit().await.code, 0);
+}
+
+#[tokio::test]
+async fn in_exec_mode_a_message_answers_the_last_one_of_the_batch_from_its_recipient() {
+    let coordinator = Coordinator::start().await;
+    coordinator.put_text("one").await;
+    let last = coordinator.put_text("two").await;
+    let script = r#"
+        cat > /dev/null; printf '%s\n' "$TEAMWIRE_WELCOME"
+        echo '{"to":"lead","message":"done","summary":"s"}'; echo '{"to":"bob","message":"done","summary":"s"}'"#;
+    let running = run(&coordinator, script, exec);
+    coordinator.until("the acknowledgements", |state| state.inbox.is_empty().then_some(())).await;
+    // The two may have come in two batches.
+    let sends = coordinator.with(|state| state.sends.iter().map(|(sent, _)| sent.clone()).collect::<Vec<_>>());
+    let [.., to_lead, to_bob, reply] = sends.as_slice() else { panic!("{sends:?}") };
+    assert_eq!((to_lead.in_reply_to.as_str(), to_bob.in_reply_to.as_str()), (last.as_str(), ""));
+    // The program has printed its welcome, so that it became the reply.
+    assert!(matches!(&reply.body, Some(send_request::Body::Message(body)) if body.content.contains("You are ann")));
     running.stopper.cancel();
     running.exit().await;
 }
@@ -211,9 +333,28 @@ async fn an_approved_shutdown_ends_the_program_and_what_it_has_started() {
     coordinator.put_shutdown_request("req_1").await;
     let exit = running.exit().await;
     assert_eq!(exit.code, 0, "{exit:?}");
-    assert_eq!(report(&coordinator).signal, 15);
+    assert_eq!(exit.detail, "The member approved its shutdown; its runner ended it with SIGTERM.");
+    let report = report(&coordinator);
+    assert_eq!((report.signal, report.runner_action()), (15, RunnerAction::Sigterm));
     assert!(!std::path::Path::new(&format!("/proc/{straggler}")).exists());
     assert_eq!(coordinator.with(|state| state.inbox.len()), 0, "the answer acknowledges the request");
+}
+
+#[tokio::test]
+async fn after_its_approval_a_program_reads_the_end_of_its_input_and_may_finish() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        trap 'echo terminated; exit 1' TERM
+        read -r line; read -r line
+        echo '{"type":"shutdown_response","request_id":"req_1","approve":true}'
+        while read -r line; do :; done; echo finished; exit 4"#;
+    let mut running = run(&coordinator, script, |config| config.wrap_up = Duration::from_secs(60));
+    coordinator.put_shutdown_request("req_1").await;
+    assert_eq!(running.line().await, "finished");
+    let exit = running.exit().await;
+    assert_eq!((exit.code, exit.detail.as_str()), (0, "The member approved its shutdown and ended with code 4."));
+    let report = report(&coordinator);
+    assert_eq!((report.code, report.runner_action()), (Some(4), RunnerAction::None));
 }
 
 #[tokio::test]
@@ -251,11 +392,12 @@ async fn a_program_that_approves_through_the_command_line_and_exits_was_shut_dow
 async fn the_runner_approves_if_configured_to() {
     let coordinator = Coordinator::start().await;
     let mut running = run(&coordinator, "read -r line; read -r line; echo never; exec sleep 1000", |config| {
-        config.on_shutdown = OnShutdown::Approve;
+        config.on_shutdown = Some(OnShutdown::Approve);
     });
     running.until(|event| matches!(event, RunnerEvent::Connected { .. })).await;
     coordinator.put_shutdown_request("req_1").await;
     assert_eq!(running.exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| state.inbox.len()), 0, "the request is acknowledged");
 }
 
 #[tokio::test]
@@ -332,7 +474,10 @@ async fn a_restarted_program_is_a_new_incarnation_that_joins_with_the_last_crede
     }
     assert_eq!(joined, [1, 2]);
     assert_eq!(running.exit().await.code, 0);
-    assert_eq!(report(&coordinator).code, Some(0), "only the last incarnation is reported");
+    assert_eq!(report(&coordinator).code, Some(0), "only the last incarnation leaves");
+    let crashes: Vec<_> = coordinator.with(|state| state.joins.iter().map(|join| join.previous_exit.clone()).collect());
+    let codes: Vec<_> = crashes.iter().map(|exit| exit.as_ref().map(|exit| exit.code)).collect();
+    assert_eq!(codes, [None, Some(Some(3))], "the second join reports how the first life ended");
 }
 
 #[tokio::test]
@@ -351,9 +496,24 @@ async fn a_runner_that_cannot_join_starts_no_program() {
 }
 
 #[tokio::test]
+async fn no_member_joins_for_a_program_that_does_not_exist() {
+    let coordinator = Coordinator::start().await;
+    for (program, code) in [("/no/such/program", 127), ("nosuchprogram", 127), ("/etc/passwd", 126)] {
+        let exit = run(&coordinator, "", |config| config.command = vec![program.into()]).exit().await;
+        assert_eq!(exit.code, code, "{exit:?}");
+        assert!(exit.detail.contains(program), "{exit:?}");
+    }
+    assert_eq!(coordinator.with(|state| (state.joins.len(), state.leaves.len())), (0, 0));
+}
+
+#[tokio::test]
 async fn a_program_that_cannot_be_started_is_reported() {
     let coordinator = Coordinator::start().await;
-    let running = run(&coordinator, "", |config| config.command = vec!["/no/such/program".into()]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("program");
+    std::fs::write(&program, "#!/no/such/interpreter\n").expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let running = run(&coordinator, "", |config| config.command = vec![program.into()]);
     assert_eq!(running.exit().await.code, 127);
     assert!(report(&coordinator).detail.contains("could not be started"));
 }
@@ -378,13 +538,38 @@ async fn a_runner_in_a_separate_process() {
     let mut config = RunnerConfig::new(address, JOIN_TOKEN, shell(&script));
     config.claims_orphans = true;
     config.grace = Duration::from_millis(300);
+    config.containment = match env::var("TEST_RUNNER_CONTAINMENT").as_deref() {
+        Ok("cgroup") => Containment::Cgroup,
+        _ => Containment::Watchdog,
+    };
+    let this = env::current_exe().expect("this program");
+    let arguments = ["--exact", "a_watchdog_in_a_separate_process", "--nocapture", "--quiet"];
+    config.watchdog = Some([this.into()].into_iter().chain(arguments.map(OsString::from)).collect());
     process::exit(Runner::new(config).run().await.code.into());
 }
 
+/// Not a test: under this name, this process does nothing but watch over a runner.
+#[test]
+fn a_watchdog_in_a_separate_process() {
+    if env::args_os().next().is_some_and(|name| name == "tw-watchdog") {
+        teamwire_agents::watch();
+        process::exit(0);
+    }
+}
+
 fn start_runner(coordinator: &Coordinator, script: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
+    start_contained(coordinator, script, "watchdog")
+}
+
+fn start_contained(
+    coordinator: &Coordinator,
+    script: &str,
+    containment: &str,
+) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = Command::new(env::current_exe().expect("this program"));
     command.args(["--exact", "a_runner_in_a_separate_process", "--nocapture", "--quiet"]);
     command.env("TEST_RUNNER_ADDRESS", coordinator.url()).env("TEST_RUNNER_SCRIPT", script);
+    command.env("TEST_RUNNER_CONTAINMENT", containment);
     let mut runner = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("this program");
     let lines = BufReader::new(runner.stdout.take().expect("a pipe")).lines();
     (runner, lines)
@@ -392,11 +577,16 @@ fn start_runner(coordinator: &Coordinator, script: &str) -> (Child, Lines<BufRea
 
 /// Returns the number in the next line that says `pid NUMBER`.
 async fn pid(lines: &mut Lines<BufReader<ChildStdout>>) -> u32 {
+    try_pid(lines).await.expect("a pid")
+}
+
+/// Returns the number in the next line that says `pid NUMBER`. None: the output has ended.
+async fn try_pid(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u32> {
     let reading = async {
         loop {
-            let line = lines.next_line().await.expect("readable").expect("a line");
+            let line = lines.next_line().await.expect("readable")?;
             if let Some(pid) = line.strip_prefix("pid ") {
-                return pid.parse().expect("a number");
+                return Some(pid.parse().expect("a number"));
             }
         }
     };
@@ -422,6 +612,42 @@ async fn sigterm_to_the_runner_ends_the_program_and_its_hidden_descendants() {
     assert_eq!(status.code(), Some(4));
     assert_eq!(report(&coordinator).code, Some(4));
     assert!(!pids.iter().any(|pid| lives(*pid)), "{pids:?}");
+}
+
+#[tokio::test]
+async fn sigquit_ends_the_runner_in_order_and_signals_without_a_meaning_do_nothing() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"echo "pid $$"; trap 'exit 4' TERM; while :; do sleep 0.01; done"#;
+    let (mut runner, mut lines) = start_runner(&coordinator, script);
+    pid(&mut lines).await;
+    let number = Pid::from_raw(i32::try_from(runner.id().expect("it runs")).expect("a pid"));
+    use Signal::{SIGALRM, SIGIO, SIGPROF, SIGQUIT, SIGUSR1, SIGUSR2, SIGVTALRM};
+    for signal in [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGQUIT] {
+        kill(number, signal).expect("it runs");
+    }
+    let status = timeout(Duration::from_secs(20), runner.wait()).await.expect("in time").expect("it ends");
+    assert_eq!(status.code(), Some(4), "{status:?}");
+    assert_eq!(report(&coordinator).code, Some(4));
+}
+
+#[tokio::test]
+async fn in_a_cgroup_nothing_that_hides_survives_the_runner() {
+    let coordinator = Coordinator::start().await;
+    // Detached twice, in another session, with an empty environment.
+    let script = r#"
+        (env -i setsid sh -c '(echo "pid $$"; trap "" TERM; while :; do sleep 0.05; done) & sleep 0.1' &)
+        echo "pid $$"; exec sleep 1000"#;
+    let (mut runner, mut lines) = start_contained(&coordinator, script, "cgroup");
+    let Some(first) = try_pid(&mut lines).await else {
+        assert_eq!(runner.wait().await.expect("it ends").code(), Some(64));
+        return eprintln!("skipped: no cgroup can be created here");
+    };
+    let pids = [first, pid(&mut lines).await];
+    runner.kill().await.expect("it runs");
+    while timeout(Duration::from_secs(20), lines.next_line()).await.expect("in time").expect("readable").is_some() {}
+    while pids.iter().any(|pid| lives(*pid)) {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -472,6 +698,7 @@ async fn waiting_messages_go_together_and_a_shutdown_request_goes_alone_and_firs
         case "$input" in *shutdown_request*) echo '{"type":"shutdown_response","request_id":"req_1","approve":false}';; esac"#;
     let running = run(&coordinator, script, |config| {
         exec(config);
+        config.on_shutdown = Some(OnShutdown::Ask);
         config.environment.push(("BATCHES".into(), batches.clone().into()));
     });
     coordinator.until("the acknowledgements", |state| state.inbox.is_empty().then_some(())).await;
@@ -507,8 +734,63 @@ async fn an_approval_in_exec_mode_ends_the_runner() {
     let coordinator = Coordinator::start().await;
     coordinator.put_shutdown_request("req_1").await;
     let script = r#"cat > /dev/null; echo '{"type":"shutdown_response","request_id":"req_1","approve":true}'"#;
-    assert_eq!(run(&coordinator, script, exec).exit().await.code, 0);
-    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.leaves.len())), (0, 1));
+    let running = run(&coordinator, script, |config| {
+        exec(config);
+        config.on_shutdown = Some(OnShutdown::Ask);
+    });
+    assert_eq!(running.exit().await.code, 0);
+    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.leaves.len(), state.sends.len())), (0, 1, 1));
+}
+
+#[tokio::test]
+async fn the_runner_of_batches_approves_a_shutdown_after_the_current_batch() {
+    let coordinator = Coordinator::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = r#"
+        cat > heard; trap 'echo terminated' TERM; : > started
+        until [ -e go ]; do sleep 0.01; done; cat heard >> all; echo 'It is done'"#;
+    let mut running = run(&coordinator, script, |config| {
+        exec(config);
+        config.directory = Some(directory.path().to_owned());
+    });
+    coordinator.put_text("one").await;
+    running.until(|event| matches!(event, RunnerEvent::Started { .. })).await;
+    coordinator.put_shutdown_request("req_1").await;
+    running.until(|event| matches!(event, RunnerEvent::ShutdownRequested { .. })).await;
+    assert_eq!(coordinator.with(|state| state.sends.len()), 0, "it was approved during the batch");
+    std::fs::write(directory.path().join("go"), "").expect("written");
+    let exit = running.exit().await;
+    assert_eq!((exit.code, exit.detail.as_str()), (0, "The member approved its shutdown and ended with code 0."));
+    assert_eq!(coordinator.with(|state| state.inbox.len()), 0);
+    let sends = coordinator.with(|state| state.sends.iter().map(|(request, _)| request.clone()).collect::<Vec<_>>());
+    assert!(matches!(&sends[0].body, Some(send_request::Body::Message(reply)) if reply.content == "It is done"));
+    let Some(send_request::Body::ShutdownResponse(answer)) = &sends[1].body else { panic!("no answer: {sends:?}") };
+    assert_eq!(answer.approve, Some(true));
+    let all = std::fs::read_to_string(directory.path().join("all")).expect("what the program read");
+    assert!(!all.contains("shutdown_request"), "{all}");
+}
+
+#[tokio::test]
+async fn a_program_asked_in_exec_mode_answers_with_its_exit_code() {
+    for (script, approve, reason) in [
+        ("cat > /dev/null; echo 'All saved'", true, "All saved"),
+        ("cat > /dev/null; echo 'Three tests run'; exit 1", false, "Three tests run"),
+        ("cat > /dev/null; kill -9 $$", false, "the program was ended by signal 9"),
+    ] {
+        let coordinator = Coordinator::start().await;
+        let running = run(&coordinator, script, |config| {
+            exec(config);
+            config.on_shutdown = Some(OnShutdown::Ask);
+        });
+        coordinator.put_shutdown_request("req_1").await;
+        let Some(send_request::Body::ShutdownResponse(answer)) = sent(&coordinator).await.body else {
+            panic!("no answer")
+        };
+        assert_eq!((answer.approve, answer.reason.as_str()), (Some(approve), reason));
+        coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
+        running.stopper.cancel();
+        assert_eq!(running.exit().await.code, 0);
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// queued bounds the waiting messages and acknowledgements, and remembered the known message ids.
+	// queued bounds the waiting acknowledgements, and remembered the known message ids.
 	queued, remembered = 4096, 4096
 	// acksInCall is how many messages one call may acknowledge: the protocol's limit.
 	acksInCall = 1000
@@ -57,11 +57,11 @@ func (m *Message) Ack() { m.inbox.Ack(m.GetId()) }
 
 // Inbox is a subscription to the caller's inbox. It is safe for concurrent use.
 type Inbox struct {
-	client          *Client
-	ctx             context.Context
-	request         *v1.StreamRequest
-	urgent, waiting chan *Message
-	acks            chan ack
+	client  *Client
+	ctx     context.Context
+	request *v1.StreamRequest
+	filled  chan struct{} // holds a token if a message may wait
+	acks    chan ack
 
 	ended chan struct{} // closed once end and err are set
 	end   End
@@ -74,6 +74,9 @@ type Inbox struct {
 
 	mu   sync.Mutex
 	seen window
+	// urgent and waiting hold the messages that were not taken. The session's credit bounds them. Adding one never waits, or
+	// a shutdown request and the end could not get past messages that nobody takes.
+	urgent, waiting []*Message
 }
 
 // ack is the id of an acknowledged message, or a Flush that waits for the acknowledgements before it.
@@ -104,7 +107,7 @@ func (w *window) put(id string, isAcked bool) {
 func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamRequest)) *Inbox {
 	i := &Inbox{
 		client: c, request: &v1.StreamRequest{InstanceId: uuid.NewString()},
-		urgent: make(chan *Message, queued), waiting: make(chan *Message, queued), acks: make(chan ack, queued),
+		filled: make(chan struct{}, 1), acks: make(chan ack, queued),
 		ended: make(chan struct{}), stopped: make(chan struct{}), session: noSession, seen: window{acked: map[string]bool{}},
 	}
 	for _, set := range options {
@@ -143,25 +146,49 @@ func (i *Inbox) Messages() iter.Seq[*Message] {
 
 // Next waits for the next message. It returns io.EOF if the subscription has ended as End says, or the error that ended it.
 func (i *Inbox) Next(ctx context.Context) (*Message, error) {
-	select { // the end takes precedence over waiting messages
-	case <-i.ended:
-		return nil, cmp.Or(i.err, io.EOF)
-	default:
+	for {
+		select { // the end takes precedence over waiting messages
+		case <-i.ended:
+			return nil, cmp.Or(i.err, io.EOF)
+		default:
+		}
+		if message := i.take(); message != nil {
+			return message, nil
+		}
+		select {
+		case <-i.ended:
+		case <-i.filled:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	select {
-	case message := <-i.urgent:
-		return message, nil
-	default:
+}
+
+// take removes the next message, shutdown requests first. It returns nil if none waits.
+func (i *Inbox) take() *Message {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	from := &i.urgent
+	if len(*from) == 0 {
+		from = &i.waiting
 	}
+	if len(*from) == 0 {
+		return nil
+	}
+	message := (*from)[0]
+	(*from)[0] = nil // so that it can be collected
+	*from = (*from)[1:]
+	if len(i.urgent)+len(i.waiting) > 0 {
+		i.wake()
+	}
+	return message
+}
+
+// wake lets one waiting Next look for a message.
+func (i *Inbox) wake() {
 	select {
-	case <-i.ended:
-		return nil, cmp.Or(i.err, io.EOF)
-	case message := <-i.urgent:
-		return message, nil
-	case message := <-i.waiting:
-		return message, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case i.filled <- struct{}{}:
+	default:
 	}
 }
 
@@ -280,23 +307,22 @@ func (i *Inbox) hold() error {
 // deliver queues a new message.
 func (i *Inbox) deliver(delivery *v1.Delivery) {
 	message := &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}
-	id, queue := message.GetId(), i.waiting
+	id := message.GetId()
 	i.mu.Lock()
 	isAcked, isKnown := i.seen.acked[id]
 	i.seen.put(id, isAcked)
-	i.mu.Unlock()
-	if message.GetShutdownRequest() != nil {
-		queue = i.urgent
-	}
 	switch {
-	case isAcked: // the coordinator has not recorded it
-		i.Ack(id)
-	case !isKnown:
-		select {
-		case queue <- message:
-		case <-i.ctx.Done():
-		}
+	case isKnown:
+	case message.GetShutdownRequest() != nil:
+		i.urgent = append(i.urgent, message)
+	default:
+		i.waiting = append(i.waiting, message)
 	}
+	i.mu.Unlock()
+	if isAcked { // the coordinator has not recorded it
+		i.Ack(id)
+	}
+	i.wake()
 }
 
 // acknowledge sends acknowledgements in batches until the coordinator refuses them permanently.

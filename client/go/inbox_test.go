@@ -107,9 +107,7 @@ func TestShutdownRequestsComeFirstAndTheEndBeforeAllMessages(t *testing.T) {
 	f := newFake(t)
 	ends := f.says(nil, opened("s1"), delivery("a"), delivery("b"), shutdown("c"), shutdown("d"), delivery("e"))
 	inbox := client(t, f).Subscribe(context.Background())
-	for len(inbox.waiting) < 3 {
-		time.Sleep(time.Millisecond)
-	}
+	await(inbox, 3)
 	for _, id := range []string{"c", "d", "a"} {
 		if message := next(t, inbox); message.GetId() != id {
 			t.Error(id, message)
@@ -122,6 +120,34 @@ func TestShutdownRequestsComeFirstAndTheEndBeforeAllMessages(t *testing.T) {
 	}
 	if message, err := inbox.Next(context.Background()); err != io.EOF {
 		t.Error(message, err)
+	}
+}
+
+// await waits until this many messages besides shutdown requests wait to be taken.
+func await(inbox *Inbox, count int) {
+	for waiting := 0; waiting < count; time.Sleep(time.Millisecond) {
+		inbox.mu.Lock()
+		waiting = len(inbox.waiting)
+		inbox.mu.Unlock()
+	}
+}
+
+// The reader used to stop at 4,096 waiting messages, so that it saw neither a shutdown request nor the end behind them.
+func TestAShutdownRequestAndTheEndGetPastEverythingThatIsNotTaken(t *testing.T) {
+	frames := []*v1.StreamResponse{opened("s1")}
+	for n := range 5000 {
+		frames = append(frames, delivery(fmt.Sprint(n)))
+	}
+	f := newFake(t)
+	ends := f.says(closing(ShutdownApproved), append(frames, shutdown("last"), delivery("after it"))...)
+	inbox := client(t, f).Subscribe(context.Background())
+	await(inbox, 5001)
+	if message := next(t, inbox); message.GetId() != "last" {
+		t.Error(message)
+	}
+	ends()
+	if inbox.Ending().Reason != ShutdownApproved {
+		t.Error(inbox.Ending())
 	}
 }
 

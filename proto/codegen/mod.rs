@@ -2,6 +2,7 @@
 
 pub(crate) mod kind;
 pub(crate) mod method;
+pub(crate) mod notice;
 pub(crate) mod reason;
 pub(crate) mod redact;
 

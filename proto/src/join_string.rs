@@ -91,10 +91,11 @@ impl JoinString {
             return Err(malformed("it is too long"));
         }
         let (token, place) = text.split_once('@').map_or((text, None), |(token, place)| (token, Some(place)));
-        let token = Credential::parse(token)?;
-        if !matches!(token, Credential::Join { .. }) {
-            return Err(malformed("its credential is no join token"));
-        }
+        let token = match Credential::parse(token) {
+            Ok(token @ Credential::Join { .. }) => token,
+            Ok(_) => return Err(malformed("it is another kind of credential, not a join token")),
+            Err(_) => return Err(malformed("it does not begin with a join token, twj:TEAM:ID:SECRET")),
+        };
         let Some(place) = place else { return Ok(Self { token, addresses: Vec::new(), fingerprint: None }) };
         let (addresses, fingerprint) = match place.split_once('+') {
             Some((addresses, fingerprint)) => (addresses, Some(fingerprint)),

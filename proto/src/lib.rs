@@ -33,6 +33,14 @@ pub mod v1 {
     tonic::include_proto!("teamwire.v1");
 }
 
+mod notice {
+    //! The table of notice kinds. It comes from the options of `NoticeKind` in `teamwire/v1/message.proto`.
+
+    use crate::v1::{Notice, NoticeKind};
+
+    include!(concat!(env!("OUT_DIR"), "/notice.rs"));
+}
+
 mod redact {
     //! `Debug` for messages that hold a secret.
 

@@ -12,8 +12,8 @@ pub const NAME_CHARS_MAX: usize = 63;
 /// The name under which a team's lead can always be addressed, whatever its own name.
 pub const LEAD_ALIAS: &str = "team-lead";
 
-/// Names that no member can bear, because the coordinator uses them for senders that are not members.
-pub const RESERVED: [&str; 2] = ["operator", "coordinator"];
+/// Names that no member can bear: those of senders that are not members, and the lead's alias.
+pub const RESERVED: [&str; 3] = ["operator", "coordinator", LEAD_ALIAS];
 
 /// The name of a team or a member: 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`. Keeps how it was written, and is
 /// compared without case.
@@ -46,14 +46,13 @@ impl Name {
     /// Checks the text of a name that a member wants to bear.
     pub fn parse_member(text: &str, field: &str) -> Result<Self, Refusal> {
         let name = Self::parse(text, field)?;
-        if RESERVED.contains(&name.folded()) {
-            return Err(Refusal::new(
-                Reason::InvalidName,
-                format!("The name \"{name}\" is reserved. Choose another name."),
-            )
-            .field(field));
-        }
-        Ok(name)
+        let addresses = match name.folded() {
+            reserved if !RESERVED.contains(&reserved) => return Ok(name),
+            LEAD_ALIAS => "always addresses the team's lead, whatever its name",
+            _ => "is reserved for messages that no member sends",
+        };
+        let text = format!("No member can be named \"{name}\": it {addresses}. Choose another name.");
+        Err(Refusal::new(Reason::InvalidName, text).field(field))
     }
 
     /// Returns the name as first written.
@@ -175,7 +174,9 @@ mod tests {
 
     #[test]
     fn reserved_names_cannot_be_borne() {
-        assert_eq!(Name::parse_member("Operator", "name").expect_err("reserved").reason, Reason::InvalidName);
+        for name in ["Operator", "coordinator", "Team-Lead"] {
+            assert_eq!(Name::parse_member(name, "name").expect_err("reserved").reason, Reason::InvalidName);
+        }
         assert!(Name::parse_member("operators", "name").is_ok());
     }
 

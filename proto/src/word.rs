@@ -1,6 +1,8 @@
 //! The words in which people read the protocol's values.
 
-use crate::v1::MemberState;
+use std::time::Duration;
+
+use crate::v1::{ExitReport, MemberState, RunnerAction};
 
 /// Returns the name of a member's state.
 pub fn member_state(state: MemberState) -> &'static str {
@@ -12,5 +14,87 @@ pub fn member_state(state: MemberState) -> &'static str {
         MemberState::Stopping => "stopping",
         MemberState::Exited => "exited",
         MemberState::Lost => "lost",
+        MemberState::Away => "away",
+    }
+}
+
+/// Describes how a member's process ended: whether it had approved its shutdown, its exit code or signal, and what its
+/// runner had to do. Reads on after the member's name or "exited:".
+pub fn exit(report: &ExitReport) -> String {
+    if !report.approved_request_id.is_empty() {
+        return approved_exit(report);
+    }
+    match (signal_of_runner(report), report.signal, report.code) {
+        (Some(signal), ..) => format!("its runner ended it with {signal}{}", code(report)),
+        (None, signal, _) if signal > 0 => format!("ended by signal {signal}"),
+        (None, _, Some(code)) => format!("exit code {code}"),
+        (None, _, None) => unknown(report),
+    }
+}
+
+/// Describes how the process of a member ended that had approved its shutdown.
+pub fn approved_exit(report: &ExitReport) -> String {
+    match (signal_of_runner(report), report.signal, report.code) {
+        (Some(signal), ..) => format!("approved its shutdown; its runner ended it with {signal}{}", code(report)),
+        (None, signal, _) if signal > 0 => format!("approved its shutdown and ended by signal {signal}"),
+        (None, _, Some(code)) => format!("approved its shutdown and ended with code {code}"),
+        (None, _, None) => format!("approved its shutdown; {}", unknown(report)),
+    }
+}
+
+/// Describes how a member's process ended, and after how long.
+pub fn exit_and_duration(report: &ExitReport) -> String {
+    let duration = report.duration.and_then(|duration| Duration::try_from(duration).ok());
+    let after = duration.map_or_else(String::new, |duration| format!(" after {:.1} s", duration.as_secs_f64()));
+    exit(report) + &after
+}
+
+fn signal_of_runner(report: &ExitReport) -> Option<&'static str> {
+    match report.runner_action() {
+        RunnerAction::Sigterm => Some("SIGTERM"),
+        RunnerAction::Sigkill => Some("SIGKILL"),
+        RunnerAction::None | RunnerAction::Unspecified => None,
+    }
+}
+
+/// Says which code a program chose that its runner had sent a signal.
+fn code(report: &ExitReport) -> String {
+    report.code.map_or_else(String::new, |code| format!(" (exit code {code})"))
+}
+
+fn unknown(report: &ExitReport) -> String {
+    match report.detail.as_str() {
+        "" => "exit not reported".to_owned(),
+        detail => detail.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(code: Option<i32>, signal: i32, approved: bool, action: RunnerAction) -> String {
+        let approved_request_id = if approved { "req_1".to_owned() } else { String::new() };
+        let runner_action = action.into();
+        exit(&ExitReport { code, signal, approved_request_id, runner_action, ..ExitReport::default() })
+    }
+
+    #[test]
+    fn an_exit_reads_as_what_it_was() {
+        use RunnerAction::{None as Nothing, Sigkill, Sigterm, Unspecified};
+        assert_eq!(text(Some(0), 0, true, Nothing), "approved its shutdown and ended with code 0");
+        assert_eq!(text(Some(9), 0, true, Unspecified), "approved its shutdown and ended with code 9");
+        assert_eq!(text(None, 11, true, Nothing), "approved its shutdown and ended by signal 11");
+        assert_eq!(text(None, 15, true, Sigterm), "approved its shutdown; its runner ended it with SIGTERM");
+        assert_eq!(
+            text(Some(3), 0, true, Sigterm),
+            "approved its shutdown; its runner ended it with SIGTERM (exit code 3)"
+        );
+        assert_eq!(text(None, 9, true, Sigkill), "approved its shutdown; its runner ended it with SIGKILL");
+        assert_eq!(text(None, 0, true, Unspecified), "approved its shutdown; exit not reported");
+        assert_eq!(text(Some(3), 0, false, Nothing), "exit code 3");
+        assert_eq!(text(None, 9, false, Unspecified), "ended by signal 9");
+        assert_eq!(text(None, 15, false, Sigterm), "its runner ended it with SIGTERM");
+        assert_eq!(text(None, 0, false, Unspecified), "exit not reported");
     }
 }

@@ -4,6 +4,8 @@
 //! acknowledge, which makes room, and no other coordinator on that store could do more. It is NOT_SERVING once the
 //! store has been silent for [`SILENCE_MAX`], until the store answers again; and as soon as the coordinator drains.
 //!
+//! The service [`WRITES`] tells whether the store takes writes, too.
+//!
 //! [`probes`] answers the same on a separate listener, for probes that do not speak TLS.
 
 use std::{
@@ -37,9 +39,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the store may be silent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 
+/// How often in a row the store must refuse a write before that is reported, except at the start: a single refusal is normal
+/// while another server takes over.
+const REFUSALS_MIN: u32 = 2;
+
 /// The service that tells whether the process runs: SERVING as long as it does. Liveness probes use it; a coordinator
 /// whose store is unavailable needs no restart.
 pub const LIVE: &str = "live";
+
+/// The service that tells whether the store takes writes. NOT_SERVING: members can read and acknowledge, but not send.
+pub const WRITES: &str = "writes";
 
 /// How many connections for probes may be open, and for how long. Without a bound, a client with many connections could
 /// use up the file descriptors of the protocol's listener.
@@ -83,15 +92,26 @@ pub async fn run(
     draining: CancellationToken,
 ) {
     metrics.store_up.set(1);
+    metrics.store_writable.set(1);
     report(&reporters, services, ServingStatus::Serving).await;
+    report(&reporters, &[WRITES], ServingStatus::Serving).await;
     draining.run_until_cancelled(follow(&store, &metrics, &reporters, services)).await;
     report(&reporters, services, ServingStatus::NotServing).await;
     // Watchers get this status, then their streams end: an open stream would keep the coordinator from exiting.
     if let Some(reporter) = reporters.first_mut() {
-        for service in services {
+        for service in services.iter().chain([&WRITES]) {
             reporter.clear_service_status(service).await;
         }
     }
+}
+
+/// What the store answers to a query.
+type Answer = Result<Result<(), StoreError>, StoreError>;
+
+/// Queries the store, and checks whether it takes writes.
+async fn ask(store: Arc<dyn Store>) -> Answer {
+    store.now_ms().await?;
+    Ok(store.check_writable().await)
 }
 
 /// Queries the store periodically.
@@ -100,19 +120,20 @@ async fn follow(store: &Arc<dyn Store>, metrics: &Metrics, reporters: &[HealthRe
     let mut silence = Duration::ZERO;
     let mut looked = Instant::now();
     let mut is_up = true;
+    let mut writes = Writes { is_taken: true, refusals: REFUSALS_MIN - 1 };
     // On a separate task: a query that is no longer polled could hold what others wait for.
-    let mut asked: Option<JoinHandle<Result<u64, StoreError>>> = None;
+    let mut asked: Option<JoinHandle<Answer>> = None;
     loop {
-        let question = asked.get_or_insert_with(|| {
-            let store = Arc::clone(store);
-            tokio::spawn(async move { store.now_ms().await })
-        });
+        let question = asked.get_or_insert_with(|| tokio::spawn(ask(Arc::clone(store))));
         let answer = timeout(PATIENCE, question).await;
         if answer.is_ok() {
             asked = None;
         }
         silence = match answer {
-            Ok(Ok(Ok(_))) => Duration::ZERO,
+            Ok(Ok(Ok(written))) => {
+                writes.note(written, metrics, reporters).await;
+                Duration::ZERO
+            }
             _ => silence + looked.elapsed().min(PATIENCE + EVERY),
         };
         looked = Instant::now();
@@ -129,6 +150,37 @@ async fn follow(store: &Arc<dyn Store>, metrics: &Metrics, reporters: &[HealthRe
             }
         }
         sleep(EVERY).await;
+    }
+}
+
+/// Whether the store takes writes.
+struct Writes {
+    is_taken: bool,
+    /// How often in a row it has refused one.
+    refusals: u32,
+}
+
+impl Writes {
+    /// Notes the outcome of a check, and reports what has changed.
+    async fn note(&mut self, written: Result<(), StoreError>, metrics: &Metrics, reporters: &[HealthReporter]) {
+        self.refusals = if written.is_ok() { 0 } else { self.refusals + 1 };
+        let status = match written {
+            Ok(()) if !self.is_taken => {
+                tracing::info!("the store takes writes again");
+                ServingStatus::Serving
+            }
+            Err(error) if self.is_taken && self.refusals >= REFUSALS_MIN => {
+                tracing::error!(
+                    %error,
+                    "the store refuses writes: members can still read, and acknowledge if it is full, but not send"
+                );
+                ServingStatus::NotServing
+            }
+            _ => return,
+        };
+        self.is_taken = status == ServingStatus::Serving;
+        metrics.store_writable.set(self.is_taken.into());
+        report(reporters, &[WRITES], status).await;
     }
 }
 

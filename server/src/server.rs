@@ -106,7 +106,7 @@ pub async fn run<L: Listen>(
     let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&config.metrics)));
     let coordinator = Coordinator::new(Arc::clone(&store), config.limits.clone(), config.operator).await?;
     let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&config.metrics)));
-    let heartbeats = Arc::new(Heartbeats::default());
+    let heartbeats = Arc::new(Heartbeats::for_leases_of(config.limits.lease_ttl));
 
     let background = Background::start(&coordinator, &heartbeats);
     if let Some(tls) = &config.tls {
@@ -187,6 +187,8 @@ fn add_reflection(routes: &mut tonic::service::RoutesBuilder) -> Result<(), RunE
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(teamwire_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // The details of refusals, so that tools such as grpcurl can show them.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     routes.add_service(describe().build_v1().map_err(failed)?);
     routes.add_service(describe().build_v1alpha().map_err(failed)?);

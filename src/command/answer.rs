@@ -3,16 +3,16 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::Output;
+use super::{Output, id};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Approve a request
 ///
 /// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
+#[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub struct Approve {
-    /// The request's id, as shown in the request and by `teamwire requests`
+    /// The request: its id, the beginning or end of its id, or `last`
     request_id: String,
     /// A comment for the requester
     #[arg(long, short, default_value = "", hide_default_value = true)]
@@ -25,9 +25,9 @@ pub struct Approve {
 ///
 /// If you reject a shutdown request, your process keeps working. If you reject a plan, its author can submit another one.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n\n    teamwire reject REQUEST_ID --reason \"handle errors first\"")]
+#[command(after_help = "Example:\n\n    teamwire reject last --reason \"handle errors first\"")]
 pub struct Reject {
-    /// The request's id, as shown in the request and by `teamwire requests`
+    /// The request: its id, the beginning or end of its id, or `last`
     request_id: String,
     /// Why, or what to change
     #[arg(long, short, default_value = "", hide_default_value = true)]
@@ -56,13 +56,14 @@ async fn answer(
     output: Output,
 ) -> Result<(), Failure> {
     let caller = context.caller()?;
+    let request_id = &id::request(&caller, request_id).await?;
     let reply = caller.client.answer(request_id, approve, text).await?;
     // Answering a request proves that its message was processed, so acknowledge it. On failure the message is delivered
     // again, and its text says that the request was answered.
     if caller.member.is_some()
         && let Ok(found) = caller
             .client
-            .get_request(v1::GetRequestRequest { request_id: request_id.to_owned(), ..Default::default() })
+            .get_request(v1::GetRequestRequest { request_id: request_id.clone(), ..Default::default() })
             .await
         && let Some(request) = found.request
     {

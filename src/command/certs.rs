@@ -21,7 +21,7 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// the coordinator (server.crt, server.key) and one for each --client. Run it again to renew certificates or to add
 /// clients. Keep ca.key secret: anyone who has it can impersonate the coordinator.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n\n    teamwire certs --host coordinator.example --dir certs")]
+#[command(after_help = "Example:\n\n    teamwire certs --host coordinator.example --dir certs")]
 pub struct Certs {
     /// The directory for the certificates and keys
     #[arg(long, default_value = "certs", value_name = "DIR")]

@@ -13,8 +13,12 @@ use crate::{
 /// Check the health of a coordinator
 ///
 /// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the coordinator
-/// is serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached.
+/// is serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached. Says so if the
+/// store refuses writes, for example because it is full; the coordinator still serves reads then.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire health\n    teamwire health --address https://coordinator.example:7420 --json"
+)]
 pub struct Health {
     /// Check one service, such as teamwire.v1.MessageService, instead of the whole coordinator
     #[arg(long, default_value = "", hide_default_value = true, value_name = "SERVICE")]
@@ -28,10 +32,17 @@ impl Health {
         let client = context.anonymous_client()?.with_retry(Retry::none());
         let address = client.address();
         let is_serving = client.is_serving(&self.service).await?;
+        // Other programs that answer health checks do not know this service.
+        let is_writable = client.is_serving("writes").await.unwrap_or(is_serving);
         if self.output.json {
-            show::line(&serde_json::json!({ "serving": is_serving, "address": address }));
-        } else if is_serving {
+            show::line(&serde_json::json!({ "serving": is_serving, "writable": is_writable, "address": address }));
+        } else if is_serving && is_writable {
             anstream::println!("The coordinator at {address} is serving.");
+        } else if is_serving {
+            anstream::println!(
+                "The coordinator at {address} is serving, but its store refuses writes: messages can be read, but not sent. Its \
+                 log says why."
+            );
         }
         if is_serving {
             return Ok(());

@@ -10,9 +10,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 ///
 /// Prints the newest entries in chronological order. Each message is shown with its state for every recipient.
 #[derive(Args, Debug)]
-#[command(
-    after_long_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --all --json > history.jsonl"
-)]
+#[command(after_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --all --json > history.jsonl")]
 pub struct History {
     /// Keep printing new entries until interrupted
     #[arg(long, short)]

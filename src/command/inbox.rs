@@ -1,9 +1,10 @@
 //! `teamwire inbox`: shows, follows or acknowledges an inbox.
 
 use clap::{Args, Subcommand};
-use teamwire_client::{Closed, Event, SubscribeOptions, v1};
+use teamwire_agents::agent_text;
+use teamwire_client::{Closed, Event, MEMBER_VARIABLE, SubscribeOptions, v1};
 
-use super::Output;
+use super::{Output, id};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_PERMITTED},
@@ -17,9 +18,11 @@ const ACK_IDS_MAX: usize = 1_000;
 ///
 /// Without --follow, the command only reads: no message is marked as delivered. --follow opens a session, which supersedes
 /// any other process that follows your inbox. A message stays in the inbox until it is acknowledged.
+///
+/// In a program that `teamwire run` started, each message is its id and a `<teammate-message>` element.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"
+    after_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"
 )]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Inbox {
@@ -44,6 +47,7 @@ pub struct Inbox {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Acknowledge messages: mark them processed and remove them from the inbox
+    #[command(after_help = "Example:\n\n    teamwire inbox ack MESSAGE_ID")]
     Ack {
         /// The messages' ids
         #[arg(required = true)]
@@ -58,13 +62,17 @@ impl Inbox {
             caller.member()?;
         }
         match &self.command {
-            Some(Command::Ack { ids }) => self.ack(&caller, ids.clone()).await,
+            Some(Command::Ack { ids }) => self.ack(&caller, ids).await,
             None if self.follow => self.follow(&caller).await,
             None => self.list(&caller).await,
         }
     }
 
-    async fn ack(&self, caller: &Caller, message_ids: Vec<String>) -> Result<(), Failure> {
+    async fn ack(&self, caller: &Caller, typed: &[String]) -> Result<(), Failure> {
+        let mut message_ids = Vec::new();
+        for typed in typed {
+            message_ids.push(id::message(caller, typed).await?);
+        }
         let reply = caller.client.ack(v1::AckRequest { session_id: String::new(), message_ids }).await?;
         if self.output.json {
             show::line(&show::json("AckResponse", &reply));
@@ -100,14 +108,19 @@ impl Inbox {
     }
 
     fn print(&self, delivery: &v1::Delivery) {
-        if self.output.json {
-            show::line(&show::delivery_json(delivery));
-        } else {
-            show::delivery(delivery);
+        match &delivery.message {
+            _ if self.output.json => show::line(&show::delivery_json(delivery)),
+            // An agent reads it: in the form that no content can forge, with the id to acknowledge.
+            Some(message) if is_program() => {
+                anstream::println!("{}\n{}", message.id, agent_text::teammate_message(message))
+            }
+            _ => show::delivery(delivery),
         }
     }
 
     async fn follow(&self, caller: &Caller) -> Result<(), Failure> {
+        // A subscription would keep trying to reach a coordinator that is not there.
+        caller.client.get_team(v1::GetTeamRequest::default()).await?;
         let mut inbox = caller.client.subscribe(SubscribeOptions::default());
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
@@ -151,4 +164,9 @@ impl Inbox {
         }
         Ok(())
     }
+}
+
+/// Returns whether a program that `teamwire run` started calls.
+fn is_program() -> bool {
+    std::env::var_os(MEMBER_VARIABLE).is_some_and(|member| !member.is_empty())
 }

@@ -14,7 +14,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 /// it can join, so treat it like a password.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --observer"
+    after_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --observer"
 )]
 pub struct Invite {
     /// The only name the token can be used for [default: any free name]

@@ -1,11 +1,11 @@
 //! `teamwire join`: joins a team with a join string.
 
 use clap::Args;
-use teamwire_client::v1;
+use teamwire_client::{JOIN_VARIABLE, v1};
 
 use super::Output;
 use crate::{
-    context::{ContextArgs, identity},
+    context::{ContextArgs, identity, refuse_within_runner},
     failure::Failure,
     show,
 };
@@ -13,12 +13,15 @@ use crate::{
 /// Join a team
 ///
 /// Saves the credential in the context file and makes it the current identity, so that `send`, `inbox` and other commands
-/// need no further options. To run a program as a member, use `teamwire run` instead.
+/// need no further options. Between commands you are `away`, never lost, and you keep the tasks that you claimed. To run a
+/// program as a member, use `teamwire run` instead.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n\n    teamwire join JOIN_STRING --name backend")]
+#[command(after_help = "Example:\n\n    teamwire join JOIN_STRING --name backend")]
 pub struct Join {
-    /// The join string that `teamwire invite` printed, or a bare join token with --address
-    #[arg(value_name = "JOIN_STRING")]
+    /// The join string that `teamwire invite` printed, or a bare join token with --address; - reads it from standard input
+    ///
+    /// Other users of this machine can see it in the process list: prefer - or the environment.
+    #[arg(value_name = "JOIN_STRING", env = JOIN_VARIABLE, hide_env_values = true)]
     token: String,
     /// Your name in the team; optional if the token is bound to a name
     #[arg(long, short, default_value = "", hide_default_value = true)]
@@ -71,17 +74,20 @@ impl Attributes {
 
 impl Join {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller_for_join(&self.token)?;
+        refuse_within_runner("To run another member, use `teamwire run`; you cannot join as one here.")?;
+        let caller = context.caller_for_join(&super::text(&self.token)?)?;
         let request = v1::JoinRequest {
             name: self.name.clone(),
             attributes: Some(self.attributes.to_proto()),
+            // Commands come and go; no process keeps this life going.
+            liveness: v1::Liveness::Detached.into(),
             ..v1::JoinRequest::default()
         };
         context.ensure_writable()?;
         let reply = caller.client.join(request).await?;
         let (team, member) = reply.team.zip(reply.member).ok_or_else(show::incomplete)?;
         let identity = identity(&team.name, &member.name, &reply.credential, &caller.client);
-        context.save_identity(identity, true)?;
+        context.save_identity(identity)?;
         if self.output.json {
             show::line(&serde_json::json!({
                 "team": show::json("Team", &team),

@@ -3,15 +3,28 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::Output;
-use crate::{context::ContextArgs, failure::Failure, show};
+use super::{Output, confirm::Confirm};
+use crate::{
+    context::{Caller, ContextArgs},
+    failure::Failure,
+    show,
+};
 
 /// Leave the team: your state becomes `exited`, and the lead is notified
+///
+/// A lead hands over to another member first, with --hand-over-to. Without a lead, no one can invite members, answer plans or
+/// delete the team, except the operator.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire leave\n    teamwire leave --hand-over-to backend")]
 pub struct Leave {
     /// Why you are leaving; shown to the lead
     #[arg(long, default_value = "left", value_name = "TEXT")]
     reason: String,
+    /// Make this member the lead before you leave
+    #[arg(long, value_name = "MEMBER")]
+    hand_over_to: Option<String>,
+    #[command(flatten)]
+    confirm: Confirm,
     #[command(flatten)]
     pub output: Output,
 }
@@ -20,15 +33,37 @@ impl Leave {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let member = caller.member()?;
+        match &self.hand_over_to {
+            Some(successor) => {
+                let request = v1::SetLeadRequest { member: successor.clone(), ..v1::SetLeadRequest::default() };
+                caller.client.set_lead(request).await?;
+            }
+            None => self.confirm_leaving_without_lead(&caller).await?,
+        }
         let exit = v1::ExitReport { detail: self.reason.clone(), ..v1::ExitReport::default() };
         caller.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
         let team = caller.team.clone().unwrap_or_default();
         context.remove_identities(&caller.address, &team, Some(member))?;
         if self.output.json {
             show::line(&serde_json::json!({ "left": team, "member": member }));
-        } else {
-            anstream::println!("{member} has left team {team}.");
+            return Ok(());
         }
+        if let Some(successor) = &self.hand_over_to {
+            anstream::println!("{successor} is now the lead of team {team}.");
+        }
+        anstream::println!("{member} has left team {team}.");
         Ok(())
+    }
+
+    /// Asks for confirmation if the caller leads the team.
+    async fn confirm_leaving_without_lead(&self, caller: &Caller) -> Result<(), Failure> {
+        let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
+        if !caller.is(&team.lead) {
+            return Ok(());
+        }
+        self.confirm.ask(
+            &format!("You are the lead of team {}, which has no lead once you leave.", team.name),
+            " Better: hand over with `teamwire leave --hand-over-to MEMBER`, or end the team with `teamwire team delete`.",
+        )
     }
 }

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use teamwire_client::v1;
 
-use super::Output;
+use super::{Output, id};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Show a message and what happened to it
@@ -14,8 +14,9 @@ pub enum Message {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire message show last")]
 pub struct Show {
-    /// The message's id, as printed by `send` and `history --json`
+    /// The message: its id, the beginning or end of its id, or `last`
     id: String,
     #[command(flatten)]
     output: Output,
@@ -32,7 +33,8 @@ impl Message {
 impl Show {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        let request = v1::GetMessageRequest { message_id: self.id.clone(), ..v1::GetMessageRequest::default() };
+        let message_id = id::message(&caller, &self.id).await?;
+        let request = v1::GetMessageRequest { message_id, ..v1::GetMessageRequest::default() };
         let reply = caller.client.get_message(request).await?;
         let message = reply.message.ok_or_else(show::incomplete)?;
         if self.output.json {

@@ -6,11 +6,16 @@
 
 mod answer;
 mod certs;
+pub(crate) mod complete;
 mod completions;
+mod confirm;
 mod demo;
 mod doctor;
+mod echo_teammate;
 mod health;
+mod help;
 mod history;
+mod id;
 mod identity;
 mod inbox;
 mod invite;
@@ -18,6 +23,7 @@ mod join;
 mod leave;
 mod man;
 mod message;
+mod notices;
 mod plan;
 #[cfg(test)]
 mod reference;
@@ -25,15 +31,22 @@ mod requests;
 mod run;
 mod send;
 mod serve;
+mod shown;
 mod shutdown;
 mod status;
 mod task;
 mod team;
+mod waiting;
+mod watchdog;
 
-use clap::{Args, Parser, Subcommand};
+use std::env;
+
+use clap::{ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, parser::ValueSource};
 use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
+
+pub(crate) use help::command;
 
 /// Coordinate teams of AI agents across machines
 ///
@@ -47,8 +60,9 @@ use crate::{context::ContextArgs, failure::Failure, trace::Traces};
     max_term_width = 100,
     after_help = "\
 Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member or the lead rejected the \
-request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 75 outcome \
-unknown (`run`: also if the name is taken); 77 not permitted. `run` otherwise returns the program's exit code."
+request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
+cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 and 127 the program of \
+`run` cannot be executed or found. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -58,9 +72,44 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// Parses the command line and the environment. An empty variable counts as unset.
+    pub fn from_command_line() -> Result<Self, clap::Error> {
+        let mut command = without_empty_variables(command());
+        let matches = command.try_get_matches_from_mut(env::args_os())?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        cli.context.is_quiet = prints_json(&matches);
+        Ok(cli)
+    }
+
     /// Returns whether the command keeps working after its output is closed.
     pub fn outlives_its_output(&self) -> bool {
         matches!(self.command, Command::Serve(_) | Command::Run(_))
+    }
+
+    /// Returns the command if it must run before this process has any other thread.
+    pub fn as_watchdog(&self) -> Option<&watchdog::Watchdog> {
+        match &self.command {
+            Command::Watchdog(command) => Some(command),
+            _ => None,
+        }
+    }
+}
+
+/// Makes arguments ignore their environment variable if it is empty. clap alone would take the empty text as a value.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &std::ffi::OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
+    let unset = |arg: clap::Arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(Resettable::Reset),
+        false => arg,
+    };
+    command.mut_args(unset).mut_subcommands(without_empty_variables)
+}
+
+/// Returns whether `--json` was given.
+fn prints_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, matches)) => prints_json(matches),
+        None => matches.ids().any(|id| id == "json") && matches.value_source("json") == Some(ValueSource::CommandLine),
     }
 }
 
@@ -86,6 +135,7 @@ enum Command {
     Run(run::Run),
     Send(send::Send),
     Inbox(inbox::Inbox),
+    Notices(notices::Notices),
     Shutdown(shutdown::Shutdown),
     #[command(subcommand)]
     Plan(plan::Plan),
@@ -100,11 +150,16 @@ enum Command {
     History(history::History),
     Status(status::Status),
     Whoami(identity::Whoami),
+    Identities(identity::Identities),
     Use(identity::Use),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
     DemoTeammate(demo::teammate::DemoTeammate),
+    #[command(hide = true)]
+    EchoTeammate(echo_teammate::EchoTeammate),
+    #[command(hide = true)]
+    Watchdog(watchdog::Watchdog),
 }
 
 /// Runs the command and returns its exit code.
@@ -135,6 +190,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Leave(command) => (command.run(&context).await, command.output.json),
         Command::Send(command) => (command.run(&context).await, command.is_json()),
         Command::Inbox(command) => (command.run(&context).await, command.output.json),
+        Command::Notices(command) => (command.run(&context).await, command.output.json),
         Command::Shutdown(command) => (command.run(&context).await, command.output.json),
         Command::Plan(command) => command.run(&context).await,
         Command::Task(command) => command.run(&context).await,
@@ -146,14 +202,19 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::History(command) => (command.run(&context).await, command.output.json),
         Command::Status(command) => (command.run(&context).await, command.output.json),
         Command::Whoami(command) => (command.run(&context), command.output.json),
+        Command::Identities(command) => (command.run(&context).await, command.output.json),
         Command::Use(command) => (command.run(&context), false),
         Command::Completions(command) => (command.run(), false),
         Command::Man(command) => (command.run(), false),
         Command::DemoTeammate(command) => (command.run(), false),
+        Command::EchoTeammate(command) => (command.run(), false),
+        // Run by `main`, before the runtime starts.
+        Command::Watchdog(_) => return 0,
     };
     match outcome {
         Ok(()) => 0,
         Err(failure) => {
+            let failure = context.explain(failure).await;
             failure.print(json);
             failure.code()
         }

@@ -1,12 +1,13 @@
 //! `teamwire plan`: submits or answers a plan.
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
 use teamwire_client::{message, v1};
 use teamwire_proto::v1::RequestState;
 
-use super::{Output, answer};
+use super::{
+    Output, answer, shown,
+    waiting::{Wait, progress_of, wait_for},
+};
 use crate::{
     context::ContextArgs,
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
@@ -25,15 +26,19 @@ pub enum Plan {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire plan submit \"1. Add the column. 2. Backfill. 3. Switch the readers.\" --wait\n    teamwire plan submit - < plan.md"
+)]
 pub struct Submit {
     /// The text of the plan; use '-' to read it from standard input
     plan: String,
     /// A one-line preview [default: the beginning of the plan]
     #[arg(long, short)]
     summary: Option<String>,
-    /// Wait for the answer: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if none came in 24 hours
-    #[arg(long, short)]
-    wait: bool,
+    /// Wait for the answer, for up to DURATION (24h if not given): exit code 0 if approved, 3 if rejected, 4 if expired or
+    /// cancelled, 5 if none came
+    #[arg(long, short, value_name = "DURATION", num_args = 0..=1, default_missing_value = "24h")]
+    wait: Option<Wait>,
     #[command(flatten)]
     output: Output,
 }
@@ -61,14 +66,18 @@ impl Submit {
                 show::paint(show::dim(), &reply.request_id)
             );
         }
-        if !self.wait {
+        let Some(Wait(patience)) = self.wait else {
             if self.output.json {
                 show::line(&show::json("SendResponse", &reply));
             }
             return Ok(());
-        }
-        let request = caller.client.wait_decision(&reply.request_id, Duration::from_secs(24 * 60 * 60)).await?;
-        self.report(&request)
+        };
+        let status = async || progress_of(&caller, &reply.message_id, "plan", "answered").await;
+        let decision = caller.client.wait_decision(&reply.request_id, patience);
+        let request = wait_for(patience, status, decision).await?;
+        let reported = self.report(&request);
+        shown::acknowledge_decision(&caller, &request).await;
+        reported
     }
 
     fn report(&self, request: &v1::Request) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! Keeps `docs/cli.md` and `docs/config.schema.json` current: these tests compare them with the sources, and with
+//! Keeps `docs/cli.md`, `docs/cli.schema.json` and `docs/config.schema.json` current: these tests compare them with the sources, and with
 //! `UPDATE_DOCS=1`, as set by `cargo xtask generate`, rewrite them.
 
 #![allow(clippy::unwrap_used)]
@@ -9,7 +9,7 @@ use clap::{Arg, Command, CommandFactory as _, builder::Resettable};
 use clap_markdown::MarkdownOptions;
 
 use super::Cli;
-use crate::config::schema::schema;
+use crate::{config, show};
 
 #[test]
 fn the_command_reference_is_current() {
@@ -28,7 +28,27 @@ fn the_command_reference_is_current() {
 
 #[test]
 fn the_configuration_schema_is_current() {
-    check("config.schema.json", &format!("{:#}\n", schema()));
+    check("config.schema.json", &format!("{:#}\n", config::schema::schema()));
+}
+
+#[test]
+fn the_schema_of_json_output_is_current() {
+    check("cli.schema.json", &format!("{:#}\n", show::schema::schema()));
+}
+
+#[test]
+fn the_schema_describes_every_command_with_json() {
+    let mut missing = Vec::new();
+    let mut pending = vec![(String::new(), Cli::command())];
+    while let Some((path, command)) = pending.pop() {
+        let takes_json = command.get_arguments().any(|arg| arg.get_long() == Some("json"));
+        if takes_json && !show::schema::commands().any(|known| known == path) {
+            missing.push(path.clone());
+        }
+        let children = command.get_subcommands().map(|child| (format!("{path} {}", child.get_name()), child.clone()));
+        pending.extend(children.map(|(path, child)| (path.trim_start().to_owned(), child)));
+    }
+    assert!(missing.is_empty(), "src/show/schema.rs does not describe what these print with --json: {missing:?}");
 }
 
 /// Adds what the Markdown generator leaves out, the environment variables, and removes what it should not show, hidden

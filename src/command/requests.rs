@@ -1,12 +1,13 @@
 //! `teamwire requests`: lists requests or waits for a decision.
 
-use std::time::Duration;
-
 use clap::{Args, ValueEnum};
 use teamwire_client::v1;
 use teamwire_proto::v1::RequestState;
 
-use super::Output;
+use super::{
+    Output, id, shown,
+    waiting::{Wait, progress_of, wait_for},
+};
 use crate::{
     context::ContextArgs,
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
@@ -17,17 +18,16 @@ use crate::{
 const SHOWN_MAX: usize = 100;
 
 /// List shutdown requests and plans, or wait for a decision
+///
+/// An answer that --wait has shown is acknowledged in your inbox.
 #[derive(Args, Debug)]
-#[command(after_long_help = "Example:\n\n    teamwire requests REQUEST_ID --wait")]
+#[command(after_help = "Example:\n\n    teamwire requests last --wait")]
 pub struct Requests {
-    /// Only this request
+    /// Only this request: its id, the beginning or end of its id, or `last`
     request_id: Option<String>,
-    /// Wait for the decision: exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
-    #[arg(long, short, requires = "request_id")]
-    wait: bool,
-    /// How long to wait, in seconds
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
-    patience: u64,
+    /// Wait for the decision, for up to DURATION (10m if not given): exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
+    #[arg(long, short, requires = "request_id", value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
+    wait: Option<Wait>,
     /// Only requests in this state
     #[arg(long, value_enum)]
     state: Option<State>,
@@ -62,7 +62,7 @@ impl From<State> for RequestState {
 impl Requests {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        let Some(request_id) = &self.request_id else {
+        let Some(typed) = &self.request_id else {
             let request = v1::ListRequestsRequest {
                 state: self.state.map_or(RequestState::Unspecified, RequestState::from).into(),
                 member: self.member.clone().unwrap_or_default(),
@@ -72,16 +72,19 @@ impl Requests {
             self.print(&found);
             return Ok(());
         };
-        let request = if self.wait {
-            caller.client.wait_decision(request_id, Duration::from_secs(self.patience)).await?
-        } else {
-            let request = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
-            caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?
-        };
+        let request_id = &id::request(&caller, typed).await?;
+        let request = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
+        let mut request = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;
+        if let Some(Wait(patience)) = self.wait {
+            let noun = show::request_kind(request.kind());
+            let status = async || progress_of(&caller, &request.message_id, noun, "answered").await;
+            request = wait_for(patience, status, caller.client.wait_decision(request_id, patience)).await?;
+        }
         self.print(std::slice::from_ref(&request));
-        if !self.wait {
+        if self.wait.is_none() {
             return Ok(());
         }
+        shown::acknowledge_decision(&caller, &request).await;
         let code = match request.state() {
             RequestState::Approved => return Ok(()),
             RequestState::Rejected => REJECTED,
@@ -102,7 +105,7 @@ impl Requests {
         }
         let rows = requests.iter().map(|request| {
             vec![
-                request.id.clone(),
+                show::short_id(&request.id),
                 show::request_kind(request.kind()).to_owned(),
                 request.member.clone(),
                 request.requester.as_ref().map_or("?", |sender| sender.name.as_str()).to_owned(),

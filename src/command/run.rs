@@ -1,35 +1,44 @@
 //! `teamwire run`: runs a program as a member of a team.
 
-use std::{ffi::OsString, io::Write as _, sync::Arc, time::Duration};
+use std::{ffi::OsString, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
-use teamwire_agents::{AckPolicy, Mode, OnShutdown, Restart, Runner, RunnerConfig};
-use teamwire_client::{Client, Error, JOIN_VARIABLE, v1};
+use teamwire_agents::{AckPolicy, Containment, Mode, OnShutdown, Restart, Runner, RunnerConfig, check_program};
+use teamwire_client::{Client, JOIN_VARIABLE, Reason, v1};
 
 use super::join::Attributes;
 use crate::{
-    context::{Caller, ContextArgs, Origin, identity},
+    context::{Caller, ContextArgs, has_ended, identity, is_within_runner},
     failure::Failure,
     show,
 };
 
 /// Run a program as a member of a team
 ///
-/// The runner joins the team, passes messages to the program, sends its replies, and keeps the member's lease alive.
-/// When the member's shutdown is approved, it ends the program and every process the program started. By default, it
-/// acknowledges a message only once the program has acknowledged or answered it (see --ack).
+/// The runner joins the team, passes messages to the program, sends its replies, and keeps the member's lease alive. By
+/// default, it acknowledges a message only once the program has acknowledged or answered it (see --ack).
+///
+/// When the member's shutdown is approved, the runner closes the program's standard input and gives it time to finish
+/// (--wrap-up). A program that still runs gets SIGTERM, and after --grace SIGKILL. Every process that the program has
+/// started ends with it. The runner then exits with 0, and reports how the program ended and what it had to do. SIGTERM,
+/// SIGINT, SIGHUP and SIGQUIT to the runner end the program without the time to finish; a second one kills it.
 ///
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
-/// batch. Plain output goes back as a reply to the last member who wrote in that batch.
+/// batch. Plain output goes back as a reply to the last member who wrote in that batch; between batches, the runner
+/// approves the member's shutdown by itself. In both modes, TEAMWIRE_WELCOME says who the program is, who else is in the
+/// team, and how to answer; with `stdin`, the first line does, too. A line that is meant for the runner but is malformed
+/// or ambiguous is answered with an error. docs/line-protocol.md describes all lines.
+///
+/// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
 ///
 /// The runner joins with the first of these that it has: your current identity, if it has this name and --join is not given;
-/// the identity that an earlier run saved under this name, in a new incarnation; the join string of --join; an invitation
+/// the identity that an earlier run under this name saved, in a new incarnation; the join string of --join; an invitation
 /// that it creates itself, if you are the team's lead or the operator.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
+    after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
 )]
 pub struct Run {
     /// The member's name; optional if the join token is bound to a name
@@ -38,9 +47,14 @@ pub struct Run {
     /// The member's name, as an option
     #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
     name: Option<String>,
-    /// The join string that `teamwire invite` printed, or a bare join token with --address
+    /// The join string that `teamwire invite` printed, or a bare join token with --address; - reads a line from standard input
+    ///
+    /// Other users of this machine can see it in the process list: prefer -, --join-file or the environment.
     #[arg(long, env = JOIN_VARIABLE, value_name = "JOIN_STRING", hide_env_values = true)]
     join: Option<String>,
+    /// The file with the join string
+    #[arg(long, value_name = "FILE")]
+    join_file: Option<PathBuf>,
     /// How messages reach the program
     #[arg(long, value_enum, default_value = "stdin")]
     via: Via,
@@ -57,25 +71,42 @@ pub struct Run {
     /// to the board.
     #[arg(long)]
     claim: bool,
-    /// How the runner answers a shutdown request
-    #[arg(long, value_enum, default_value = "ask")]
-    on_shutdown: Answer,
+    /// How the runner answers a shutdown request [default: ask; with --via exec: approve]
+    ///
+    /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type":
+    /// "shutdown_response", "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner
+    /// starts the program for the request alone, after the current batch: exit code 0 approves, and any other rejects with
+    /// the program's output as the reason. `approve` does not ask the program: the runner approves at once, or with --via
+    /// exec after the current batch.
+    #[arg(long, value_enum)]
+    on_shutdown: Option<Answer>,
     /// Whether to restart the program after a failure, each time in a new incarnation of the member
     #[arg(long, value_enum, default_value = "never")]
     restart: RestartWhen,
     /// After how many consecutive failures the runner exits
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
-    /// How long the program has to exit before the runner kills it, in seconds
+    /// After an approved shutdown: how long the program has to exit by itself before it gets SIGTERM, in seconds
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    wrap_up: u64,
+    /// How long the program has to exit after SIGTERM before the runner kills it, in seconds
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     grace: u64,
+    /// How the runner holds the program and its descendants together
+    #[arg(long, value_enum, default_value = "auto")]
+    containment: Containing,
     /// Do not print progress
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
     attributes: Attributes,
+    /// Run a built-in program instead of COMMAND, to try things out
+    ///
+    /// It answers each message with what it got, completes each task that it is given, approves its shutdown, and ends.
+    #[arg(long, conflicts_with_all = ["command", "via", "ack", "batch"])]
+    echo: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "echo", value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -89,7 +120,7 @@ enum Via {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Ack {
-    /// The program acknowledges the message or replies to it
+    /// The program acknowledges the message, or replies to it and says so with `in_reply_to`
     Reply,
     /// The runner wrote the message to the program's standard input
     Written,
@@ -104,6 +135,16 @@ enum Answer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Containing {
+    /// In a cgroup if the runner may create one, else as with `watchdog`
+    Auto,
+    /// In a cgroup (Linux 5.14 or later), which no descendant can leave by detaching itself; fail if none can be created
+    Cgroup,
+    /// Recognize descendants by parent, process group and environment
+    Watchdog,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum RestartWhen {
     Never,
     OnFailure,
@@ -111,11 +152,16 @@ enum RestartWhen {
 
 impl Run {
     pub async fn run(self, context: &ContextArgs) -> u8 {
+        // Before it needs an invitation.
+        if let Err(exit) = self.command.first().map_or(Ok(()), |program| check_program(program, None, None)) {
+            Failure::with_code(exit.code, exit.detail).print(false);
+            return exit.code;
+        }
         match self.configure(context).await {
             Ok(config) => {
                 let exit = Runner::new(config).run().await;
-                if exit.code != 0 && !exit.detail.is_empty() && !self.quiet {
-                    anstream::eprintln!("{} {}", show::paint(show::bold(), "teamwire:"), exit.detail);
+                if !self.quiet {
+                    let _ = writeln!(anstream::stderr(), "{} {}", show::paint(show::bold(), "teamwire:"), exit.detail);
                 }
                 exit.code
             }
@@ -129,7 +175,7 @@ impl Run {
     async fn configure(&self, context: &ContextArgs) -> Result<RunnerConfig, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
         let Caller { client, address, credential, .. } = self.entry(context, &name).await?;
-        let mut config = RunnerConfig::new(address, credential, self.command.clone());
+        let mut config = RunnerConfig::new(address, credential, self.program()?);
         config.tls = client.tls();
         config.name = name;
         config.attributes = self.attributes.to_proto();
@@ -139,15 +185,22 @@ impl Run {
             (Via::Exec, _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
         };
         config.takes_tasks = self.claim;
-        config.on_shutdown = match self.on_shutdown {
+        config.on_shutdown = self.on_shutdown.map(|answer| match answer {
             Answer::Ask => OnShutdown::Ask,
             Answer::Approve => OnShutdown::Approve,
-        };
+        });
         config.restart = match self.restart {
             RestartWhen::Never => Restart::Never,
             RestartWhen::OnFailure => Restart::OnFailure { failures_max: self.restarts_max },
         };
+        config.wrap_up = Duration::from_secs(self.wrap_up);
         config.grace = Duration::from_secs(self.grace);
+        config.containment = match self.containment {
+            Containing::Auto => Containment::Auto,
+            Containing::Cgroup => Containment::Cgroup,
+            Containing::Watchdog => Containment::Watchdog,
+        };
+        config.watchdog = this_program().map(|program| vec![program, "watchdog".into()]);
         config.claims_orphans = true;
         let keeper = context.clone();
         config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
@@ -160,11 +213,21 @@ impl Run {
         Ok(config)
     }
 
+    /// Returns the program to run and its arguments.
+    fn program(&self) -> Result<Vec<OsString>, Failure> {
+        if !self.echo {
+            return Ok(self.command.clone());
+        }
+        let this =
+            std::env::current_exe().map_err(|error| Failure::local("Cannot find the built-in program", error))?;
+        Ok(vec![this.into(), "echo-teammate".into()])
+    }
+
     /// Finds the credential to join with and the coordinator to join at.
     async fn entry(&self, context: &ContextArgs, name: &str) -> Result<Caller, Failure> {
-        if let Some(text) = &self.join {
+        if let Some(text) = self.join_string()? {
             // A restarted runner has used its token already, so it rejoins with the identity that it saved.
-            let joining = context.caller_for_join(text)?;
+            let joining = context.caller_for_join(&text)?;
             if let Some(kept) = self.kept(context, name, joining.team.as_deref()).await?
                 && kept.address == joining.address
             {
@@ -193,27 +256,49 @@ impl Run {
 
     /// Returns the saved identity of a member that ran here before, if it can still join in a new incarnation.
     async fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Caller>, Failure> {
-        if name.is_empty() {
+        // A program that a runner started uses no saved identity, but it may run others that its member invites.
+        if name.is_empty() || is_within_runner() {
             return Ok(None);
         }
-        let Some(kept) = context.saved_identity(name, team)? else { return Ok(None) };
-        let Ok(caller) = context.caller_with(kept.credential.clone(), Origin::Saved(&kept)) else { return Ok(None) };
-        let found = caller.client.get_team(v1::GetTeamRequest::default()).await;
-        // A refusal means that the member was removed or its team deleted, unless the refusal says that it may rejoin. No
-        // answer proves nothing; the runner keeps trying.
-        let may_join = |error: &Error| match error {
-            Error::Refused(refusal) => refusal.metadata.get("may_join").is_some_and(|may| may == "true"),
-            _ => false,
-        };
-        let is_good = found.map_or_else(|error| error.is_retryable() || may_join(&error), |_| true);
-        Ok(is_good.then_some(caller))
+        let Some(kept) = context.identity_to_run(name, team)? else { return Ok(None) };
+        let Ok(caller) = context.caller_of(&kept) else { return Ok(None) };
+        match caller.client.get_team(v1::GetTeamRequest::default()).await {
+            Err(error) if has_ended(&error) => {
+                context.forget(&[kept])?;
+                Ok(None)
+            }
+            // The member was removed, or its team deleted. No answer proves nothing; the runner keeps trying.
+            Err(error) if !error.is_retryable() && error.reason() != Some(Reason::MemberStopped) => Ok(None),
+            _ => Ok(Some(caller)),
+        }
     }
+
+    /// Returns the join string from where the options say that it is.
+    fn join_string(&self) -> Result<Option<String>, Failure> {
+        if let Some(file) = &self.join_file {
+            let text = fs::read_to_string(file);
+            return text.map(Some).map_err(|error| {
+                Failure::usage(format!("Cannot read the join string from {}: {error}.", file.display()))
+            });
+        }
+        if self.join.as_deref() != Some("-") {
+            return Ok(self.join.clone());
+        }
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        Ok(Some(line))
+    }
+}
+
+/// Returns a path to this program that stays valid when its file is replaced, if the system has one.
+fn this_program() -> Option<OsString> {
+    if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { std::env::current_exe().ok().map(Into::into) }
 }
 
 fn keep(context: &ContextArgs, reply: &v1::JoinResponse, client: &Client) {
     let (Some(team), Some(member)) = (&reply.team, &reply.member) else { return };
     let identity = identity(&team.name, &member.name, &reply.credential, client);
-    if let Err(failure) = context.save_identity(identity, false) {
+    if let Err(failure) = context.save_run_identity(identity) {
         failure.print(false);
     }
 }

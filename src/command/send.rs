@@ -6,6 +6,10 @@ use clap::Args;
 use teamwire_client::{dialect, message, v1};
 use teamwire_proto::v1::history_entry::Event;
 
+use super::{
+    shown,
+    waiting::{Wait, progress_of, wait_for},
+};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_IN_TIME},
@@ -16,10 +20,11 @@ use crate::{
 ///
 /// The recipient `team-lead` is always the lead. Once this command succeeds, the message is in the inbox of every
 /// recipient; --json also prints how durably the store holds it. `--json -` reads one SendMessage object, in either of
-/// its two JSON forms, from standard input and prints the reply as JSON.
+/// its two JSON forms, from standard input and prints the reply as JSON. A reply that --wait-reply has printed is
+/// acknowledged.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
+    after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
 )]
 pub struct Send {
     /// The recipient and the text; with --broadcast, only the text. Use '-' to read the text from standard input
@@ -31,7 +36,7 @@ pub struct Send {
     /// Send to every other member
     #[arg(long, short)]
     broadcast: bool,
-    /// The message that this one replies to
+    /// The message that this one replies to: its id, the beginning or end of its id, or `last`
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
     /// The URI of an attachment too large to send as text; may be repeated
@@ -40,9 +45,9 @@ pub struct Send {
     /// An idempotency key, which makes retries safe: the coordinator sends only one message per key
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Wait for a reply, for up to SECONDS (600 if not given)
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "600")]
-    wait_reply: Option<u64>,
+    /// Wait for a reply, for up to DURATION (10m if not given)
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
+    wait_reply: Option<Wait>,
     /// Print JSON; with '-' (standard input) or a file, also read one SendMessage object from it
     #[arg(long, value_name = "-|FILE", num_args = 0..=1, default_missing_value = "")]
     json: Option<String>,
@@ -70,6 +75,9 @@ impl Send {
             request.idempotency_key.clone_from(key);
         }
         let caller = context.caller()?;
+        if let Some(typed) = &self.in_reply_to {
+            request.in_reply_to = super::id::message(&caller, typed).await?;
+        }
         let before = match self.wait_reply {
             Some(_) => last_sequence(&caller).await?,
             None => 0,
@@ -90,7 +98,7 @@ impl Send {
             }
         }
         match self.wait_reply {
-            Some(seconds) => self.wait(&caller, &reply.message_id, before, Duration::from_secs(seconds)).await,
+            Some(Wait(patience)) => self.wait(&caller, &reply.message_id, before, patience).await,
             None => Ok(()),
         }
     }
@@ -115,11 +123,7 @@ impl Send {
         };
         let attachments =
             self.attachments.iter().map(|uri| v1::Attachment { uri: uri.clone(), ..v1::Attachment::default() });
-        Ok(v1::SendRequest {
-            in_reply_to: self.in_reply_to.clone().unwrap_or_default(),
-            attachments: attachments.collect(),
-            ..request
-        })
+        Ok(v1::SendRequest { attachments: attachments.collect(), ..request })
     }
 
     async fn wait(&self, caller: &Caller, id: &str, after_sequence: u64, patience: Duration) -> Result<(), Failure> {
@@ -134,14 +138,17 @@ impl Send {
             }
             Ok::<_, Failure>(None)
         };
-        match tokio::time::timeout(patience, answer).await {
+        let status = async || progress_of(caller, id, "message", "replied").await;
+        match wait_for(patience, status, tokio::time::timeout(patience, answer)).await {
             Ok(Ok(Some(entry))) => {
                 let Some(Event::Message(answer)) = entry.event else { return Err(show::incomplete()) };
+                let answer_id = answer.id.clone();
                 if self.is_json() {
                     show::line(&dialect::write(&answer));
                 } else {
                     show::delivery(&v1::Delivery { message: Some(answer), ..v1::Delivery::default() });
                 }
+                shown::acknowledge(caller, vec![answer_id]).await;
                 Ok(())
             }
             Ok(Err(failure)) => Err(failure),

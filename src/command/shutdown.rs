@@ -7,9 +7,13 @@ use teamwire_client::{Error, message, v1};
 use teamwire_proto::{
     Reason,
     v1::{MemberState, RequestState},
+    word,
 };
 
-use super::Output;
+use super::{
+    Output, shown,
+    waiting::{progress_of, wait_for},
+};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
@@ -22,18 +26,20 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 /// Ask a member to shut down, or stop it by force
 ///
 /// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3 if
-/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time.
+/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time. The answer and the
+/// exit that it has shown are acknowledged in your inbox.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
+    after_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
 )]
 pub struct Shutdown {
     /// The member to shut down
+    #[arg(value_name = "MEMBER")]
     name: String,
     /// Why it should shut down; shown to the member
     #[arg(default_value = "", hide_default_value = true)]
     reason: String,
-    /// Wait for the answer and for the process to exit
+    /// Wait for the answer and for the process to exit; a terminal shows what is missing
     #[arg(long, short)]
     wait: bool,
     /// How long the request stays open, in seconds
@@ -93,10 +99,18 @@ impl Shutdown {
 
     async fn wait(&self, caller: &Caller, request_id: &str) -> Result<(), Failure> {
         let patience = Duration::from_secs(u64::from(self.deadline) + 30);
-        let request = caller.client.wait_decision(request_id, patience).await?;
+        let asked = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
+        let asked = caller.client.get_request(asked).await?.request.ok_or_else(show::incomplete)?;
+        let status = async || progress_of(caller, &asked.message_id, "request", "answered").await;
+        let open = Duration::from_secs(self.deadline.into());
+        let request = wait_for(open, status, caller.client.wait_decision(request_id, patience)).await?;
         let name = request.member.clone();
         let code = match request.state() {
-            RequestState::Approved => return self.wait_for_exit(caller, &name, Some(&request)).await,
+            RequestState::Approved => {
+                let exited = self.wait_for_exit(caller, &name, Some(&request)).await;
+                shown::acknowledge_decision(caller, &request).await;
+                return exited;
+            }
             RequestState::Rejected => REJECTED,
             RequestState::Expired | RequestState::Cancelled => UNANSWERED,
             RequestState::Pending | RequestState::Unspecified => NOT_IN_TIME,
@@ -104,6 +118,7 @@ impl Shutdown {
         if self.output.json {
             show::line(&serde_json::json!({ "request": show::json("Request", &request) }));
         }
+        shown::acknowledge_decision(caller, &request).await;
         Err(Failure::with_code(code, format!("{name} was not shut down: {}", show::request_text(&request))))
     }
 
@@ -147,7 +162,8 @@ impl Shutdown {
                 }
             }
         };
-        let Ok(member) = tokio::time::timeout(EXIT_PATIENCE, exited).await else {
+        let status = async || Some(format!("{name} is stopping, and its process has not ended"));
+        let Ok(member) = wait_for(EXIT_PATIENCE, status, tokio::time::timeout(EXIT_PATIENCE, exited)).await else {
             return Err(Failure::with_code(
                 NOT_IN_TIME,
                 format!(
@@ -163,8 +179,9 @@ impl Shutdown {
             let request = request.map(|request| show::json("Request", request));
             show::line(&serde_json::json!({ "request": request, "member": show::json("Member", &member) }));
         } else {
-            anstream::println!("{name} exited: {}.", show::exit_text(&exit));
+            anstream::println!("{name} exited: {}.", word::exit_and_duration(&exit));
         }
+        shown::acknowledge_exit(caller, &member).await;
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use crate::{
 
 /// Show your team and its members: role, state, inbox size and what they are doing
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire status")]
 pub struct Status {
     #[command(flatten)]
     pub output: Output,

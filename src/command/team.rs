@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use teamwire_client::v1;
 
-use super::Output;
+use super::{Output, confirm::Confirm};
 use crate::{
     context::{ContextArgs, identity},
     failure::Failure,
@@ -21,13 +21,17 @@ pub enum Team {
     Show(Show),
     /// Delete a team and all its data
     ///
-    /// Refused while other members are live; the error names them.
+    /// Refused while other members are live; the error names them. Members that are away, lost or exited do not count. Asks
+    /// for confirmation; scripts add --yes.
     Delete(Delete),
     /// Make another member the lead
     Lead(Lead),
 }
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire team create acme\n    teamwire team create acme --lead ann --description \"The billing rewrite\""
+)]
 pub struct Create {
     /// The team's name: letters, digits, '.', '_' and '-'
     name: String,
@@ -42,28 +46,36 @@ pub struct Create {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire team list")]
 pub struct List {
     #[command(flatten)]
     output: Output,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire team show")]
 pub struct Show {
     /// The team's name [default: your own team]
+    #[arg(value_name = "TEAM")]
     name: Option<String>,
     #[command(flatten)]
     output: Output,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire team delete\n    teamwire team delete acme")]
 pub struct Delete {
     /// The team's name [default: your own team]
+    #[arg(value_name = "TEAM")]
     name: Option<String>,
+    #[command(flatten)]
+    confirm: Confirm,
     #[command(flatten)]
     output: Output,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire team lead backend")]
 pub struct Lead {
     /// The new lead
     member: String,
@@ -90,13 +102,15 @@ impl Create {
             name: self.name.clone(),
             description: self.description.clone(),
             lead_name: self.lead.clone(),
+            // Commands come and go; no process keeps the lead's life going.
+            lead_liveness: v1::Liveness::Detached.into(),
             ..v1::CreateTeamRequest::default()
         };
         context.ensure_writable()?;
         let reply = operator.client.create_team_with(request).await?;
         let team = reply.team.ok_or_else(show::incomplete)?;
         let identity = identity(&team.name, &team.lead, &reply.credential, &operator.client);
-        context.save_identity(identity, true)?;
+        context.save_identity(identity)?;
         if self.output.json {
             let mut value = serde_json::json!({ "team": show::json("Team", &team) });
             value["credential"] = reply.credential.into();
@@ -135,15 +149,25 @@ impl List {
 
 impl Show {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = caller_for(context, self.name.as_deref())?;
+        let caller = match &self.name {
+            Some(team) => context.caller_in(team)?,
+            None => context.caller()?,
+        };
         super::status::show(&caller, self.name.as_deref(), self.output).await
     }
 }
 
 impl Delete {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = caller_for(context, self.name.as_deref())?;
+        let caller = match &self.name {
+            Some(team) => context.caller_leading(team).await?,
+            None => context.caller()?,
+        };
         let team = self.name.clone().or(caller.team.clone()).unwrap_or_default();
+        let found = caller.client.get_team(v1::GetTeamRequest { team }).await?.team.ok_or_else(show::incomplete)?;
+        let team = found.name;
+        self.confirm
+            .ask(&format!("Team {team} will be deleted, with its messages, tasks and history, for good."), "")?;
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.clone() }).await?;
         context.remove_identities(&caller.address, &team, None)?;
         if self.output.json {
@@ -153,16 +177,6 @@ impl Delete {
         }
         Ok(())
     }
-}
-
-/// Returns the caller if `team` is its own or not given; otherwise the operator, who can reach every team.
-fn caller_for(context: &ContextArgs, team: Option<&str>) -> Result<crate::context::Caller, Failure> {
-    let caller = context.caller()?;
-    let is_own = |own: &str| team.is_none_or(|team| team.eq_ignore_ascii_case(own));
-    if caller.member.is_some() && !caller.team.as_deref().is_some_and(is_own) {
-        return context.operator().or(Ok(caller));
-    }
-    Ok(caller)
 }
 
 impl Lead {

@@ -134,6 +134,9 @@ pub(super) const KEYS: &[Key] = keys! {
     "limits.attachments_max": Number(0..=1_000) => limits.attachments_max;
     "limits.inbox_entries_max": Number(1..=1_000_000) => limits.inbox_entries_max;
     "limits.inbox_bytes_max": Kib(64..=1_048_576) => limits.inbox_bytes_max;
+    "limits.inbox_notices_max": Number(1..=10_000) => limits.inbox_notices_max;
+    "limits.notice_interval": Millis(0..=3_600_000) => limits.notice_interval;
+    "limits.digest_interval": Seconds(1..=86_400) => limits.digest_interval;
     "limits.members_max": Number(1..=1_000) => limits.members_max;
     "limits.deliveries_max": Number(1..=100) => limits.deliveries_max;
     "limits.unacked_messages_max": Number(1..=10_000) => limits.unacked_messages_max;
@@ -155,5 +158,6 @@ pub(super) const KEYS: &[Key] = keys! {
     "limits.task_dependencies_max": Number(0..=1_000) => limits.task_dependencies_max;
     "limits.board_dependencies_max": Number(0..=200_000) => limits.board_dependencies_max;
     "limits.claims_max": Number(1..=1_000) => limits.claims_max;
+    "limits.claim_ttl": Seconds(1..=31_536_000) => limits.claim_ttl;
     "limits.observer_ttl": Seconds(1..=31_536_000) => limits.observer_ttl;
 };

@@ -1,6 +1,8 @@
-//! The context file: the identities that `team create`, `join` and `run` saved, and which of them is current.
+//! Saved identities.
 //!
-//! Only its owner can read it, because it holds credentials.
+//! The context file holds those of a person: `team create` and `join` save them there, and one of them is current. The
+//! identities of runners are in a second file beside it, so that commands never act as a teammate by accident. Only their owner
+//! can read these files, because they hold credentials.
 
 use std::{
     fs,
@@ -12,6 +14,9 @@ use teamwire_client::{Client, ContextFile, KeptIdentity};
 
 use super::{ContextArgs, home_not_set, make_private_directory, write_private};
 use crate::failure::Failure;
+
+/// The extension of the file with the identities of runners, which replaces that of the context file.
+const RUNS_EXTENSION: &str = "runs.json";
 
 /// Creates the identity to save, with the address and TLS options that the client used.
 pub fn identity(team: &str, member: &str, credential: &str, client: &Client) -> KeptIdentity {
@@ -25,9 +30,17 @@ pub fn identity(team: &str, member: &str, credential: &str, client: &Client) -> 
 }
 
 impl ContextArgs {
-    /// Returns a member's saved identity, if there is one.
+    /// Returns a person's saved identity, if there is one.
     pub fn saved_identity(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
         Ok(self.load()?.find(member, team).cloned())
+    }
+
+    /// Returns the identity that an earlier run of a member saved, or else the person's of that name.
+    pub fn identity_to_run(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
+        match self.load_runs()?.find(member, team) {
+            Some(found) => Ok(Some(found.clone())),
+            None => self.saved_identity(member, team),
+        }
     }
 
     /// Reads the context file. A missing file counts as empty.
@@ -35,32 +48,57 @@ impl ContextArgs {
         Ok(ContextFile::load(&self.path()?)?)
     }
 
+    /// Reads the identities of runners.
+    pub fn load_runs(&self) -> Result<ContextFile, Failure> {
+        Ok(ContextFile::load(&self.runs_path()?)?)
+    }
+
     fn path(&self) -> Result<PathBuf, Failure> {
         self.context.clone().or_else(ContextFile::path).ok_or_else(home_not_set)
     }
 
-    /// Saves an identity, and makes it the current one if `make_current` is set.
-    pub fn save_identity(&self, identity: KeptIdentity, make_current: bool) -> Result<(), Failure> {
+    fn runs_path(&self) -> Result<PathBuf, Failure> {
+        Ok(self.path()?.with_extension(RUNS_EXTENSION))
+    }
+
+    /// Saves a person's identity and makes it the current one.
+    pub fn save_identity(&self, identity: KeptIdentity) -> Result<(), Failure> {
         self.update(|file| {
-            let name = identity.name();
-            // The same name at another coordinator is a different member.
-            file.identities
-                .retain(|known| !known.is(&identity.member, Some(&identity.team)) || known.address != identity.address);
-            file.identities.insert(0, identity);
-            if make_current {
-                file.current = Some(name);
-            }
+            file.current = Some(identity.name());
+            put(file, identity);
         })
+    }
+
+    /// Saves a runner's identity. If the person has this identity, its credential is replaced there instead: joining for a new
+    /// life has ended the old one.
+    pub fn save_run_identity(&self, identity: KeptIdentity) -> Result<(), Failure> {
+        if self.load()?.identities.iter().any(|known| is_same_member(known, &identity)) {
+            return self.update(|file| put(file, identity));
+        }
+        update_file(&self.runs_path()?, |file| put(file, identity))
     }
 
     /// Removes the identities of a team at an address, or only that of one member.
     pub fn remove_identities(&self, address: &str, team: &str, member: Option<&str>) -> Result<(), Failure> {
+        let is_meant = |identity: &KeptIdentity| {
+            identity.address == address
+                && identity.team.eq_ignore_ascii_case(team)
+                && member.is_none_or(|member| identity.member.eq_ignore_ascii_case(member))
+        };
+        self.remove_if(is_meant)
+    }
+
+    /// Removes exactly these identities.
+    pub fn forget(&self, ended: &[KeptIdentity]) -> Result<(), Failure> {
+        self.remove_if(|identity| ended.contains(identity))
+    }
+
+    fn remove_if(&self, is_meant: impl Fn(&KeptIdentity) -> bool) -> Result<(), Failure> {
+        if self.load_runs()?.identities.iter().any(&is_meant) {
+            update_file(&self.runs_path()?, |file| file.identities.retain(|identity| !is_meant(identity)))?;
+        }
         self.update(|file| {
-            file.identities.retain(|identity| {
-                identity.address != address
-                    || !identity.team.eq_ignore_ascii_case(team)
-                    || member.is_some_and(|member| !identity.member.eq_ignore_ascii_case(member))
-            });
+            file.identities.retain(|identity| !is_meant(identity));
             let current = file.current.take();
             file.current = current.filter(|current| file.identities.iter().any(|identity| identity.name() == *current));
         })
@@ -73,20 +111,34 @@ impl ContextArgs {
 
     /// Updates the context file under a lock that excludes other processes.
     pub fn update(&self, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
-        let path = self.path()?;
-        let directory = path.parent().unwrap_or(Path::new("."));
-        make_private_directory(directory)?;
-        let lock = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(path.with_extension("lock"))?;
-        lock.lock()?;
-        let mut file = self.load()?;
-        change(&mut file);
-        let text =
-            serde_json::to_vec_pretty(&file).map_err(|error| Failure::local("Cannot write the context file", error))?;
-        write_private(&path, &text)
+        update_file(&self.path()?, change)
     }
+}
+
+/// Returns whether two identities are the same member. The same name at another coordinator is a different member.
+fn is_same_member(one: &KeptIdentity, other: &KeptIdentity) -> bool {
+    one.is(&other.member, Some(&other.team)) && one.address == other.address
+}
+
+/// Puts an identity first, in place of an earlier one of the same member.
+fn put(file: &mut ContextFile, identity: KeptIdentity) {
+    file.identities.retain(|known| !is_same_member(known, &identity));
+    file.identities.insert(0, identity);
+}
+
+fn update_file(path: &Path, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    make_private_directory(directory)?;
+    let lock = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path.with_extension("lock"))?;
+    lock.lock()?;
+    let mut file = ContextFile::load(path)?;
+    change(&mut file);
+    let text =
+        serde_json::to_vec_pretty(&file).map_err(|error| Failure::local("Cannot write the context file", error))?;
+    write_private(path, &text)
 }

@@ -1,22 +1,33 @@
 //! Resolves the coordinator's address and the caller's identity.
 //!
 //! Precedence, highest to lowest: flags, environment, the context file, the files that a coordinator on this machine left
-//! in its state directory. A join string outranks the environment, which may belong to another member.
+//! in its state directory. A join string outranks the environment, which may belong to another member. Within a program that
+//! a runner started, only the runner's member may be used.
 
+mod advice;
 mod identities;
 mod private_file;
+mod runner;
+mod waiting;
 
 use std::{env, fs, io, path::PathBuf, time::Duration};
 
 use clap::Args;
-use teamwire_client::{ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, KeptIdentity, Pem, Retry, TlsOptions};
+use teamwire_client::{
+    ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, KeptIdentity, Pem, Retry, TlsOptions, v1,
+};
 use teamwire_proto::{credential::Credential, join_string::JoinString};
 
 pub use self::{
+    advice::has_ended,
     identities::identity,
-    private_file::{make_private_directory, write_private},
+    private_file::{make_private_directory, refuse_shared, write_private},
+    runner::{is_within_runner, refuse_within_runner},
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_PERMITTED};
+
+/// How long commands retry a call unless `--timeout` says otherwise.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
 
 /// The state directory's file with the operator's credential.
 pub const OPERATOR_FILE: &str = "operator.credential";
@@ -76,23 +87,22 @@ pub struct ContextArgs {
     /// The state directory of this machine's coordinator [default: ~/.local/state/teamwire]
     #[arg(long, env = "TEAMWIRE_STATE_DIR", global = true, value_name = "DIR", help_heading = "Context")]
     state_dir: Option<PathBuf>,
-    /// How long to retry a call before it fails, in seconds
-    #[arg(
-        long,
-        env = "TEAMWIRE_TIMEOUT",
-        global = true,
-        value_name = "SECONDS",
-        default_value_t = 15,
-        help_heading = "Context"
-    )]
-    timeout: u64,
+    /// How long to retry a call before it fails, in seconds [default: 15, or less than 1 if no coordinator runs on this
+    /// machine]
+    #[arg(long, env = "TEAMWIRE_TIMEOUT", global = true, value_name = "SECONDS", help_heading = "Context")]
+    timeout: Option<u64>,
+    /// Do not say what a call waits for: the output is for programs.
+    #[arg(skip)]
+    pub is_quiet: bool,
 }
 
 /// Where a credential came from, which decides the address and TLS options to use with it.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin<'a> {
-    /// A flag, the environment or the state directory: no address comes with it.
+    /// A flag or the environment: no address comes with it.
     Bare,
+    /// The state directory of this machine's coordinator, which also has its address.
+    Operator,
     /// A join string. Its address outranks the environment.
     JoinString(&'a JoinString),
     /// An identity saved in the context file. The environment outranks its address.
@@ -131,29 +141,99 @@ impl Caller {
 
 impl ContextArgs {
     /// Resolves the caller: the given credential, else the chosen or current identity, else the operator, else the only
-    /// saved identity.
+    /// saved identity, else the only one of a runner. With --team, considers no identity of another team.
     ///
     /// Fails if there is no identity, or if several are saved and none is chosen.
     pub fn caller(&self) -> Result<Caller, Failure> {
+        self.check_within_runner()?;
         if let Some(credential) = &self.credential {
             return self.caller_with(credential.clone(), Origin::Bare);
         }
-        let file = self.load()?;
         if self.who.as_deref() == Some("operator") {
             return self.operator();
         }
-        if let Some(identity) = file.choose(self.who.as_deref(), self.team.as_deref())? {
-            return self.caller_with(identity.credential.clone(), Origin::Saved(identity));
+        let (who, team) = (self.who.as_deref(), self.team.as_deref());
+        let (file, runs) = (self.load()?, self.load_runs()?);
+        let chosen = match (file.choose(who, team), who) {
+            // Only an explicit choice selects a runner's identity.
+            (Err(error), Some(_)) => runs.choose(who, team).map_err(|_| error)?,
+            (chosen, _) => chosen?,
+        };
+        if let Some(identity) = chosen {
+            return self.caller_of(identity);
         }
-        match (self.operator(), file.identities.as_slice()) {
+        let failure = match self.operator() {
+            Ok(operator) => return Ok(operator),
+            Err(failure) => failure,
+        };
+        let of_team = |identity: &&KeptIdentity| team.is_none_or(|team| identity.team.eq_ignore_ascii_case(team));
+        for known in [&file, &runs] {
+            match known.identities.iter().filter(of_team).collect::<Vec<_>>().as_slice() {
+                [] => {}
+                [only] => return self.caller_of(only),
+                _ => {
+                    return Err(Failure::usage(format!(
+                        "There are several identities. Choose one with --as WHO or `teamwire use WHO`: {}.",
+                        known.names()
+                    )));
+                }
+            }
+        }
+        Err(match team {
+            Some(team) if !file.identities.is_empty() => Failure::with_code(
+                NOT_PERMITTED,
+                format!(
+                    "You have no identity in team {team}, and there is no operator's credential on this machine. You are: {}. To \
+                     join the team, ask its lead for a join string.",
+                    file.names()
+                ),
+            ),
+            _ => failure,
+        })
+    }
+
+    /// Returns the caller that is, or may act as, the lead of a team: the lead's own identity if it is saved here, else the
+    /// operator, else any identity of the team. A credential or identity that was chosen explicitly takes precedence.
+    pub async fn caller_leading(&self, team: &str) -> Result<Caller, Failure> {
+        self.check_within_runner()?;
+        let own = match (&self.credential, &self.who) {
+            (None, None) => self.load()?,
+            _ => return self.caller(),
+        };
+        let own = own.in_team(team);
+        for identity in &own {
+            let caller = self.caller_of(identity)?;
+            if let Ok(reply) = caller.client.get_team(v1::GetTeamRequest::default()).await {
+                let lead = reply.team.unwrap_or_default().lead;
+                match own.iter().find(|identity| identity.is(&lead, Some(team))) {
+                    Some(lead) => return self.caller_of(lead),
+                    None => break,
+                }
+            }
+        }
+        match (self.operator(), own.as_slice()) {
             (Ok(operator), _) => Ok(operator),
-            (Err(failure), []) => Err(failure),
-            (Err(_), [only]) => self.caller_with(only.credential.clone(), Origin::Saved(only)),
-            (Err(_), _) => Err(Failure::usage(format!(
-                "There are several identities. Choose one with --as WHO or `teamwire use WHO`: {}.",
-                file.names()
-            ))),
+            (Err(_), [any, ..]) => self.caller_of(any),
+            (Err(_), []) => self.caller(),
         }
+    }
+
+    /// Returns the caller for reading a team: an identity in it, else the operator, else the current identity.
+    pub fn caller_in(&self, team: &str) -> Result<Caller, Failure> {
+        self.check_within_runner()?;
+        if self.credential.is_some() || self.who.is_some() {
+            return self.caller();
+        }
+        match (self.load()?.in_team(team).as_slice(), self.operator()) {
+            ([first, ..], _) => self.caller_of(first),
+            ([], Ok(operator)) => Ok(operator),
+            ([], Err(_)) => self.caller(),
+        }
+    }
+
+    /// Returns the caller with a saved identity.
+    pub fn caller_of(&self, identity: &KeptIdentity) -> Result<Caller, Failure> {
+        self.caller_with(identity.credential.clone(), Origin::Saved(identity))
     }
 
     /// Returns the operator of this machine's coordinator.
@@ -161,10 +241,16 @@ impl ContextArgs {
     /// A given credential takes precedence: an agent that acts for a member must not become the operator because it runs on
     /// the same machine.
     pub fn operator(&self) -> Result<Caller, Failure> {
+        self.check_within_runner()?;
         if let Some(credential) = &self.credential {
             return self.caller_with(credential.clone(), Origin::Bare);
         }
-        let path = self.state_dir()?.join(OPERATOR_FILE);
+        let state_dir = self.state_dir()?;
+        let path = state_dir.join(OPERATOR_FILE);
+        if path.exists() {
+            refuse_shared(&state_dir)?;
+            refuse_shared(&path)?;
+        }
         let credential = fs::read_to_string(&path).map_err(|error| {
             let message = match error.kind() {
                 io::ErrorKind::NotFound => format!(
@@ -174,14 +260,14 @@ impl ContextArgs {
                 ),
                 _ => format!("Cannot read {}: {error}", path.display()),
             };
-            Failure::with_code(crate::failure::NOT_PERMITTED, message)
+            Failure::with_code(NOT_PERMITTED, message)
         })?;
-        self.caller_with(credential.trim().to_owned(), Origin::Bare)
+        self.caller_with(credential.trim().to_owned(), Origin::Operator)
     }
 
     /// Returns the caller that is about to join, from a join string, a bare join token or a member's credential.
     pub fn caller_for_join(&self, text: &str) -> Result<Caller, Failure> {
-        if !text.contains('@') {
+        if let Ok(Credential::Member { .. }) = Credential::parse(text.trim()) {
             return self.caller_with(text.trim().to_owned(), Origin::Bare);
         }
         let join_string = JoinString::parse(text)?;
@@ -200,7 +286,8 @@ impl ContextArgs {
         let team = self.team.clone().or(own_team);
         let mut client = Client::connect_with(&address, tls)?
             .with_credential(&credential)?
-            .with_retry(Retry::within(Duration::from_secs(self.timeout)));
+            .with_retry(Retry::within(self.timeout.map_or(TIMEOUT_DEFAULT, Duration::from_secs)))
+            .with_wait_observer(waiting::observer(self.timeout.is_some(), self.is_quiet));
         if let Some(team) = &team {
             client = client.with_team(team.clone());
         }
@@ -220,7 +307,9 @@ impl ContextArgs {
         let address_variable = variable(ADDRESS_VARIABLE);
         let ca_variable = variable(CA_VARIABLE).map(|text| absolute(text.into()));
         let (address, mut tls) = match origin {
-            Origin::Bare => (address_variable, TlsOptions { ca: ca_variable, ..TlsOptions::default() }),
+            Origin::Bare | Origin::Operator => {
+                (address_variable, TlsOptions { ca: ca_variable, ..TlsOptions::default() })
+            }
             Origin::JoinString(joining) => {
                 let address = Some(joining.address()).filter(|address| !address.is_empty()).or(address_variable);
                 let ca = if joining.fingerprint.is_some() { None } else { ca_variable };
@@ -237,17 +326,45 @@ impl ContextArgs {
             (tls.cert, tls.key) = (self.cert.clone(), self.key.clone());
         }
         if let Some(address) = self.address.clone().or(address) {
+            self.refuse_plaintext(origin, &address)?;
             return Ok((address, tls));
         }
         let state_dir = self.state_dir()?;
-        let Ok(written) = fs::read_to_string(state_dir.join(ADDRESS_FILE)) else {
+        let Some(written) = self.written_address() else {
             return Ok((ADDRESS_DEFAULT.to_owned(), tls));
         };
         let ca = state_dir.join(CA_FILE);
+        // Another user who can write there could redirect credentials to another coordinator.
+        for path in [&state_dir, &state_dir.join(ADDRESS_FILE), &ca] {
+            refuse_shared(path)?;
+        }
         if tls.ca.is_none() && tls.fingerprint.is_none() && ca.exists() {
             tls.ca = Some(Pem::File(ca));
         }
-        Ok((written.trim().to_owned(), tls))
+        Ok((written, tls))
+    }
+
+    /// Returns the address that a coordinator left in the state directory.
+    fn written_address(&self) -> Option<String> {
+        let written = fs::read_to_string(self.state_dir().ok()?.join(ADDRESS_FILE)).ok()?;
+        Some(written.trim().to_owned())
+    }
+
+    /// Fails if a credential belongs to an https address and would be sent to an http one.
+    fn refuse_plaintext(&self, origin: Origin<'_>, address: &str) -> Result<(), Failure> {
+        let (whose, secure) = match origin {
+            Origin::Saved(identity) => return Ok(identity.refuse_plaintext(address)?),
+            Origin::JoinString(joining) => ("The join string is", joining.address()),
+            Origin::Operator => ("The operator's credential is", self.written_address().unwrap_or_default()),
+            Origin::Bare => return Ok(()),
+        };
+        if !secure.starts_with("https://") || address.starts_with("https://") {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{whose} for {secure}, so it is not sent over http to {address}. Write the address with https://, or leave it out \
+             (--address, {ADDRESS_VARIABLE})."
+        )))
     }
 
     /// Returns the team given by --team or the environment.

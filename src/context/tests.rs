@@ -15,7 +15,8 @@ fn arguments(who: Option<&str>, team: Option<&str>) -> ContextArgs {
         who: who.map(str::to_owned),
         context: None,
         state_dir: None,
-        timeout: 1,
+        timeout: Some(1),
+        is_quiet: true,
     }
 }
 

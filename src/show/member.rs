@@ -25,33 +25,20 @@ pub fn members(members: &[v1::Member]) {
     table(&["member", "role", "state", "since", "inbox", "life", "note"], rows.collect());
 }
 
-/// Describes how a process ended: its exit code or signal, and how long it ran.
-pub fn exit_text(exit: &v1::ExitReport) -> String {
-    let mut text = match (exit.code, exit.signal) {
-        (_, signal) if signal > 0 => format!("ended by signal {signal}"),
-        (Some(code), _) => format!("exit code {code}"),
-        (None, _) => "exit not reported".to_owned(),
-    };
-    if let Some(duration) = exit.duration.and_then(|duration| std::time::Duration::try_from(duration).ok()) {
-        text.push_str(&format!(" after {:.1} s", duration.as_secs_f64()));
-    }
-    text
-}
-
 pub(super) fn state_style(state: MemberState) -> Style {
     match state {
         MemberState::Active => AnsiColor::Green.on_default(),
         MemberState::Idle | MemberState::Joined => AnsiColor::Cyan.on_default(),
         MemberState::Stopping => AnsiColor::Yellow.on_default(),
         MemberState::Lost => AnsiColor::Red.on_default(),
-        MemberState::Exited | MemberState::Unspecified => dim(),
+        MemberState::Away | MemberState::Exited | MemberState::Unspecified => dim(),
     }
 }
 
 fn note(member: &v1::Member) -> String {
     let mut notes = Vec::new();
     if let Some(exit) = &member.exit {
-        notes.push(exit_text(exit));
+        notes.push(word::exit_and_duration(exit));
     }
     if !member.pending_shutdown.is_empty() {
         notes.push(format!("asked to shut down ({})", member.pending_shutdown));

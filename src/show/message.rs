@@ -84,7 +84,11 @@ pub fn summary_and_content(message: &v1::Message) -> (String, String) {
     };
     let Some(body) = &message.body else { return (String::new(), String::new()) };
     match body {
-        Body::Notice(notice) => (plain(&notice.text), String::new()),
+        Body::Notice(digest) if !digest.gathered.is_empty() => {
+            let lines: Vec<String> = digest.text.lines().map(plain).collect();
+            (format!("{} events", digest.count), lines.join("\n"))
+        }
+        Body::Notice(notice) => (notice_text(notice), String::new()),
         Body::ShutdownRequest(_) => (format!("please shut down ({})", message.request_id), plain(body.text())),
         Body::PlanApprovalRequest(plan) => {
             let summary = if plan.summary.is_empty() { "a plan to approve" } else { &plan.summary };
@@ -99,6 +103,17 @@ pub(super) fn kind(message: &v1::Message) -> &'static str {
     match &message.body {
         Some(Body::Notice(notice)) => notice_kind(notice.kind()),
         body => body.as_ref().map_or("message", |body| body.kind().noun()),
+    }
+}
+
+/// Returns a notice's sentence, and how often it happened if that was more than once.
+fn notice_text(notice: &v1::Notice) -> String {
+    let text = plain(&notice.text);
+    match notice.count {
+        count if count > 1 => {
+            format!("{text} ({count} times since {})", time(notice.first_at.as_ref()))
+        }
+        _ => text,
     }
 }
 
@@ -118,6 +133,9 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::TaskRevoked => "task revoked",
         NoticeKind::Unprocessed => "unprocessed",
         NoticeKind::WritesLost => "writes lost",
+        NoticeKind::TaskLapsed => "task lapsed",
+        NoticeKind::MemberRestarted => "member restarted",
+        NoticeKind::Digest => "digest",
     }
 }
 

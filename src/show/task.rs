@@ -53,8 +53,12 @@ pub fn task(task: &v1::Task) {
     if !task.blocks.is_empty() {
         facts.push(format!("blocks {}", ids(&task.blocks)));
     }
-    if !task.released_because.is_empty() {
-        facts.push(format!("released: {}", plain(&task.released_because)));
+    if let Some(expires_at) = &task.claim_expires_at {
+        facts.push(format!("claim expires {}", time(Some(expires_at))));
+    }
+    if let Some(released_at) = &task.released_at {
+        let why = if task.released_because.is_empty() { "" } else { ": " };
+        facts.push(format!("back on the board {}{why}{}", time(Some(released_at)), plain(&task.released_because)));
     }
     let mut pairs: Vec<_> =
         task.metadata.iter().map(|(key, value)| format!("{}={}", plain(key), plain(value))).collect();

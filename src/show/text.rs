@@ -1,10 +1,16 @@
 //! Text and timestamps for display.
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
+use teamwire_agents::visible::replace_hidden;
 
-/// Replaces control characters except newline and tab, so that text cannot inject terminal escape sequences.
+/// Replaces control characters except newline and tab, so that text cannot inject terminal escape sequences, and escapes
+/// other characters that a reader would not see, as `\u{202e}`.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    replace_hidden(text, |c, out| match c {
+        '\n' | '\t' => out.push(c),
+        c if c.is_control() => out.push('\u{fffd}'),
+        c => out.extend(c.escape_unicode()),
+    })
 }
 
 /// Joins the lines and words of a text with single spaces, without control characters.
@@ -19,6 +25,11 @@ pub fn shorten(text: &str, max: usize) -> String {
         return one_line;
     }
     one_line.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Returns the beginning of an id, long enough to type instead of it.
+pub fn short_id(id: &str) -> String {
+    id.chars().take(12).collect()
 }
 
 /// Formats a timestamp in local time; omits the date if it is today. `-` if there is none.
@@ -41,4 +52,16 @@ pub(super) fn precise(at: Option<&prost_types::Timestamp>) -> String {
 fn local(at: Option<&prost_types::Timestamp>) -> Option<Zoned> {
     let at = at?;
     Some(Timestamp::new(at.seconds, at.nanos).ok()?.to_zoned(TimeZone::system()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_person_does_not_see_reaches_the_terminal_as_it_is() {
+        assert_eq!(plain("a\u{1b}[2J\u{85}\tb\nc"), "a\u{fffd}[2J\u{fffd}\tb\nc");
+        assert_eq!(plain("\u{202e}x\u{e0041} ❤\u{fe0f}"), "\\u{202e}x\\u{e0041} ❤\u{fe0f}");
+        assert_eq!(one_line("a\u{2028}b\n c"), "a\\u{2028}b c");
+    }
 }

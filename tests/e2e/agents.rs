@@ -30,6 +30,16 @@ while hear; do
 done
 "#;
 
+/// Answers every message without saying which one it answers, and acknowledges nothing. Approves its shutdown.
+pub const PLAIN: &str = r#"
+while hear; do
+    case "$line" in
+        *'"type":"shutdown_request"'*) answer true 'all done' ;;
+        *'"type":"message"'*) printf '{"to":"%s","message":"plainly","summary":"an answer"}\n' "$(field from)" ;;
+    esac
+done
+"#;
+
 /// Says every message back to its sender, and approves its shutdown.
 pub const ECHO: &str = r#"
 while hear; do

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::world::{LEAD, World};
+use crate::world::{LEAD, TestRedis, World};
 
 const USAGE: i32 = 64;
 const UNREACHABLE: i32 = 69;
@@ -84,4 +84,41 @@ fn limits_that_are_configured_hold() {
     world.cli(LEAD, &["send", "ann", &"x".repeat(1_024), "-s", "fits"]).succeeds();
     let error = world.cli(LEAD, &["send", "ann", &"x".repeat(1_025), "-s", "not", "--json"]).exits_with_error();
     assert_eq!(error["reason"], "CONTENT_TOO_LARGE");
+}
+
+#[test]
+fn a_store_url_that_cannot_work_says_what_to_correct() {
+    let world = World::embedded();
+    let refused = |url: &str, code: i32, complaint: &str| {
+        let refused = world.cli(LEAD, &["serve", "--listen", "127.0.0.1:0", "--store", url]).exits(code);
+        let refused = refused.complains_of(complaint);
+        assert!(code == UNREACHABLE || !refused.stderr.contains("cannot be reached"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("hunter2"), "{}", refused.stderr);
+    };
+    refused("http://:hunter2@127.0.0.1:6379", USAGE, "redis://HOST");
+    refused("redsi://127.0.0.1", USAGE, "redis://HOST");
+    refused("redis://127.0.0.1/abc", USAGE, "the store URL is not valid");
+    refused("redis://127.0.0.1:1", UNREACHABLE, "cannot be reached");
+    let Some(redis) = TestRedis::start() else { return };
+    let own = redis.url();
+    refused(&format!("{own}/99"), USAGE, "does not have the database in the store URL");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(redis.tell(&["CONFIG", "SET", "requirepass", "hunter2"]));
+    refused(&own, USAGE, "requires a password");
+    refused(&own.replace("redis://", "redis://:hunter22@"), USAGE, "does not accept the user and password");
+}
+
+#[test]
+fn the_store_url_may_be_in_a_file() {
+    let world = World::embedded();
+    fs::write(world.home(LEAD).join("store"), "redis://127.0.0.1:1\n").unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--store-file", "store"];
+    world.cli(LEAD, &serve).exits(UNREACHABLE).complains_of("127.0.0.1:1");
+    world
+        .cli_in(LEAD, &serve[..3], &[("TEAMWIRE_STORE_FILE", "none")])
+        .exits(USAGE)
+        .complains_of("Cannot read the store's URL from none");
+    // A URL on the command line precedes the file.
+    let both = [&serve[..], &["--store", "redsi://x"]].concat();
+    world.cli(LEAD, &both).exits(USAGE).complains_of("the store URL is not valid");
 }

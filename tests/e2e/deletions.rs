@@ -35,7 +35,7 @@ fn of_a_deleted_team_nothing_is_left_in_redis(world: World) {
     let runtime = Runtime::new().unwrap();
     let traces = || world.with_redis(|redis| runtime.block_on(traces_of("acme", redis)));
     assert!(traces().len() > 8, "{:?}", traces());
-    world.cli(LEAD, &["team", "delete"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
     assert_eq!(traces(), Vec::<String>::new());
 }
 

@@ -13,6 +13,7 @@ scenarios! {
     a_member_that_does_not_end_is_named_with_what_to_do,
     what_keeps_a_team_from_being_deleted_is_named,
     a_message_tells_its_whole_life,
+    a_persons_unread_messages_are_one_note,
 }
 
 /// Returns what the doctor finds with the shortest patience.
@@ -96,13 +97,33 @@ fn what_keeps_a_team_from_being_deleted_is_named(world: World) {
     let (code, found) = findings(&world, &[]);
     let finding = find(&found, "delete_blocked");
     assert_eq!((code, &finding["severity"]), (0, &"note".into()), "a team at work is no problem");
-    assert!(finding["text"].as_str().unwrap().contains("ann (joined), ben (joined)"), "{finding}");
+    assert!(finding["text"].as_str().unwrap().contains("ann (active), ben (active)"), "{finding}");
     for name in ["ann", "ben"] {
         world.cli(name, &["leave"]).succeeds();
     }
     let (_, found) = findings(&world, &[]);
     assert!(found.iter().all(|finding| finding["class"] != "delete_blocked"), "{found:?}");
-    world.cli(LEAD, &["team", "delete"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
+}
+
+fn a_persons_unread_messages_are_one_note(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    for text in ["one", "two", "three"] {
+        world.cli("ann", &["send", "lead", text]).succeeds();
+        world.cli(LEAD, &["send", "ann", text]).succeeds();
+    }
+    // The lead's own messages are no problem; ann's are one.
+    let (code, found) = findings(&world, &[]);
+    let unread = find(&found, "unread");
+    assert_eq!((&unread["severity"], &unread["text"]), (&"note".into(), &"You have 3 unread messages.".into()));
+    assert!(unread["next"].as_str().unwrap().contains("teamwire inbox"), "{unread}");
+    assert!(found.iter().all(|finding| !finding["next"].as_str().unwrap().contains("teamwire run lead")), "{found:?}");
+    let of_ann: Vec<_> = found.iter().filter(|finding| finding["member"] == "ann").collect();
+    assert_eq!((code, of_ann.len()), (1, 1), "{of_ann:?}");
+    assert!(of_ann[0]["text"].as_str().unwrap().contains("The same holds for 2 more messages."), "{of_ann:?}");
+    world.take_inbox("ann");
+    world.cli(LEAD, &["doctor", "--patience", "0"]).succeeds();
 }
 
 fn a_message_tells_its_whole_life(world: World) {
@@ -112,11 +133,11 @@ fn a_message_tells_its_whole_life(world: World) {
     let id = sent["message_id"].as_str().unwrap();
     let receipt = || world.cli(LEAD, &["message", "show", id, "--json"]).succeeds().json()["receipts"][0].clone();
     let queued = receipt();
-    assert_eq!((&queued["recipient"], &queued["state"]), (&"ann".into(), &"RECEIPT_STATE_QUEUED".into()));
+    assert_eq!((&queued["recipient"], &queued["state"]), (&"ann".into(), &"queued".into()));
     assert!(queued["queued_at"].is_string() && queued["finished_at"].is_null(), "{queued}");
     world.take_inbox("ann");
     let processed = receipt();
-    assert_eq!(processed["state"], "RECEIPT_STATE_PROCESSED");
+    assert_eq!(processed["state"], "processed");
     assert!(processed["finished_at"].is_string(), "{processed}");
     let text = world.cli("ann", &["message", "show", id]).succeeds().stdout;
     assert!(text.contains("hello") && text.contains("processed"), "{text}");

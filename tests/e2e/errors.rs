@@ -18,6 +18,7 @@ scenarios! {
     over_grpc_a_refusal_carries_code_reason_and_field,
     tokens_are_good_for_so_many_joins_and_so_long,
     a_full_inbox_refuses_more_and_takes_it_when_there_is_room,
+    the_first_mistakes_on_a_new_team_are_explained,
 }
 
 /// Exit codes.
@@ -163,10 +164,13 @@ fn what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_cod
         ("ann", with("in_reply_to", "that one".into()), "INVALID_MESSAGE_ID", "in_reply_to", USAGE),
         ("ann", with("attachments", json!([{"media_type": "text/plain"}])), "INVALID_ATTACHMENT", "attachments", USAGE),
     ];
+    let twice =
+        format!(r#"{{"type":"shutdown_response","request_id":"{}","approve":false,"approve":true}}"#, scene.asks_ann);
+    let rows = rows.into_iter().map(|(who, sent, reason, field, code)| (who, sent.to_string(), reason, field, code));
     let mut wrong = Vec::new();
-    for (who, sent, reason, field, code) in rows {
-        let output = scene.world.cli_with_input(who, &["send", "--json", "-"], &sent.to_string());
-        let shown: String = sent.to_string().chars().take(120).collect();
+    for (who, sent, reason, field, code) in rows.chain([("ann", twice, "INVALID_JSON", "approve", USAGE)]) {
+        let output = scene.world.cli_with_input(who, &["send", "--json", "-"], &sent);
+        let shown: String = sent.chars().take(120).collect();
         if output.code == 0 {
             wrong.push(format!("{who} {shown}: was sent"));
             continue;
@@ -189,8 +193,8 @@ fn commands_that_are_refused_say_why_and_what_to_do(world: World) {
     let rows: &[(&str, &[&str], i32, &[&str])] = &[
         (LEAD, &["team", "create", "ACME"], REFUSED, &["TEAM_EXISTS"]),
         (LEAD, &["team", "create", "no spaces"], USAGE, &["INVALID_NAME", "name"]),
-        (LEAD, &["team", "delete"], REFUSED, &["TEAM_HAS_ACTIVE_MEMBERS", "ann", "bob", "cyd"]),
-        ("ann", &["team", "delete"], NOT_PERMITTED, &["LEAD_ONLY"]),
+        (LEAD, &["team", "delete", "--yes"], REFUSED, &["TEAM_HAS_ACTIVE_MEMBERS", "ann", "bob", "cyd"]),
+        ("ann", &["team", "delete", "--yes"], NOT_PERMITTED, &["LEAD_ONLY"]),
         ("ann", &["team", "create", "mine"], NOT_PERMITTED, &["OPERATOR_ONLY"]),
         ("ann", &["team", "lead", "ann"], NOT_PERMITTED, &["LEAD_ONLY"]),
         (LEAD, &["team", "lead", "gone"], REFUSED, &["AGENT_EXITED"]),
@@ -284,10 +288,16 @@ fn over_grpc_a_refusal_carries_code_reason_and_field(world: World) {
         let outcome = operator.teams().create_team(operator.request(again)).await.map(drop);
         refused(outcome, AlreadyExists, "TEAM_EXISTS", "name");
         let delete = v1::DeleteTeamRequest { team: "acme".to_owned() };
+        // A member that is away would not be in the way.
+        let cyd_calls = || scene.world.cli("cyd", &["status"]).succeeds();
+        eventually("cyd is active", || {
+            cyd_calls();
+            (scene.world.member("cyd")["state"] == "MEMBER_STATE_ACTIVE").then_some(())
+        });
         let outcome = operator.teams().delete_team(operator.request(delete)).await.map(drop);
         let status = refused(outcome, FailedPrecondition, "TEAM_HAS_ACTIVE_MEMBERS", "");
         let live = status.get_error_details().error_info().unwrap().metadata.clone();
-        assert_eq!(live.get("cyd").map(String::as_str), Some("joined"), "{live:?}");
+        assert_eq!(live.get("cyd").map(String::as_str), Some("active"), "{live:?}");
     });
     assert_eq!(scene.state(), before);
 }
@@ -383,6 +393,20 @@ fn tokens_are_good_for_so_many_joins_and_so_long(world: World) {
         });
         refused(seen.await, Code::Unauthenticated, "CREDENTIAL_EXPIRED", "");
     });
+}
+
+fn the_first_mistakes_on_a_new_team_are_explained(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.cli(LEAD, &["send", "ann", ""]).exits(USAGE).complains_of("MISSING_CONTENT");
+    let oneself = world.cli(LEAD, &["shutdown", "lead"]).exits(USAGE).complains_of("SELF_RECIPIENT");
+    assert!(oneself.stderr.contains("leave") && !oneself.stderr.contains("broadcast"), "{}", oneself.stderr);
+    assert!(world.cli(LEAD, &["task", "list"]).succeeds().stdout.contains("The board is empty."));
+    world.cli(LEAD, &["task", "show", "1"]).exits(REFUSED).complains_of("the board is empty");
+    let blocked = world.cli(LEAD, &["task", "create", "Test it", "--blocked-by", "1"]).exits(REFUSED);
+    blocked.complains_of("There is no task 1").complains_of("TASK_NOT_FOUND, blocked_by");
+    let help = world.cli(LEAD, &["--help"]).succeeds().stdout;
+    assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains("74 output cannot be written"), "{help}");
 }
 
 /// Calls until the call is refused because something has expired.

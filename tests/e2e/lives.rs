@@ -67,7 +67,7 @@ fn force_kills_at_once_what_will_not_listen(world: World) {
     assert!(left.is_empty(), "{left:?} live on");
     assert_eq!(backend.exit(), 77);
     let member = world.member("backend");
-    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"MEMBER_STATE_EXITED".into(), &9.into()), "{member}");
+    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"exited".into(), &9.into()), "{member}");
     let forced = world.history(LEAD).into_iter().find(|entry| entry["member"]["forced_by"]["name"] == LEAD);
     assert_eq!(forced.expect("an entry in the history")["member"]["member"], "backend");
     world.cli("backend", &["send", "team-lead", "I am still here"]).exits(77).complains_of("MEMBER_STOPPED");
@@ -96,5 +96,5 @@ fn a_plan_is_mended_until_the_lead_approves_it(world: World) {
     world.cli(LEAD, &["plan", "reject", &request, "-r", "or rather not"]).exits(1).complains_of("ALREADY_DECIDED");
     let states = world.cli("ann", &["requests", "--json"]).succeeds().lines();
     let states: Vec<_> = states.iter().map(|request| request["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["REQUEST_STATE_APPROVED", "REQUEST_STATE_REJECTED"]);
+    assert_eq!(states, ["approved", "rejected"]);
 }

@@ -86,7 +86,7 @@ fn a_network_that_is_cut_costs_no_message(network: &Network, cut: &Machine) {
 
     world.cli("host", &["shutdown", "echo", "Well done.", "--wait"]).succeeds();
     assert_eq!(echo.exit(), 0);
-    assert_eq!(member(&world)["state"], "MEMBER_STATE_EXITED");
+    assert_eq!(member(&world)["state"], "exited");
     counting.kill();
     let log = coordinator.interrupt().succeeds().stderr;
     assert!(!log.contains(" WARN ") && !log.contains(" ERROR "), "{log}");
@@ -107,7 +107,7 @@ fn member(world: &World) -> Value {
 fn assert_not_lost(world: &World) -> Value {
     let member = member(world);
     let state = &member["state"];
-    assert!(state == "MEMBER_STATE_ACTIVE" || state == "MEMBER_STATE_IDLE", "{member}");
+    assert!(state == "active" || state == "idle", "{member}");
     member
 }
 

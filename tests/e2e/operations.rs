@@ -14,6 +14,7 @@ scenarios! {
     every_number_is_documented_and_every_documented_one_is_there,
     the_log_holds_no_secret_and_no_content,
     reflection_lists_every_service,
+    reflection_describes_the_details_of_refusals,
     a_health_watcher_sees_the_shutdown_and_does_not_delay_it,
     health_needs_no_credential_and_ends_with_the_coordinator,
 }
@@ -184,6 +185,40 @@ fn reflection_lists_every_service(world: World) {
     for service in ours.into_iter().chain(["grpc.health.v1.Health".to_owned()]) {
         assert!(now.contains(&service) && before.contains(&service), "{service}: {now:?}, {before:?}");
     }
+}
+
+fn reflection_describes_the_details_of_refusals(world: World) {
+    use tonic_reflection::pb::v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+    let address = world.coordinator.address();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+        let mut client = ServerReflectionClient::new(channel);
+        let mut wanted: Vec<MessageRequest> = ["ErrorInfo", "BadRequest", "RetryInfo"]
+            .map(|name| MessageRequest::FileContainingSymbol(format!("google.rpc.{name}")))
+            .to_vec();
+        let mut found = BTreeSet::new();
+        // A tool also needs every file that these import.
+        while let Some(message_request) = wanted.pop() {
+            let asked = format!("{message_request:?}");
+            let message_request = Some(message_request);
+            let request = ServerReflectionRequest { message_request, ..ServerReflectionRequest::default() };
+            let replies = client.server_reflection_info(tokio_stream::once(request)).await.unwrap();
+            let reply = replies.into_inner().message().await.unwrap().unwrap();
+            let Some(MessageResponse::FileDescriptorResponse(files)) = reply.message_response else {
+                panic!("{asked}: {reply:?}")
+            };
+            for file in files.file_descriptor_proto {
+                let file = <prost_types::FileDescriptorProto as prost::Message>::decode(file.as_slice()).unwrap();
+                if found.insert(file.name().to_owned()) {
+                    wanted.extend(file.dependency.into_iter().map(MessageRequest::FileByFilename));
+                }
+            }
+        }
+        assert!(found.contains("google/protobuf/duration.proto"), "{found:?}");
+    });
 }
 
 fn a_health_watcher_sees_the_shutdown_and_does_not_delay_it(mut world: World) {

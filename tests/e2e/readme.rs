@@ -41,6 +41,8 @@ fn the_first_steps_work_as_printed() {
     let mut runners = Vec::new();
     for command in block_with("teamwire team create") {
         let command = command.replace("examples/", concat!(env!("CARGO_MANIFEST_DIR"), "/examples/"));
+        // It asks for confirmation, which only a person at a terminal can give.
+        let command = if command == "teamwire team delete" { format!("{command} --yes") } else { command };
         let running = type_in(&world, LEAD, &command);
         if command.starts_with("teamwire run ") {
             eventually("the teammate runs", || world.member("backend").is_object().then_some(()));
@@ -56,6 +58,30 @@ fn the_first_steps_work_as_printed() {
     for runner in runners {
         runner.output().succeeds();
     }
+}
+
+/// What `serve` prints in a terminal. A person types the second command in another one.
+const NEXT_STEPS: &str = include_str!("../../src/command/serve/next_steps.txt");
+
+#[test]
+fn the_steps_that_serve_prints_work_as_printed() {
+    let world = World::embedded();
+    let mut runner = None;
+    for line in NEXT_STEPS.lines() {
+        let command = line.split(" #").next().unwrap().replace("{me}", "teamwire");
+        let running = type_in(&world, LEAD, &command);
+        if command.contains(" run ") {
+            eventually("the teammate runs", || world.member("backend").is_object().then_some(()));
+            runner = Some(running);
+            continue;
+        }
+        let output = running.output().succeeds();
+        if command.contains("--wait-reply") {
+            assert!(output.stdout.contains("You said: Hello."), "{}", output.stdout);
+        }
+    }
+    runner.expect("a teammate").output().succeeds();
+    assert_eq!(world.member("backend")["state"], "MEMBER_STATE_EXITED");
 }
 
 #[test]
@@ -88,6 +114,8 @@ fn a_second_machine_joins_as_printed() {
         let typed = command.replace("JOIN_STRING", &join_string).replace("COMMAND", &program);
         let running = type_in(&world, "elsewhere", &typed);
         if command.starts_with("teamwire run ") {
+            let has_joined = || world.cli("host", &["status"]).succeeds().stdout.contains("backend").then_some(());
+            eventually("the teammate has joined", has_joined);
             let send = ["send", "backend", "Are you there?", "-s", "a question", "--wait-reply"];
             let reply = world.cli("host", &send).succeeds();
             assert!(reply.stdout.contains("You said: Are you there?"), "{}", reply.stdout);

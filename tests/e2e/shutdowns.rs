@@ -3,6 +3,7 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::{
     agents,
@@ -18,28 +19,40 @@ scenarios! {
 
 fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(world: World) {
     world.create_team("acme");
-    let backend = world.run("backend", &["--grace", "1"], agents::STUBBORN).ready();
+    let backend = world.run("backend", &["--wrap-up", "1", "--grace", "1"], agents::STUBBORN).ready();
     let pids = eventually("all descendants run", || Some(backend.pids()).filter(|pids| pids.len() == 5));
     assert!(pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
 
     world.cli(LEAD, &["shutdown", "backend", "are you done?", "--wait"]).exits(3).complains_of("three tests still run");
-    let rejected = world.await_inbox(LEAD, "the rejection", |message| message["type"] == "shutdown_response");
+    let history = world.history(LEAD);
+    let rejected = &history.iter().find(|entry| entry["message"]["type"] == "shutdown_response").unwrap()["message"];
     assert_eq!((&rejected["approve"], &rejected["content"]), (&false.into(), &"three tests still run".into()));
     assert!(pids.iter().all(|pid| is_alive(*pid)), "a question has ended a process");
-    world.cli(LEAD, &["team", "delete"]).exits(1).complains_of("backend").complains_of("TEAM_HAS_ACTIVE_MEMBERS");
+    world
+        .cli(LEAD, &["team", "delete", "--yes"])
+        .exits(1)
+        .complains_of("backend")
+        .complains_of("TEAM_HAS_ACTIVE_MEMBERS");
 
     world.cli(LEAD, &["shutdown", "backend", "and now?", "--wait"]).succeeds();
     let left: Vec<_> = pids.iter().filter(|pid| is_alive(**pid)).collect();
     assert!(left.is_empty(), "{left:?} live on");
     let member = world.member("backend");
-    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"MEMBER_STATE_EXITED".into(), &9.into()), "{member}");
-    world.await_inbox(LEAD, "the notice of the exit", |message| {
-        message["notice"]["kind"] == "member_exited" && message["notice"]["member"] == "backend"
-    });
+    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"exited".into(), &9.into()), "{member}");
+    let is_notice = |entry: &Value| {
+        let notice = &entry["message"]["notice"];
+        notice["kind"] == "member_exited" && notice["member"] == "backend"
+    };
+    assert!(world.history(LEAD).iter().any(is_notice), "the notice of the exit");
+    // The command has shown the answer and the exit.
+    let unread = world.take_inbox(LEAD);
+    let shown =
+        |message: &&Value| message["type"] == "shutdown_response" || message["notice"]["kind"] == "member_exited";
+    assert_eq!(unread.iter().filter(shown).count(), 0, "{unread:?}");
     assert_eq!(backend.exit(), 0);
     world.cli(LEAD, &["send", "backend", "still there?"]).exits(1).complains_of("AGENT_EXITED");
 
-    world.cli(LEAD, &["team", "delete"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
     assert!(world.cli(LEAD, &["team", "list", "--json"]).succeeds().lines().is_empty());
     world.create_team("acme");
     assert!(world.member("backend").is_null());
@@ -69,8 +82,8 @@ fn a_shutdown_outlives_the_coordinator_that_it_was_asked_of(mut world: World) {
     let history = world.history(LEAD);
     let decisions: Vec<_> = history.iter().filter(|entry| !entry["decision"].is_null()).collect();
     assert_eq!(decisions.len(), 1, "{decisions:?}");
-    assert_eq!(decisions[0]["decision"]["state"], "REQUEST_STATE_APPROVED");
-    let exits = history.iter().filter(|entry| entry["member"]["state"] == "MEMBER_STATE_EXITED").count();
+    assert_eq!(decisions[0]["decision"]["state"], "approved");
+    let exits = history.iter().filter(|entry| entry["member"]["state"] == "exited").count();
     assert_eq!(exits, 1);
 }
 
@@ -105,7 +118,7 @@ fn a_terminated_runner_ends_its_program_and_reports_it(world: World) {
     let left: Vec<_> = pids.iter().filter(|pid| is_alive(**pid)).collect();
     assert!(left.is_empty(), "{left:?} live on");
     let member = world.member("backend");
-    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"MEMBER_STATE_EXITED".into(), &9.into()), "{member}");
+    assert_eq!((&member["state"], &member["exit"]["signal"]), (&"exited".into(), &9.into()), "{member}");
 
     // It was not dismissed: it may come back.
     let back = world.run_again("backend", &[], agents::WILLING).ready();

@@ -21,7 +21,7 @@ fn task(world: &World, id: u64) -> Value {
 
 fn await_completed(world: &World, id: u64) -> Value {
     eventually(&format!("task {id} is completed"), || {
-        Some(task(world, id)).filter(|task| task["status"] == "TASK_STATUS_COMPLETED")
+        Some(task(world, id)).filter(|task| task["status"] == "completed")
     })
 }
 
@@ -60,7 +60,7 @@ fn a_task_of_a_program_that_dies_is_taken_again_by_its_successor(world: World) {
     // Nobody comes after it: the task goes back to the board.
     worker.kill();
     let again = world.run_again("worker", &[], agents::WILLING).ready();
-    assert_eq!(task(&world, 1)["status"], "TASK_STATUS_PENDING");
+    assert_eq!(task(&world, 1)["status"], "pending");
     world.cli(LEAD, &["task", "next"]).succeeds();
     drop(again);
 }
@@ -100,7 +100,7 @@ fn a_program_that_must_plan_first_learns_so_and_gets_no_task_before_its_plan_is_
     world.cli(LEAD, &["plan", "reject", &first, "--reason", "use screws"]).succeeds();
     let rejected = planner.await_heard("the rejection", |line| line["type"] == "plan_approval_response");
     assert_eq!((&rejected["approve"], &rejected["content"]), (&false.into(), &"use screws".into()));
-    assert_eq!(task(&world, 1)["status"], "TASK_STATUS_PENDING");
+    assert_eq!(task(&world, 1)["status"], "pending");
     world.cli("planner", &["task", "next"]).exits(1).complains_of("PLAN_REQUIRED");
 
     let second = submit("screw it");

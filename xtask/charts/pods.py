@@ -282,4 +282,4 @@ def example(cluster, render, stack):
         # Approved: the Job is complete.
         if code := process.wait():
             yield f"a worker exited with {code}: {process.output()}"
-    operator("team", "delete", "acme")
+    operator("team", "delete", "acme", "--yes")

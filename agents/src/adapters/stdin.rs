@@ -20,12 +20,13 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Runs the program through one incarnation.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> End {
-    let mut process = match incarnation.start_program().await {
+    let welcome = incarnation.welcome().await;
+    let mut process = match incarnation.start_program(&welcome).await {
         Ok(process) => process,
         Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false },
     };
     let mut conversation = Conversation {
-        input: Input::new(process.take_stdin(), incarnation.welcome()),
+        input: Input::new(process.take_stdin(), welcome),
         output: process.take_stdout().map(Lines::new),
         ack,
     };
@@ -89,8 +90,11 @@ impl Conversation {
         }
     }
 
-    /// Ends the program, and keeps listening to it meanwhile.
+    /// Ends the program, and keeps listening to it meanwhile. An approved shutdown first closes its input.
     async fn end_program(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process, why: &Why) -> Exit {
+        if matches!(why, Why::Approved) {
+            self.input.close();
+        }
         let mut ending = pin!(incarnation.end_program(process, why));
         let exit = loop {
             tokio::select! {
@@ -135,7 +139,11 @@ impl Conversation {
                     self.input.reply(&reply);
                 }
             }
-            Exchange::Said(Some(Piece::Part(part))) => incarnation.pass(&part),
+            Exchange::Said(Some(Piece::Part(part))) => {
+                if let Some(reply) = incarnation.handle_part(&part) {
+                    self.input.reply(&reply);
+                }
+            }
             Exchange::Said(None) => self.output = None,
             Exchange::Took(Written::Message(id)) if self.ack == AckPolicy::Written => incarnation.processed(&id),
             Exchange::Took(_) => {}

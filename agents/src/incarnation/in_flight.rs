@@ -6,7 +6,11 @@ use teamwire_client::Acks;
 use teamwire_proto::v1;
 use tokio::{sync::watch, time::Instant};
 
-use super::{heartbeat::Work, recent_ids::RecentIds};
+use super::{
+    heartbeat::Work,
+    pending_replies::{Answerable, PendingReplies},
+    recent_ids::RecentIds,
+};
 
 /// How many handed messages are remembered, so that acknowledging one twice is no error.
 const REMEMBERED_MAX: usize = 4_096;
@@ -23,6 +27,7 @@ pub(crate) struct InFlight {
     /// From a message's id to the id of the request that the message makes. Empty: it makes none.
     messages: HashMap<String, String>,
     handed: RecentIds,
+    pending_replies: PendingReplies,
     shutdown_requests: Vec<String>,
     /// From the id of a task that the runner claimed to the token of the claim.
     tasks: HashMap<u64, String>,
@@ -31,13 +36,15 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Creates an empty set that acknowledges by `acks` and reports to the heartbeat.
-    pub(crate) fn new(acks: Acks, work: watch::Sender<Work>) -> Self {
+    /// Creates an empty set that acknowledges by `acks` and reports to the heartbeat. `is_batch`: a program is started for
+    /// each batch of messages.
+    pub(crate) fn new(acks: Acks, work: watch::Sender<Work>, is_batch: bool) -> Self {
         Self {
             acks,
             work,
             messages: HashMap::new(),
             handed: RecentIds::new(REMEMBERED_MAX),
+            pending_replies: PendingReplies::new(is_batch),
             shutdown_requests: Vec::new(),
             tasks: HashMap::new(),
             is_resting: false,
@@ -49,6 +56,7 @@ impl InFlight {
         self.acks = acks;
         self.messages.clear();
         self.handed = RecentIds::new(REMEMBERED_MAX);
+        self.pending_replies.clear();
         self.shutdown_requests.clear();
         self.report("");
     }
@@ -56,10 +64,16 @@ impl InFlight {
     /// Notes that the program was handed a message.
     pub(crate) fn hand_over(&mut self, message: &v1::Message) {
         self.handed.insert(&message.id);
+        self.pending_replies.hand_over(message);
         let is_request = message.body.as_ref().is_some_and(|body| body.kind().is_request());
         let request_id = if is_request { message.request_id.clone() } else { String::new() };
         self.messages.insert(message.id.clone(), request_id);
         self.report(summary_of(message));
+    }
+
+    /// Returns how many messages the program was handed that are not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.messages.len()
     }
 
     /// Notes a shutdown request, whether the program or the runner answers it.
@@ -84,12 +98,34 @@ impl InFlight {
         true
     }
 
+    /// Notes that the program begins with a new batch.
+    pub(crate) fn begin_batch(&mut self) {
+        self.pending_replies.clear();
+    }
+
+    /// Acknowledges a message because the program says so. Returns false if the program was never handed it.
+    pub(crate) fn acknowledged(&mut self, message_id: &str) -> bool {
+        self.pending_replies.acknowledged(message_id);
+        self.processed(message_id)
+    }
+
+    /// Returns what a message answers that the program wants to send without `in_reply_to`.
+    pub(crate) fn answerable(&self, request: &v1::SendRequest) -> Answerable {
+        self.pending_replies.answerable(request)
+    }
+
+    /// Notes that a message was sent without `in_reply_to` and is taken for the answer to this one. Does not acknowledge.
+    pub(crate) fn taken_for_answer(&mut self, message_id: &str) {
+        self.pending_replies.answered(message_id);
+    }
+
     /// Acknowledges the message that a sent message answers, as a reply or as the answer to a request.
     pub(crate) fn sent(&mut self, request: &v1::SendRequest) {
         let (summary, answered) = request.body.as_ref().map_or(("", ""), |body| (body.summary(), body.request_id()));
         if self.messages.remove(&request.in_reply_to).is_some() {
             self.acks.ack(&request.in_reply_to);
         }
+        self.pending_replies.close(&request.in_reply_to);
         self.close_request(answered);
         self.report(summary);
     }
@@ -130,6 +166,7 @@ impl InFlight {
     }
 
     fn close_request(&mut self, request_id: &str) {
+        self.pending_replies.close_request(request_id);
         let asking = self.messages.iter().find(|(_, asked)| !request_id.is_empty() && *asked == request_id);
         if let Some(id) = asking.map(|(id, _)| id.clone()) {
             self.messages.remove(&id);

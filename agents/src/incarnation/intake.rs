@@ -48,21 +48,29 @@ impl Incarnation<'_> {
         let request_id = delivery.message.request_id.clone();
         self.tell(RunnerEvent::ShutdownRequested { request_id: request_id.clone() });
         self.in_flight.note_shutdown_request(&request_id);
-        match self.config.on_shutdown {
-            OnShutdown::Ask => {
-                let place = self.waiting.iter().position(|other| !is_urgent(other)).unwrap_or(self.waiting.len());
-                self.waiting.insert(place, delivery);
-                Some(News::Changed)
-            }
-            OnShutdown::Approve => {
-                let client = self.client.clone();
-                self.approvals.spawn(async move {
-                    let result = client.approve_shutdown(&request_id).await;
-                    Approval { delivery, result }
-                });
-                None
-            }
+        // A runner of one program for each batch approves between batches.
+        let is_queued = self.config.shutdown_answer() == OnShutdown::Ask || self.config.mode.is_exec();
+        if !is_queued {
+            self.approve_shutdown(delivery);
+            return None;
         }
+        let place = self.waiting.iter().position(|other| !is_urgent(other)).unwrap_or(self.waiting.len());
+        self.waiting.insert(place, delivery);
+        Some(News::Changed)
+    }
+
+    /// Returns whether the runner is approving a shutdown, or has approved it and waits for the end of the session.
+    pub(crate) fn is_approving(&self) -> bool {
+        self.has_approved || !self.approvals.is_empty()
+    }
+
+    /// Starts to approve a shutdown request for the program.
+    pub(crate) fn approve_shutdown(&mut self, delivery: Box<Delivery>) {
+        let client = self.client.clone();
+        self.approvals.spawn(async move {
+            let result = client.approve_shutdown(&delivery.message.request_id).await;
+            Approval { delivery, result }
+        });
     }
 
     pub(super) fn take_in_task(&mut self, found: Found) -> Option<News> {
@@ -85,7 +93,10 @@ impl Incarnation<'_> {
 
     /// Acknowledges a shutdown request that the runner has approved, or that can no longer be answered.
     pub(super) fn conclude_approval(&mut self, approval: &Approval) {
-        let Err(error) = &approval.result else { return approval.delivery.ack() };
+        let Err(error) = &approval.result else {
+            self.has_approved = true;
+            return approval.delivery.ack();
+        };
         let too_late =
             [Reason::RequestExpired, Reason::RequestCancelled, Reason::AlreadyDecided, Reason::RequestNotFound];
         if error.reason().is_some_and(|reason| too_late.contains(&reason)) {

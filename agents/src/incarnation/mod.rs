@@ -9,13 +9,15 @@ mod heartbeat;
 mod in_flight;
 mod intake;
 mod passthrough;
+mod pending_replies;
 mod program;
 mod program_output;
 mod recent_ids;
 mod responder;
 mod task_claimer;
+mod welcome;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use teamwire_client::{Client, Delivery, Retry, SubscribeOptions, Subscription};
@@ -30,11 +32,15 @@ use self::{
 };
 pub(crate) use self::{intake::is_urgent, passthrough::Passthrough, responder::Action, task_claimer::delay_after};
 use crate::{
-    config::RunnerConfig,
+    config::{Mode, RunnerConfig},
     event::RunnerEvent,
     exit::Why,
     line_protocol::{input::InputLine, input_lines},
+    process::Boundary,
 };
+
+/// How many messages a session delivers without acknowledgement.
+const WINDOW_MESSAGES: usize = 64;
 
 /// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -49,20 +55,27 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) stop: CancellationToken,
     /// Cancelled: the runner must end without a grace period.
     pub(crate) hurry: CancellationToken,
+    boundary: Arc<Boundary>,
     client: Client,
     joined: v1::JoinResponse,
     options: SubscribeOptions,
     subscription: Subscription,
     in_flight: InFlight,
-    /// Messages that were not handed over yet, shutdown requests first. As many as may be unacknowledged: 64.
+    /// Messages that were not handed over yet, shutdown requests first. The credit of the session bounds them.
     waiting: VecDeque<Box<Delivery>>,
     /// Tasks that were claimed and not handed over yet.
     claims: VecDeque<v1::Claim>,
     task_claimer: TaskClaimer,
     /// The approvals that the runner itself is sending.
     approvals: JoinSet<Approval>,
+    /// The runner has approved the member's shutdown. The end of the session follows.
+    has_approved: bool,
     responder: Responder,
     passthrough: &'a mut Passthrough,
+    /// True: the program is writing a line that is too long and was refused. The rest of it is dropped.
+    is_dropping: bool,
+    /// True: the program is writing a line that is too long, of which the beginning was read.
+    is_within_long: bool,
     _heartbeat: Background<()>,
 }
 
@@ -83,6 +96,7 @@ impl<'a> Incarnation<'a> {
         client: Client,
         joined: v1::JoinResponse,
         passthrough: &'a mut Passthrough,
+        boundary: Arc<Boundary>,
         stop: CancellationToken,
         hurry: CancellationToken,
     ) -> Self {
@@ -94,7 +108,8 @@ impl<'a> Incarnation<'a> {
             config,
             stop,
             hurry,
-            in_flight: InFlight::new(subscription.acks(), work),
+            boundary,
+            in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
             responder: Responder::new(client.clone()),
             client,
@@ -104,7 +119,10 @@ impl<'a> Incarnation<'a> {
             waiting: VecDeque::new(),
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
+            has_approved: false,
             passthrough,
+            is_dropping: false,
+            is_within_long: false,
             _heartbeat: background::start(heartbeat),
         }
     }
@@ -120,7 +138,7 @@ impl<'a> Incarnation<'a> {
                     if let Ok(approval) = approval {
                         self.conclude_approval(&approval);
                     }
-                    None
+                    Some(News::Changed)
                 }
                 done = self.responder.done() => Some(News::Reply(self.conclude(done))),
                 () = self.passthrough.write() => Some(News::Changed),
@@ -153,9 +171,10 @@ impl<'a> Incarnation<'a> {
         !self.is_busy()
     }
 
-    /// Returns the first line that a program reads.
-    pub(crate) fn welcome(&self) -> String {
-        input_lines::welcome(&self.joined)
+    /// Notes that the next program begins with what it is handed from now on.
+    pub(crate) fn begin_batch(&mut self) {
+        self.in_flight.begin_batch();
+        (self.is_dropping, self.is_within_long) = (false, false);
     }
 
     /// Returns the next message or task as a line, and notes that the program has it.
@@ -185,6 +204,9 @@ impl<'a> Incarnation<'a> {
     /// Notes that the program was handed a message.
     pub(crate) fn hand_over(&mut self, delivery: &Delivery) {
         self.in_flight.hand_over(&delivery.message);
+        if self.in_flight.unacknowledged() == WINDOW_MESSAGES {
+            self.tell(RunnerEvent::WindowFull { messages: WINDOW_MESSAGES });
+        }
         let (message_id, delivery_count) = (delivery.message.id.clone(), delivery.delivery_count);
         self.tell(RunnerEvent::Handed { message_id, delivery_count });
     }
@@ -225,6 +247,12 @@ impl<'a> Incarnation<'a> {
             Why::Exited | Why::Stopped if self.is_shutdown_approved().await => Why::Approved,
             why => why,
         };
+        // The end of the session overtakes the reply to the runner's own approval, which acknowledges the request.
+        while matches!(why, Why::Approved)
+            && let Ok(Some(Ok(approval))) = timeout(FLUSH_DEADLINE, self.approvals.join_next()).await
+        {
+            self.conclude_approval(&approval);
+        }
         if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
             let flushed = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
             if !matches!(flushed, Ok(Ok(()))) {

@@ -1,6 +1,6 @@
 //! Starts and ends the program of an incarnation.
 
-use std::process::Stdio;
+use std::{process::Stdio, time::Duration};
 
 use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,
@@ -15,20 +15,25 @@ use crate::{
     process::Process,
 };
 
+/// The variable with the welcome, an object of JSON. A program for one batch reads no welcome: its first line is a message.
+const WELCOME_VARIABLE: &str = "TEAMWIRE_WELCOME";
+
 impl Incarnation<'_> {
     /// Starts the program with pipes at its input and output, and with an environment that lets it call for its member.
-    pub(crate) async fn start_program(&self) -> Result<Process, Exit> {
-        let Some(command) = self.command() else {
+    /// `welcome`: who it is, and who else is there, as a line.
+    pub(crate) async fn start_program(&self, welcome: &str) -> Result<Process, Exit> {
+        let Some(command) = self.command(welcome) else {
             return Err(Exit::not_started(&std::io::Error::other("the command is empty")));
         };
         let process =
-            Process::start(command, self.config.claims_orphans).await.map_err(|error| Exit::not_started(&error))?;
+            Process::start(command, self.boundary.clone()).await.map_err(|error| Exit::not_started(&error))?;
         self.tell(RunnerEvent::Started { pid: process.pid() });
         Ok(process)
     }
 
     /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member
-    /// was stopped by force, else with SIGTERM and a grace period. Announces it first.
+    /// was stopped by force, else with SIGTERM and a grace period. A program whose shutdown was approved gets time to end by
+    /// itself before that: close its input first. Announces it.
     pub(crate) fn end_program<'p>(&self, process: &'p mut Process, why: &Why) -> impl Future<Output = Exit> + use<'p> {
         let announced = match why {
             // Only what it has left behind is ended.
@@ -42,16 +47,17 @@ impl Incarnation<'_> {
             self.tell(RunnerEvent::Ending { why });
         }
         let is_forced = matches!(why, Why::Closed(Closed::MemberStopped));
+        let wrap_up = if matches!(why, Why::Approved) { self.config.wrap_up } else { Duration::ZERO };
         let (grace, hurry) = (self.config.grace, self.hurry.clone());
-        async move { if is_forced { process.kill().await } else { process.end(grace, &hurry).await } }
+        async move { if is_forced { process.kill().await } else { process.end(wrap_up, grace, &hurry).await } }
     }
 
     /// Tells how the program exited.
     pub(crate) fn program_ended(&self, exit: &Exit) {
-        self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal });
+        self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal, action: exit.action });
     }
 
-    fn command(&self) -> Option<Command> {
+    fn command(&self, welcome: &str) -> Option<Command> {
         let (program, arguments) = self.config.command.split_first()?;
         let mut command = Command::new(program);
         command.args(arguments).envs(self.config.environment.iter().map(|(name, value)| (name, value)));
@@ -68,6 +74,7 @@ impl Incarnation<'_> {
         let team = self.joined.team.as_ref().map(|team| team.name.as_str()).unwrap_or_default();
         let member = self.joined.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default();
         command.env_remove(JOIN_VARIABLE).env(TEAM_VARIABLE, team).env(MEMBER_VARIABLE, member);
+        command.env(WELCOME_VARIABLE, welcome.trim_end());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         if let Some(directory) = &self.config.directory {
             command.current_dir(directory);

@@ -6,12 +6,16 @@ use teamwire_proto::{Reason, Refusal};
 
 use super::{
     Incarnation,
+    pending_replies::Answerable,
     responder::{Action, Done},
 };
 use crate::{
     event::RunnerEvent,
-    line_protocol::{input_lines, output_parser::OutputLine},
+    line_protocol::{input_lines, lines::LINE_BYTES_MAX, output_parser::OutputLine},
 };
+
+/// How much of a refused line is logged, in characters.
+const LOGGED_CHARS_MAX: usize = 200;
 
 impl Incarnation<'_> {
     /// Takes a line that the program wrote, and returns the reply if there is one at once.
@@ -19,7 +23,7 @@ impl Incarnation<'_> {
     /// A line that needs a call starts it; the reply then comes from [`Incarnation::next`]. Must not be called while
     /// [`Incarnation::can_listen`] is false.
     pub(crate) fn handle_line(&mut self, line: &[u8]) -> Option<Value> {
-        match std::str::from_utf8(line).map_or(OutputLine::Other, OutputLine::parse) {
+        match OutputLine::parse(line) {
             OutputLine::Other => {
                 self.pass(line);
                 self.pass(b"\n");
@@ -34,14 +38,24 @@ impl Incarnation<'_> {
                 self.start(Action::Release(id, reason), written);
                 None
             }
-            OutputLine::Send(request, written) => match *request {
-                Ok(request) => {
-                    self.start(Action::Send(Box::new(request)), written);
-                    None
-                }
-                Err(refusal) => Some(self.refused(&refusal, written)),
-            },
+            OutputLine::Send(request, written) => {
+                self.start(Action::Send(request), written);
+                None
+            }
+            OutputLine::Refused(refusal, written) => Some(self.refused_line(&refusal, written)),
         }
+    }
+
+    /// Takes a part of a line that is too long to be read, and returns the reply if the line is meant for the runner.
+    pub(crate) fn handle_part(&mut self, part: &[u8]) -> Option<Value> {
+        let is_first = !self.is_within_long;
+        self.is_within_long = part.last() != Some(&b'\n');
+        let refused = if is_first { OutputLine::too_long(part, LINE_BYTES_MAX) } else { None };
+        self.is_dropping = refused.is_some() || (self.is_dropping && !is_first);
+        if !self.is_dropping {
+            self.pass(part);
+        }
+        refused.map(|(refusal, written)| self.refused_line(&refusal, written))
     }
 
     /// Starts a call for the program. Its reply comes from [`Incarnation::next`] or [`Incarnation::carry_on`].
@@ -50,7 +64,11 @@ impl Incarnation<'_> {
             Action::Complete(id, _) | Action::Release(id, _) => self.in_flight.task_token(*id).map(str::to_owned),
             Action::Send(_) => None,
         };
-        self.responder.start(action, claim_token, written);
+        let answerable = match &action {
+            Action::Send(request) => self.in_flight.answerable(request),
+            _ => Answerable::Unknown,
+        };
+        self.responder.start(action, claim_token, answerable, written);
     }
 
     /// Passes a part of the program's output on.
@@ -60,7 +78,7 @@ impl Incarnation<'_> {
 
     /// Acknowledges messages, and returns a reply only if one of them is unknown.
     fn acknowledge(&mut self, ids: &[String]) -> Option<Value> {
-        let unknown: Vec<&String> = ids.iter().filter(|id| !self.in_flight.processed(id)).collect();
+        let unknown: Vec<&String> = ids.iter().filter(|id| !self.in_flight.acknowledged(id)).collect();
         let first = unknown.first()?;
         let message =
             format!("You were not given message {first:?}. Acknowledge the \"id\" of a message that you were given.");
@@ -70,11 +88,14 @@ impl Incarnation<'_> {
 
     /// Records the outcome of an action, and returns the reply for the program.
     pub(super) fn conclude(&mut self, done: Done) -> Value {
-        let Done { action, result, written } = done;
+        let Done { action, result, in_reply_to, written } = done;
         match (action, result) {
             (Action::Send(request), Ok(response)) => {
                 self.in_flight.sent(&request);
-                input_lines::sent(&response, written)
+                if let Some(id) = &in_reply_to {
+                    self.in_flight.taken_for_answer(id);
+                }
+                input_lines::sent(&response, in_reply_to.as_deref(), written)
             }
             (Action::Complete(task_id, _), Ok(_)) => {
                 self.in_flight.drop_task(task_id);
@@ -105,8 +126,24 @@ impl Incarnation<'_> {
         input_lines::failed(reason, &error.to_string(), written)
     }
 
+    /// Reports a line of the program that cannot be carried out as it stands.
+    fn refused_line(&self, refusal: &Refusal, written: Value) -> Value {
+        let line = match &written {
+            Value::String(line) => line.clone(),
+            written => written.to_string(),
+        };
+        self.tell(RunnerEvent::LineRefused { detail: format!("{}: {refusal}", refusal.reason), line: quoted(&line) });
+        input_lines::refused(refusal, written)
+    }
+
     fn refused(&self, refusal: &Refusal, written: Value) -> Value {
         self.tell(RunnerEvent::NotSent { detail: format!("{}: {refusal}", refusal.reason) });
         input_lines::refused(refusal, written)
     }
+}
+
+/// Returns the beginning of a line for the log, in visible characters.
+fn quoted(line: &str) -> String {
+    let beginning: String = line.chars().take(LOGGED_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if line.chars().nth(LOGGED_CHARS_MAX).is_some() { beginning + "…" } else { beginning }
 }

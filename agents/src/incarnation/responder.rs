@@ -3,10 +3,13 @@
 use std::future::pending;
 
 use serde_json::Value;
-use teamwire_client::{Client, Error};
+use teamwire_client::{Client, Error, Retry};
 use teamwire_proto::v1;
 
-use super::background::{Background, finished, start};
+use super::{
+    background::{Background, finished, start},
+    pending_replies::Answerable,
+};
 
 /// What a program asked for.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub(crate) struct Done {
     pub(crate) action: Action,
     /// The outcome. The response is empty unless the action was to send.
     pub(crate) result: Result<v1::SendResponse, Error>,
+    /// The message that the runner took the sent one to answer. None: it answers none, or says so itself.
+    pub(crate) in_reply_to: Option<String>,
     /// What the program wrote.
     pub(crate) written: Value,
 }
@@ -48,12 +53,24 @@ impl Responder {
         self.call.is_some()
     }
 
-    /// Starts an action. `claim_token`: that of the task, if the runner claimed it. `written`: what the program wrote.
-    pub(crate) fn start(&mut self, action: Action, claim_token: Option<String>, written: Value) {
+    /// Starts an action. `claim_token`: that of the task, if the runner claimed it. `answerable`: what a message answers
+    /// that is sent. `written`: what the program wrote.
+    pub(crate) fn start(
+        &mut self,
+        action: Action,
+        claim_token: Option<String>,
+        answerable: Answerable,
+        written: Value,
+    ) {
         let client = self.client.clone();
         self.call = Some(start(async move {
-            let result = carry_out(&client, action.clone(), claim_token).await;
-            Done { action, result, written }
+            let in_reply_to = answered(&client, answerable).await;
+            let mut call = action.clone();
+            if let (Action::Send(request), Some(id)) = (&mut call, &in_reply_to) {
+                request.in_reply_to.clone_from(id);
+            }
+            let result = carry_out(&client, call, claim_token).await;
+            Done { action, result, in_reply_to, written }
         }));
     }
 
@@ -63,6 +80,19 @@ impl Responder {
         let done = finished(call).await;
         self.call = None;
         done
+    }
+}
+
+/// Returns the message that is answered. Looks up the lead, who may have changed since the runner joined.
+async fn answered(client: &Client, answerable: Answerable) -> Option<String> {
+    match answerable {
+        Answerable::Unknown => None,
+        Answerable::Message(id) => Some(id),
+        Answerable::OfLead(each) => {
+            let client = client.clone().with_retry(Retry::none());
+            let lead = client.get_team(v1::GetTeamRequest::default()).await.ok()?.team?.lead.to_ascii_lowercase();
+            each.into_iter().find(|(sender, _)| *sender == lead).map(|(_, id)| id)
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use bytes::BytesMut;
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 
+use super::input_lines::line;
+
 /// A line for the program.
 #[derive(Debug)]
 pub(crate) struct InputLine {
@@ -58,7 +60,7 @@ impl Input {
     /// Puts a reply next in line. Dropped if the program reads no more.
     pub(crate) fn reply(&mut self, reply: &Value) {
         if self.stdin.is_some() {
-            self.reply.get_or_insert_default().push_str(&format!("{reply}\n"));
+            self.reply.get_or_insert_default().push_str(&line(reply));
         }
     }
 

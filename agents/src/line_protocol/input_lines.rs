@@ -4,36 +4,86 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use teamwire_client::Delivery;
-use teamwire_proto::{Refusal, dialect, v1};
+use teamwire_proto::{
+    Refusal, dialect,
+    v1::{self, MemberState, Role},
+};
 
 use super::input::InputLine;
-use crate::agent_text;
+use crate::{agent_text, visible::json_line};
 
-/// Returns the first line that a program reads.
-pub(crate) fn welcome(joined: &v1::JoinResponse) -> String {
-    let team = joined.team.as_ref().map(|team| team.name.as_str()).unwrap_or_default();
-    let member = joined.member.clone().unwrap_or_default();
-    let mut welcome =
-        json!({"type": "welcome", "team": team, "member": member.name, "incarnation": member.incarnation});
+/// How many other members a welcome names.
+const OTHERS_MAX: usize = 50;
+
+/// Returns the first line that a program reads. `roster`: the first page of the team's members; None: unknown. `is_exec`: the
+/// program is started for one batch.
+pub(crate) fn welcome(joined: &v1::JoinResponse, roster: Option<&v1::ListMembersResponse>, is_exec: bool) -> String {
+    let team = joined.team.clone().unwrap_or_default();
+    let joined = joined.member.clone().unwrap_or_default();
+    let members = roster.map(|roster| roster.members.as_slice()).unwrap_or_default();
+    // The roster is newer than the reply to the join.
+    let member = members.iter().find(|member| member.name == joined.name).unwrap_or(&joined);
+    let lead = members.iter().find(|member| member.role() == Role::Lead).map_or(&team.lead, |lead| &lead.name);
+    let is_lead = member.role() == Role::Lead;
+    let others: Vec<&v1::Member> =
+        members.iter().filter(|other| other.name != member.name && other.state() != MemberState::Exited).collect();
+    let named = &others[..others.len().min(OTHERS_MAX)];
+    let has_more = others.len() > named.len() || roster.is_some_and(|roster| !roster.next_page_token.is_empty());
+    let mut welcome = json!({
+        "type": "welcome",
+        "team": team.name,
+        "member": member.name,
+        "incarnation": joined.incarnation,
+        "role": if is_lead { "lead" } else { "teammate" },
+        "lead": lead,
+    });
+    if roster.is_some() {
+        welcome["others"] = named.iter().map(|other| roster_entry(other)).collect();
+        welcome["has_more_others"] = json!(has_more);
+    }
+    let names: Vec<&str> = named.iter().map(|other| other.name.as_str()).collect();
+    let about = agent_text::About {
+        name: &member.name,
+        team: &team.name,
+        lead: (!is_lead).then_some(lead.as_str()),
+        others: roster.is_some().then_some(names.as_slice()),
+        has_more_others: has_more,
+        is_exec,
+    };
+    let mut text = agent_text::welcome(&about);
     if member.plan_required {
         welcome["plan_required"] = json!(true);
-        welcome["text"] = json!(agent_text::plan_required());
+        text = format!("{text} {}", agent_text::plan_required());
     }
-    format!("{welcome}\n")
+    welcome["text"] = json!(text);
+    line(&welcome)
+}
+
+fn roster_entry(member: &v1::Member) -> Value {
+    let mut entry = json!({ "name": member.name });
+    if let Some(attributes) = member.attributes.as_ref().filter(|attributes| !attributes.agent_type.is_empty()) {
+        entry["agent_type"] = json!(attributes.agent_type);
+    }
+    entry
+}
+
+/// Returns a value as a line with its end.
+pub(crate) fn line(value: &Value) -> String {
+    json_line(value) + "\n"
 }
 
 /// Returns a message as a program reads it: the SendMessage object with its text form and its delivery count.
 pub(crate) fn message(delivery: &Delivery) -> InputLine {
-    let mut line = dialect::write(&delivery.message);
-    line["text"] = json!(agent_text::teammate_message(&delivery.message));
-    line["delivery_count"] = json!(delivery.delivery_count);
-    InputLine { text: format!("{line}\n"), message_id: delivery.message.id.clone() }
+    let mut json = dialect::write(&delivery.message);
+    json["text"] = json!(agent_text::teammate_message(&delivery.message));
+    json["delivery_count"] = json!(delivery.delivery_count);
+    InputLine { text: line(&json), message_id: delivery.message.id.clone() }
 }
 
 /// Returns a claimed task as a program reads it.
 pub(crate) fn task(claim: &v1::Claim) -> InputLine {
     let task = claim.task.clone().unwrap_or_default();
-    let line = json!({
+    let json = json!({
         "type": "task",
         "task_id": task.id,
         "subject": task.subject,
@@ -43,12 +93,16 @@ pub(crate) fn task(claim: &v1::Claim) -> InputLine {
         "claim_token": claim.token,
         "text": agent_text::task(&task),
     });
-    InputLine { text: format!("{line}\n"), message_id: String::new() }
+    InputLine { text: line(&json), message_id: String::new() }
 }
 
-/// Returns the reply to a message that was sent. `request`: what the program wrote.
-pub(crate) fn sent(response: &v1::SendResponse, request: Value) -> Value {
+/// Returns the reply to a message that was sent. `in_reply_to`: the message that the runner took it to answer; `request`: what
+/// the program wrote.
+pub(crate) fn sent(response: &v1::SendResponse, in_reply_to: Option<&str>, request: Value) -> Value {
     let mut reply = json!({"type": "sent", "message_id": response.message_id, "recipients": response.recipients});
+    if let Some(id) = in_reply_to {
+        reply["in_reply_to"] = json!(id);
+    }
     if !response.request_id.is_empty() {
         reply["request_id"] = json!(response.request_id);
     }
@@ -64,8 +118,9 @@ pub(crate) fn task_closed(kind: &str, task_id: u64, request: Value) -> Value {
     json!({"type": kind, "task_id": task_id, "request": request})
 }
 
-/// Returns the reply to something that was refused.
-pub(crate) fn refused(refusal: &Refusal, request: Value) -> Value {
+/// Returns the reply to something that was refused. `written`: what the program wrote; a string is the beginning of a line
+/// that is not an object.
+pub(crate) fn refused(refusal: &Refusal, written: Value) -> Value {
     let mut reply = json!({"type": "error", "reason": refusal.reason.as_str(), "message": refusal.message});
     if let Some(field) = &refusal.field {
         reply["field"] = json!(field);
@@ -73,7 +128,8 @@ pub(crate) fn refused(refusal: &Refusal, request: Value) -> Value {
     if !refusal.metadata.is_empty() {
         reply["metadata"] = json!(refusal.metadata);
     }
-    reply["request"] = request;
+    let field = if written.is_string() { "line" } else { "request" };
+    reply[field] = written;
     reply
 }
 
@@ -95,6 +151,63 @@ mod tests {
         let read: Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!((&read["task_id"], &read["claim_token"], &read["attempt"]), (&json!(7), &json!("t"), &json!(2)));
         assert!(read["text"].as_str().expect("a text").contains("a &lt; b"));
+    }
+
+    fn member(name: &str, role: Role) -> v1::Member {
+        v1::Member { name: name.into(), role: role.into(), state: MemberState::Active.into(), ..Default::default() }
+    }
+
+    fn welcomed(members: Vec<v1::Member>, is_exec: bool) -> Value {
+        let joined = v1::JoinResponse {
+            team: Some(v1::Team { name: "blue".into(), lead: "zoe".into(), ..Default::default() }),
+            member: Some(v1::Member { incarnation: 2, ..member("ann", Role::Teammate) }),
+            ..Default::default()
+        };
+        let roster = v1::ListMembersResponse { members, ..Default::default() };
+        let line = welcome(&joined, Some(&roster).filter(|roster| !roster.members.is_empty()), is_exec);
+        assert!(line.len() < 32 * 1024, "{}", line.len());
+        serde_json::from_str(&line).expect("JSON")
+    }
+
+    #[test]
+    fn a_welcome_says_who_and_with_whom_and_how_to_answer() {
+        let unknown = welcomed(Vec::new(), false);
+        assert_eq!(
+            (&unknown["role"], &unknown["lead"], &unknown["incarnation"]),
+            (&json!("teammate"), &json!("zoe"), &json!(2))
+        );
+        assert_eq!(unknown.get("others"), None);
+        let mut gone = member("gone", Role::Teammate);
+        gone.set_state(MemberState::Exited);
+        let reviewer = v1::MemberAttributes { agent_type: "reviewer".into(), ..Default::default() };
+        let bob = v1::Member { attributes: Some(reviewer), ..member("bob", Role::Teammate) };
+        // The lead has changed since the join.
+        let roster =
+            vec![member("zoe", Role::Teammate), member("ann", Role::Teammate), gone, bob, member("cyd", Role::Lead)];
+        let welcome = welcomed(roster.clone(), false);
+        assert_eq!((&welcome["lead"], &welcome["has_more_others"]), (&json!("cyd"), &json!(false)));
+        assert_eq!(
+            welcome["others"],
+            json!([{"name": "zoe"}, {"name": "bob", "agent_type": "reviewer"}, {"name": "cyd"}])
+        );
+        let text = welcome["text"].as_str().expect("a text");
+        for part in ["You are ann", "team blue", "lead is cyd", "zoe, bob, cyd", r#"{"ack":"#, r#"{"to":"#] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(welcomed(roster, true)["text"].as_str().expect("a text").contains("exit with code 0"));
+    }
+
+    #[test]
+    fn a_welcome_names_only_so_many_others() {
+        let many = (0..200).map(|number| {
+            let agent_type = "x".repeat(100);
+            let attributes = Some(v1::MemberAttributes { agent_type, ..Default::default() });
+            v1::Member { attributes, ..member(&format!("{number:0>63}"), Role::Teammate) }
+        });
+        let welcome = welcomed(many.collect(), false);
+        assert_eq!(welcome["others"].as_array().map(Vec::len), Some(OTHERS_MAX));
+        assert_eq!(welcome["has_more_others"], json!(true));
+        assert!(welcome["text"].as_str().expect("a text").contains("teamwire status"));
     }
 
     fn task_line(task: v1::Task) -> String {

@@ -1,8 +1,17 @@
-//! Tells which lines of a program's output are meant for the runner.
+//! Decides which lines of a program's output are meant for the runner. `docs/line-protocol.md` has the rules.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use teamwire_proto::{Kind, Refusal, dialect, v1};
+use teamwire_proto::{
+    Kind, Reason, Refusal,
+    dialect::{self, Json},
+    v1,
+};
+
+use super::loose_keys::{LOG_FIELDS, LooseKeys};
+
+/// How much of a line that cannot be read is quoted in the reply and the log, in characters.
+const QUOTED_CHARS_MAX: usize = 200;
 
 /// A line that a program wrote.
 #[derive(Debug, PartialEq)]
@@ -13,44 +22,200 @@ pub(crate) enum OutputLine {
     Complete(u64, String, Value),
     /// `{"release": TASK_ID, "reason": "…"}`: the task, the reason, and the line as it was written.
     Release(u64, String, Value),
-    /// A SendMessage in either dialect, or why it cannot be read; and the line as it was written.
-    Send(Box<Result<v1::SendRequest, Refusal>>, Value),
+    /// A SendMessage in any of its forms, and the line as it was written.
+    Send(Box<v1::SendRequest>, Value),
+    /// A line that is meant for the runner and is malformed, mistyped or ambiguous: why, and the line as it was written. It
+    /// is a string, the beginning of the line, if the line is not one JSON object with unique keys.
+    Refused(Box<Refusal>, Value),
     /// Anything else: output that is passed on.
     Other,
+}
+
+/// What a line can ask of the runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Ack,
+    Complete,
+    Release,
+    Send,
+}
+
+impl Form {
+    const ALL: [Self; 4] = [Self::Ack, Self::Complete, Self::Release, Self::Send];
+
+    /// The field that marks the form.
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Complete => "complete",
+            Self::Release => "release",
+            Self::Send => "message",
+        }
+    }
+
+    /// The fields of the form, as errors list them.
+    const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Ack => &["ack"],
+            Self::Complete => &["complete", "result"],
+            Self::Release => &["release", "reason"],
+            Self::Send => &[],
+        }
+    }
+
+    /// Returns whether an object is meant to have this form, rightly or wrongly written.
+    fn is_meant(self, map: &Map<String, Value>) -> bool {
+        if self == Self::Send {
+            return is_send_meant(map);
+        }
+        let Some(mark) = map.get(self.field()) else { return false };
+        let is_certain = match self {
+            Self::Ack => mark.is_string() || mark.is_array(),
+            _ => task_id(mark).is_some(),
+        };
+        let is_only_this = map.keys().all(|key| self.fields().contains(&key.as_str()));
+        !is_log_record(map) && (is_certain || is_only_this)
+    }
 }
 
 impl OutputLine {
     /// Parses a line.
     ///
-    /// Only an object with `ack`, with the number of a task to `complete` or `release`, with the `type` of a message, or
-    /// with `to` and `message` is meant for the runner. Programs also print JSON for other readers, and some echo what
-    /// they were given; those lines carry a `delivery_count`.
-    pub(crate) fn parse(line: &str) -> Self {
-        if !line.trim_start().starts_with('{') {
+    /// Programs also print JSON for other readers, and some echo what they were given; those lines have a
+    /// `delivery_count`.
+    pub(crate) fn parse(line: &[u8]) -> Self {
+        if line.trim_ascii_start().first() != Some(&b'{') {
             return Self::Other;
         }
-        let Ok(value) = serde_json::from_str::<Value>(line) else { return Self::Other };
-        if value.get("delivery_count").is_some() {
-            return Self::Other;
-        }
-        let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        if let Some(id) = value.get("complete").and_then(task_id) {
-            return Self::Complete(id, text("result"), value);
-        }
-        if let Some(id) = value.get("release").and_then(task_id) {
-            return Self::Release(id, text("reason"), value);
-        }
-        let is_classic = value.get("type").and_then(Value::as_str).is_some_and(|kind| Kind::sendable(kind).is_some());
-        let is_newer = value.get("type").is_none() && value.get("to").is_some() && value.get("message").is_some();
-        match value.get("ack") {
-            Some(Value::String(id)) => Self::Ack(vec![id.clone()]),
-            Some(Value::Array(ids)) if ids.iter().all(Value::is_string) => {
-                Self::Ack(ids.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+        let text = String::from_utf8_lossy(line);
+        match Json::parse(&text) {
+            Ok(Json { value: Value::Object(map), repeated }) if str::from_utf8(line).is_ok() => {
+                Self::read(map, repeated, &text)
             }
-            _ if is_classic || is_newer => Self::Send(Box::new(dialect::read(line)), value),
-            _ => Self::Other,
+            Ok(_) => Self::malformed(&text, "it is not UTF-8"),
+            Err(error) => Self::malformed(&text, &error.to_string()),
         }
     }
+
+    /// Returns the refusal of a line that is too long to be read, if its beginning shows that it is meant for the runner.
+    pub(crate) fn too_long(beginning: &[u8], bytes_max: usize) -> Option<(Refusal, Value)> {
+        let text = String::from_utf8_lossy(beginning);
+        let is_meant = text.trim_start().starts_with('{') && LooseKeys::scan(&text).is_meant();
+        is_meant.then(|| {
+            let message = format!("This line is longer than {bytes_max} bytes. Send less, or attach it by its URI.");
+            (Refusal::new(Reason::ContentTooLarge, message).field("json"), quoted(&text))
+        })
+    }
+
+    fn read(map: Map<String, Value>, repeated: Option<String>, text: &str) -> Self {
+        if map.contains_key("delivery_count") {
+            return Self::Other;
+        }
+        let forms: Vec<Form> = Form::ALL.into_iter().filter(|form| form.is_meant(&map)).collect();
+        if let Some(path) = repeated {
+            // The value has only the last of the repeated keys; the text has all of them.
+            let is_meant = !forms.is_empty() || LooseKeys::scan(text).is_meant();
+            return match is_meant {
+                true => Self::Refused(Box::new(Json::refuse_repeated(&path)), quoted(text)),
+                false => Self::Other,
+            };
+        }
+        let read = match forms.as_slice() {
+            [] => return Self::Other,
+            [Form::Send] => match dialect::read_object(map.clone()) {
+                Ok(request) => return Self::Send(Box::new(request), Value::Object(map)),
+                Err(refusal) => Err(refusal),
+            },
+            [form] => read_own(*form, &map),
+            [.., form] => {
+                let names: Vec<&str> = forms.iter().map(|form| form.field()).collect();
+                let message = format!("This line asks for {} at once. Write one line for each.", names.join(" and "));
+                Err(Refusal::new(Reason::InvalidJson, message).field(form.field()))
+            }
+        };
+        read.unwrap_or_else(|refusal| Self::Refused(Box::new(refusal), Value::Object(map)))
+    }
+
+    /// Returns what a line is that begins like an object and cannot be parsed.
+    fn malformed(text: &str, fault: &str) -> Self {
+        if !LooseKeys::scan(text).is_meant() {
+            return Self::Other;
+        }
+        let message = format!(
+            "This looks like a line for the runner and cannot be read as JSON: {fault}. Write one JSON object on one line, \
+             with every key and text in double quotes."
+        );
+        Self::Refused(Box::new(Refusal::new(Reason::InvalidJson, message).field("json")), quoted(text))
+    }
+}
+
+/// Reads a line that is not a SendMessage.
+fn read_own(form: Form, map: &Map<String, Value>) -> Result<OutputLine, Refusal> {
+    let refuse = |field: &str, message: String| Err(Refusal::new(Reason::InvalidJson, message).field(field));
+    if let Some(key) = map.keys().find(|key| !form.fields().contains(&key.as_str())) {
+        let key: String = key.chars().take(80).flat_map(char::escape_debug).collect();
+        let fields = form.fields().join(", ");
+        let message = format!("A line with \"{}\" has no field \"{key}\". Its fields are: {fields}.", form.field());
+        return refuse(&key, message);
+    }
+    let mark = map.get(form.field()).unwrap_or(&Value::Null);
+    if form == Form::Ack {
+        let ids: Option<Vec<String>> = match mark {
+            Value::String(id) => Some(vec![id.clone()]),
+            Value::Array(ids) => ids.iter().map(|id| id.as_str().map(str::to_owned)).collect(),
+            _ => None,
+        };
+        return match ids {
+            Some(ids) => Ok(OutputLine::Ack(ids)),
+            None => refuse("ack", "ack must be the id of a message, or a list of ids.".to_owned()),
+        };
+    }
+    let Some(id) = task_id(mark) else {
+        return refuse(form.field(), format!("{} must be the number of a task.", form.field()));
+    };
+    let text_field = form.fields()[1];
+    let text = match map.get(text_field) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(_) => return refuse(text_field, format!("{text_field} must be a string.")),
+    };
+    let written = Value::Object(map.clone());
+    Ok(match form {
+        Form::Complete => OutputLine::Complete(id, text, written),
+        _ => OutputLine::Release(id, text, written),
+    })
+}
+
+/// Returns whether an object is meant as a SendMessage.
+fn is_send_meant(map: &Map<String, Value>) -> bool {
+    let has = |names: &[&str]| names.iter().any(|name| map.get(*name).is_some_and(|value| !value.is_null()));
+    let kind = map.get("type").filter(|kind| !kind.is_null());
+    if kind.and_then(Value::as_str).is_some_and(|kind| Kind::sendable(kind).is_some()) {
+        return true;
+    }
+    if is_log_record(map) {
+        return false;
+    }
+    let has_recipient = has(&["to", "recipient"]);
+    let is_answer = has(&["request_id", "requestId"]) && has(&["approve", "approved"]);
+    let is_certain = match kind {
+        None => has_recipient && has(&["message", "content"]) || has_nested_kind(map),
+        Some(Value::String(kind)) => {
+            dialect::resembles_type(kind) && (has_recipient || is_answer || has(&["message", "content"]))
+        }
+        Some(_) => false,
+    };
+    is_certain || (has_recipient || is_answer) && map.keys().all(|key| dialect::resembles_field(key))
+}
+
+/// Returns whether `message` is an object whose type only the newer form has there.
+fn has_nested_kind(map: &Map<String, Value>) -> bool {
+    let kind = map.get("message").and_then(|message| message.get("type")).and_then(Value::as_str);
+    kind.and_then(Kind::sendable).is_some_and(|kind| kind.is_request() || kind.is_answer())
+}
+
+fn is_log_record(map: &Map<String, Value>) -> bool {
+    LOG_FIELDS.iter().any(|field| map.contains_key(*field))
 }
 
 /// Reads a task's number, which some programs write as a string.
@@ -58,53 +223,179 @@ fn task_id(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
+/// Returns the beginning of a line, by which its author recognizes it.
+fn quoted(text: &str) -> Value {
+    let text = text.trim();
+    let beginning: String = text.chars().take(QUOTED_CHARS_MAX).collect();
+    Value::String(if beginning.len() < text.len() { beginning + "…" } else { beginning })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
+    fn parse(line: &str) -> OutputLine {
+        OutputLine::parse(line.as_bytes())
+    }
+
+    /// Asserts that a line is refused with a field and a hint. Returns what the reply quotes of it.
+    #[track_caller]
+    fn refused(line: &str, field: &str, hint: &str) -> Value {
+        let OutputLine::Refused(refusal, quoted) = parse(line) else { panic!("{line}: {:?}", parse(line)) };
+        assert_eq!(refusal.field.as_deref(), Some(field), "{line}: {refusal}");
+        assert!(refusal.message.contains(hint), "{line}: {refusal}");
+        quoted
+    }
+
     #[test]
     fn an_ack_names_one_message_or_several() {
-        assert_eq!(OutputLine::parse(r#" {"ack":"a"}"#), OutputLine::Ack(vec!["a".into()]));
-        assert_eq!(OutputLine::parse(r#"{"ack":["a","b"]}"#), OutputLine::Ack(vec!["a".into(), "b".into()]));
+        assert_eq!(parse(r#" {"ack":"a"}"#), OutputLine::Ack(vec!["a".into()]));
+        assert_eq!(parse(r#"{"ack":["a","b"]}"#), OutputLine::Ack(vec!["a".into(), "b".into()]));
+        refused(r#"{"ack":1}"#, "ack", "the id of a message");
+        refused(r#"{"ack":["a",1]}"#, "ack", "the id of a message");
+        refused(r#"{"ack":"a","content":"done"}"#, "content", "no field");
     }
 
     #[test]
     fn a_program_completes_and_releases_tasks() {
-        let complete = OutputLine::parse(r#"{"complete":3,"result":"done"}"#);
-        assert!(matches!(complete, OutputLine::Complete(3, result, _) if result == "done"));
-        let release = OutputLine::parse(r#"{"release":"4"}"#);
-        assert!(matches!(release, OutputLine::Release(4, reason, _) if reason.is_empty()));
-        assert_eq!(OutputLine::parse(r#"{"complete":true}"#), OutputLine::Other);
+        assert!(matches!(parse(r#"{"complete":3,"result":"done"}"#), OutputLine::Complete(3, r, _) if r == "done"));
+        assert!(matches!(parse(r#"{"release":"4"}"#), OutputLine::Release(4, reason, _) if reason.is_empty()));
+        refused(r#"{"complete":true}"#, "complete", "the number of a task");
+        refused(r#"{"complete":3,"result":5}"#, "result", "a string");
+        refused(r#"{"complete":3,"total":10}"#, "total", "Its fields are: complete, result");
+        assert_eq!(parse(r#"{"complete":true,"progress":1.0}"#), OutputLine::Other);
+        assert_eq!(parse(r#"{"release":"1.2.3","arch":"arm"}"#), OutputLine::Other);
     }
 
     #[test]
-    fn both_dialects_are_sent() {
+    fn every_form_of_send_message_is_sent() {
         for line in [
             r#"{"type":"message","recipient":"a","summary":"s","content":"c"}"#,
             r#"{"to":"a","message":"c","summary":"s"}"#,
+            r#"{"type":"message","to":"a","message":"c","summary":"s"}"#,
             r#"{"to":"lead","message":{"type":"shutdown_response","request_id":"r","approve":true}}"#,
+            r#"{"message":{"type":"shutdown_response","request_id":"r","approve":true}}"#,
+            r#"{"type":"shutdown_response","requestId":"r","approved":true}"#,
         ] {
-            assert!(matches!(OutputLine::parse(line), OutputLine::Send(request, _) if request.is_ok()), "{line}");
+            assert!(matches!(parse(line), OutputLine::Send(..)), "{line}: {:?}", parse(line));
         }
-        let without_decision = r#"{"type":"shutdown_response","request_id":"r"}"#;
-        assert!(matches!(OutputLine::parse(without_decision), OutputLine::Send(request, _) if request.is_err()));
+    }
+
+    #[test]
+    fn a_line_that_means_to_be_a_message_and_is_none_is_refused() {
+        refused(r#"{"type":"shutdown_response","request_id":"r"}"#, "approve", "true approves");
+        refused(r#"{"to":"a"}"#, "message", "required");
+        let quoted = refused(r#"{"to":"lead","mesage":"done"}"#, "mesage", "nearest is \"message\"");
+        assert_eq!(quoted, json!({"to": "lead", "mesage": "done"}));
+        refused(r#"{"to":"lead","msg":"done"}"#, "msg", "nearest is \"message\"");
+        refused(r#"{"to":"lead","message":"done","priority":1}"#, "priority", "no field");
+        refused(r#"{"type":"massage","to":"a","content":"c"}"#, "type", "no type of message");
+        refused(r#"{"type":"shutdown-response","request_id":"r","approve":true}"#, "type", "no type of message");
+        refused(r#"{"type":5,"to":"a","message":"c"}"#, "type", "a string");
+        refused(r#"{"request_id":"r","approve":true}"#, "type", "required");
+    }
+
+    #[test]
+    fn a_line_that_says_two_things_is_refused() {
+        refused(r#"{"ack":"a","complete":3}"#, "complete", "ack and complete");
+        refused(r#"{"ack":"a","to":"b","message":"c","summary":"s"}"#, "message", "ack and message");
+        let twice = r#"{"type":"shutdown_response","request_id":"r","approve":false,"approve":true}"#;
+        assert_eq!(refused(twice, "approve", "more than once"), json!(twice), "an object cannot show both");
+        refused(r#"{"type":"message","to":"a","content":"c","type":"log"}"#, "type", "more than once");
+        refused(r#"{"ack":"a","ack":"b"}"#, "ack", "more than once");
+        refused(r#"{"to":"a","recipient":"b","message":"c"}"#, "to", "differ");
+    }
+
+    #[test]
+    fn a_malformed_line_that_has_the_keys_of_a_message_is_refused() {
+        for line in [
+            r#"{"to":"lead","message":"unterminated"#,
+            r#"{"to":"lead","message":"a",}"#,
+            r"{'to': 'lead', 'message': 'it\'s done'}",
+            "{ to: 'lead', message: 'done' }",
+            r#"{"type":"message","recipient":"a","content":"c"} {"ack":"m"}"#,
+            r#"{"type":"shutdown_response","request_id":req_1,"approve":true}"#,
+            "{'ack': 'm'}",
+            "{ack: m}",
+            r#"{"complete":03}"#,
+        ] {
+            let quoted = refused(line, "json", "double quotes");
+            assert_eq!(quoted, json!(line));
+        }
+        let long = format!(r#"{{"to":"lead","message":"{}"#, "ä".repeat(1_000));
+        assert_eq!(refused(&long, "json", "double quotes").as_str().map(|quoted| quoted.chars().count()), Some(201));
+        let OutputLine::Refused(refusal, _) = OutputLine::parse(b"{\"to\":\"a\",\"message\":\"\xe4\"}") else {
+            panic!("passed on")
+        };
+        assert!(refusal.message.contains("not UTF-8"), "{refusal}");
     }
 
     #[test]
     fn other_output_is_passed_on() {
-        let read = r#"{"type":"message","id":"m","to":"me","delivery_count":1}"#;
-        for line in [read, "", "hello", "{", "[]", r#"{"type":"assistant"}"#, r#"{"ack":1}"#, r#"{"to":"a"}"#, "{} {}"]
-        {
-            assert_eq!(OutputLine::parse(line), OutputLine::Other, "{line}");
+        for line in [
+            r#"{"type":"message","id":"m","to":"me","delivery_count":1}"#,
+            r"{'type': 'message', 'id': 'm', 'to': 'me', 'content': 'c', 'delivery_count': 1}",
+            r#"{"type":"error","reason":"INVALID_JSON","message":"to, message","request":{"to":"a","message":1}}"#,
+            r#"{"type":"welcome","team":"a","member":"b","role":"teammate","lead":"c","text":"t"}"#,
+            "",
+            "hello",
+            "{",
+            "[]",
+            "{}",
+            "{} {}",
+            "{not json}",
+            r#"[{"to":"a","message":"c"}]"#,
+            r#"{"type":"assistant","message":{"type":"message","role":"assistant","content":[]}}"#,
+            r#"{"type":"message_start","message":{"type":"message","content":[]}}"#,
+            r#"{"type":"result","result":"done","summary":"s"}"#,
+            r#"{"level":"info","message":"mail sent","to":"a@b"}"#,
+            r#"{"level":"info","ack":"7","complete":3}"#,
+            r#"{"event":"redirect","from":"/a","to":"/b"}"#,
+            r#"{"message":"GET /","request_id":"r"}"#,
+            r#"{"approved":true,"reason":"it fits"}"#,
+            r#"{"level":"info","a":1,"a":2}"#,
+            r#"{level: info, msg: "sent to: bob, message: hi"}"#,
+        ] {
+            assert_eq!(parse(line), OutputLine::Other, "{line}");
         }
+    }
+
+    #[test]
+    fn a_line_too_long_to_be_read_is_refused_if_it_begins_like_a_message() {
+        let (refusal, quoted) = OutputLine::too_long(br#"{"to":"a","message":"xx"#, 9).expect("a refusal");
+        assert_eq!((refusal.reason, quoted), (Reason::ContentTooLarge, json!(r#"{"to":"a","message":"xx"#)));
+        assert_eq!(OutputLine::too_long(br#"{"level":"info","message":"xx"#, 9), None);
+        assert_eq!(OutputLine::too_long(b"to: a, message: b", 9), None);
     }
 
     proptest! {
         #[test]
-        fn no_line_makes_the_parser_panic(line in "\\PC*") {
-            let _ = OutputLine::parse(&line);
+        fn no_line_makes_the_parser_panic(line in "\\PC*", braced in r#"\{["':,{}\[\]a-z \\]{0,40}"#) {
+            let _ = parse(&line);
+            let _ = parse(&braced);
+        }
+
+        #[test]
+        fn no_repeated_key_is_ever_carried_out(
+            fields in proptest::collection::vec(
+                (
+                    prop::sample::select(vec!["type", "to", "message", "request_id", "approve", "ack", "complete"]),
+                    prop::sample::select(vec!["\"message\"", "\"shutdown_response\"", "\"a\"", "true", "false", "3"]),
+                ),
+                0..6,
+            ),
+        ) {
+            let inside: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+            let mut keys: Vec<&str> = fields.iter().map(|(key, _)| *key).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let parsed = parse(&format!("{{{}}}", inside.join(",")));
+            if keys.len() < fields.len() {
+                prop_assert!(matches!(parsed, OutputLine::Refused(..) | OutputLine::Other), "{:?}", parsed);
+            }
         }
     }
 }

@@ -15,11 +15,13 @@ use nix::{
 };
 use parking_lot::{Mutex, MutexGuard};
 
-/// The environment variable that marks the descendants of a process.
-pub(crate) const MARK_VARIABLE: &str = "TEAMWIRE_RUN";
+use super::cgroup::Cgroup;
 
-/// The programs that the runners of this process have started. Each runner waits for its own program, so a reaper must not.
-/// Global, because a reaper sees every child of the process.
+/// The environment variable that marks the descendants of a process.
+pub(crate) const MARK_VARIABLE: &str = teamwire_client::RUN_VARIABLE;
+
+/// The programs and watchdogs that the runners of this process have started. Each runner waits for its own, so a reaper must
+/// not. Global, because a reaper sees every child of the process.
 static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
@@ -71,11 +73,18 @@ pub(crate) struct Family {
     pub(crate) mark: String,
     /// See [`RunnerConfig::claims_orphans`](crate::RunnerConfig::claims_orphans).
     pub(crate) claims_orphans: bool,
-    /// The members found so far, with their start times. A zombie no longer has an environment with the mark.
+    /// The members found so far, with their start times. They remain members whatever they do.
     pub(crate) seen: HashMap<i32, u64>,
+    /// The cgroup in which they live. None: they share one with other processes.
+    pub(super) cgroup: Option<Cgroup>,
 }
 
 impl Family {
+    /// Creates the family of a program that is about to start.
+    pub(super) fn new(mark: String, cgroup: Option<Cgroup>) -> Self {
+        Self { root: 0, started: 0, mark, claims_orphans: false, seen: HashMap::new(), cgroup }
+    }
+
     /// Returns all members that live. Reaps those that have ended and were reparented to this process.
     pub(crate) fn live(&mut self) -> Vec<Entry> {
         let members = self.members();
@@ -99,7 +108,10 @@ impl Family {
     fn members(&self) -> Vec<Entry> {
         let this = i32::try_from(std::process::id()).unwrap_or_default();
         let own = own().clone();
-        let is_marked = |entry: &Entry| entry.started >= self.started && self.is_marked(entry.pid);
+        let enclosed: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::pids).collect();
+        let is_marked = |entry: &Entry| {
+            enclosed.contains(&entry.pid) || (entry.started >= self.started && self.is_marked(entry.pid))
+        };
         self.select(all(), this, &own, is_marked)
     }
 
@@ -112,7 +124,8 @@ impl Family {
     ) -> Vec<Entry> {
         let is_founder = |entry: &Entry| {
             (entry.pid == self.root && entry.started == self.started)
-                || entry.group == self.root
+                || (entry.group == self.root && self.root > 0 && entry.started >= self.started)
+                || self.seen.get(&entry.pid) == Some(&entry.started)
                 || (self.claims_orphans && entry.parent == this && !own.contains(&entry.pid))
                 || is_marked(entry)
         };
@@ -156,7 +169,7 @@ mod tests {
     }
 
     fn family(claims_orphans: bool) -> Family {
-        Family { root: 10, started: 100, mark: "m".into(), claims_orphans, seen: HashMap::new() }
+        Family { root: 10, started: 100, claims_orphans, ..Family::new("m".into(), None) }
     }
 
     fn pids(mut members: Vec<Entry>) -> Vec<i32> {
@@ -199,5 +212,14 @@ mod tests {
     fn a_process_that_reuses_the_id_is_no_member() {
         let again = Entry { started: 200, ..entry(10, 1, 7) };
         assert!(family(false).select(vec![again], 5, &HashSet::new(), |_| false).is_empty());
+    }
+
+    #[test]
+    fn a_member_that_was_seen_once_stays_one_but_not_the_next_process_with_its_id() {
+        let mut family = family(false);
+        family.seen.insert(30, 100);
+        assert_eq!(pids(family.select(vec![entry(30, 1, 30)], 5, &HashSet::new(), |_| false)), [30]);
+        let again = Entry { started: 200, ..entry(30, 1, 30) };
+        assert!(family.select(vec![again], 5, &HashSet::new(), |_| false).is_empty());
     }
 }

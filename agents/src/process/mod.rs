@@ -1,10 +1,19 @@
 //! Processes that end with everything they started.
 //!
 //! - [`process_tree`]: starts a program, waits for it, and ends it with its descendants. [`descendants`]: finds and reaps them.
-//! - [`parent_death`]: has the kernel end a program when its runner dies.
+//! - [`boundary`]: what keeps them together: a [`cgroup`] where one can be created, and a [`watchdog`] for the case that the
+//!   runner dies.
+//! - [`before_exec`]: what a new process does before it becomes the program.
+//! - [`executable`]: whether there is a program to start.
 
+mod before_exec;
+mod boundary;
+mod cgroup;
 mod descendants;
-mod parent_death;
+mod executable;
 mod process_tree;
+mod watchdog;
 
-pub(crate) use process_tree::Process;
+pub use executable::check_program;
+pub use watchdog::watch;
+pub(crate) use {boundary::Boundary, process_tree::Process};

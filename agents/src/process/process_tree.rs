@@ -1,11 +1,18 @@
 //! A process that never outlives its owner, and whose descendants never outlive it.
 
-use std::{collections::HashMap, io, sync::mpsc, thread, time::Duration};
+use std::{
+    io,
+    process::ExitStatus,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
+use teamwire_proto::v1::RunnerAction;
 use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
     runtime::Handle,
@@ -16,8 +23,9 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use uuid::Uuid;
 
 use super::{
+    before_exec,
+    boundary::Boundary,
     descendants::{Entry, Family, MARK_VARIABLE, own},
-    parent_death::die_with_parent,
 };
 use crate::exit::Exit;
 
@@ -35,7 +43,10 @@ const KILL_DEADLINE: Duration = Duration::from_secs(5);
 pub(crate) struct Process {
     child: Child,
     family: Family,
+    boundary: Arc<Boundary>,
     began: Instant,
+    /// The strongest signal that was sent to the process itself while it ran.
+    action: RunnerAction,
     exit: Option<Exit>,
     /// Dropping it ends the thread that started the process.
     _starter: mpsc::Sender<()>,
@@ -44,18 +55,30 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process. See [`RunnerConfig::claims_orphans`](crate::RunnerConfig::claims_orphans).
-    pub(crate) async fn start(mut command: Command, claims_orphans: bool) -> io::Result<Self> {
+    /// Starts a process within a boundary.
+    pub(crate) async fn start(mut command: Command, boundary: Arc<Boundary>) -> io::Result<Self> {
         let mark = Uuid::new_v4().simple().to_string();
-        command.env(MARK_VARIABLE, &mark).process_group(0);
-        die_with_parent(&mut command);
-        let (child, starter) = start_from_own_thread(command).await?;
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or_else(|| io::Error::other("no pid"))?;
+        let cgroup = boundary.enclose(&mark);
+        let mut family = Family { claims_orphans: boundary.claims_orphans, ..Family::new(mark, cgroup) };
+        command.env(MARK_VARIABLE, &family.mark).process_group(0);
+        before_exec::prepare(&mut command, family.cgroup.as_ref().and_then(|cgroup| cgroup.procs().ok()));
+        let started = start_from_own_thread(command).await.and_then(|(child, starter)| {
+            let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or_else(|| io::Error::other("no pid"))?;
+            Ok((child, starter, pid))
+        });
+        let (child, starter, pid) = started.inspect_err(|_| boundary.release(&family))?;
         own().insert(pid);
-        let started = Entry::of(pid).map(|entry| entry.started).unwrap_or_default();
-        let family = Family { root: pid, started, mark, claims_orphans, seen: HashMap::new() };
+        (family.root, family.started) = (pid, Entry::of(pid).map(|entry| entry.started).unwrap_or_default());
+        let admitted = boundary.admit(&mut family);
         let reaper = AbortOnDropHandle::new(tokio::spawn(reap(family.clone())));
-        Ok(Self { child, family, began: Instant::now(), exit: None, _starter: starter, _reaper: reaper })
+        let (began, action) = (Instant::now(), RunnerAction::None);
+        let mut process =
+            Self { child, family, boundary, began, action, exit: None, _starter: starter, _reaper: reaper };
+        if let Err(error) = admitted {
+            process.kill().await;
+            return Err(error);
+        }
+        Ok(process)
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -75,18 +98,19 @@ impl Process {
         if let Some(exit) = &self.exit {
             return exit.clone();
         }
-        let exit = match self.child.wait().await {
-            Ok(status) => Exit::of(status, self.began.elapsed()),
-            // Other code in this process has reaped the child, so its status is lost.
-            Err(error) => Exit { detail: format!("How it ended is unknown: {error}."), ..Exit::default() },
-        };
-        own().remove(&self.pid());
-        self.exit.insert(exit).clone()
+        let status = self.child.wait().await;
+        self.note_exit(status)
     }
 
-    /// Ends the process and its descendants: with SIGTERM, and with SIGKILL when the grace period is over or `hurry` is
-    /// cancelled.
-    pub(crate) async fn end(&mut self, grace: Duration, hurry: &CancellationToken) -> Exit {
+    /// Ends the process and its descendants: with SIGTERM unless the process ends by itself within `wrap_up`, and with
+    /// SIGKILL when the grace period after that is over. Cancelling `hurry` cuts both short.
+    pub(crate) async fn end(&mut self, wrap_up: Duration, grace: Duration, hurry: &CancellationToken) -> Exit {
+        if !wrap_up.is_zero() {
+            tokio::select! {
+                _ = timeout(wrap_up, self.wait()) => {}
+                () = hurry.cancelled() => {}
+            }
+        }
         self.signal(Signal::SIGTERM);
         tokio::select! {
             _ = timeout(grace, self.gone()) => {}
@@ -103,6 +127,7 @@ impl Process {
             let live = self.signal(Signal::SIGKILL);
             let is_child_gone = timeout(LOOK_INTERVAL, self.wait()).await.is_ok();
             if live == 0 && is_child_gone {
+                self.boundary.release(&self.family);
                 break;
             }
             if began.elapsed() >= KILL_DEADLINE {
@@ -113,7 +138,17 @@ impl Process {
                 sleep(LOOK_INTERVAL).await;
             }
         }
-        self.exit.clone().unwrap_or_default()
+        self.exit.clone().unwrap_or_else(|| Exit { action: self.action, ..Exit::default() })
+    }
+
+    fn note_exit(&mut self, status: io::Result<ExitStatus>) -> Exit {
+        let exit = match status {
+            Ok(status) => Exit::of(status, self.began.elapsed(), self.action),
+            // Other code in this process has reaped the child, so its status is lost.
+            Err(error) => Exit { detail: format!("How it ended is unknown: {error}."), ..Exit::default() },
+        };
+        own().remove(&self.pid());
+        self.exit.insert(exit).clone()
     }
 
     async fn gone(&mut self) {
@@ -125,11 +160,23 @@ impl Process {
 
     /// Sends a signal to all members that live, and returns how many there are.
     fn signal(&mut self, signal: Signal) -> usize {
+        // A process that has ended by itself must not count as ended by this signal.
+        if self.exit.is_none()
+            && let Some(status) = self.child.try_wait().transpose()
+        {
+            self.note_exit(status);
+        }
         let is_waited_for = self.exit.is_some();
         if !is_waited_for {
+            self.action = if signal == Signal::SIGKILL { RunnerAction::Sigkill } else { RunnerAction::Sigterm };
             // The whole group at once, so that none of it can fork in between. The group's id cannot be reused until its
             // leader is reaped.
             let _ = killpg(Pid::from_raw(self.pid()), signal);
+        }
+        if signal == Signal::SIGKILL
+            && let Some(cgroup) = &self.family.cgroup
+        {
+            cgroup.kill();
         }
         let live = self.family.live();
         for member in live.iter().filter(|member| is_waited_for || member.group != self.pid()) {
@@ -165,7 +212,10 @@ async fn start_from_own_thread(mut command: Command) -> io::Result<(Child, mpsc:
     let runtime = Handle::current();
     thread::Builder::new().name("teamwire-starter".to_owned()).spawn(move || {
         let _guard = runtime.enter();
-        if started.send(command.spawn()).is_ok() {
+        let spawned = command.spawn();
+        // It holds file descriptors.
+        drop(command);
+        if started.send(spawned).is_ok() {
             // Returns when the sender is dropped. Nothing is ever sent.
             let _ = kept.recv();
         }
@@ -186,7 +236,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).stdin(Stdio::null()).stdout(Stdio::piped());
         let _ = nix::sys::prctl::set_child_subreaper(true);
-        let mut process = Process::start(command, false).await.expect("sh");
+        let mut process = Process::start(command, Arc::default()).await.expect("sh");
         let lines = BufReader::new(process.take_stdout().expect("a pipe")).lines();
         (process, lines)
     }
@@ -207,16 +257,30 @@ mod tests {
     async fn a_process_that_exits_on_sigterm_is_not_killed() {
         let (mut process, mut lines) = shell("trap 'exit 7' TERM; echo $$; while :; do sleep 0.01; done").await;
         pid(&mut lines).await;
-        let exit = process.end(Duration::from_secs(10), &no_hurry()).await;
-        assert_eq!((exit.code, exit.signal), (Some(7), 0));
+        let exit = process.end(Duration::ZERO, Duration::from_secs(10), &no_hurry()).await;
+        assert_eq!((exit.code, exit.signal, exit.action), (Some(7), 0, RunnerAction::Sigterm));
+    }
+
+    #[tokio::test]
+    async fn a_process_that_wraps_up_gets_no_signal_and_its_descendants_do_not_count() {
+        let script = "trap 'exit 7' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & cat; exit 3";
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::start(command, Arc::default()).await.expect("sh");
+        let mut lines = BufReader::new(process.take_stdout().expect("a pipe")).lines();
+        let straggler = pid(&mut lines).await;
+        drop(process.take_stdin());
+        let exit = process.end(Duration::from_secs(60), Duration::from_millis(100), &no_hurry()).await;
+        assert_eq!((exit.code, exit.action), (Some(3), RunnerAction::None));
+        assert!(!lives(straggler));
     }
 
     #[tokio::test]
     async fn a_process_that_ignores_sigterm_is_killed_after_the_grace() {
         let (mut process, mut lines) = shell("trap '' TERM; echo $$; while :; do sleep 0.01; done").await;
         pid(&mut lines).await;
-        let exit = process.end(Duration::from_millis(100), &no_hurry()).await;
-        assert_eq!((exit.code, exit.signal), (None, 9));
+        let exit = process.end(Duration::ZERO, Duration::from_millis(100), &no_hurry()).await;
+        assert_eq!((exit.code, exit.signal, exit.action), (None, 9, RunnerAction::Sigkill));
     }
 
     #[tokio::test]
@@ -225,8 +289,9 @@ mod tests {
         pid(&mut lines).await;
         let hurry = no_hurry();
         hurry.cancel();
-        let exit =
-            timeout(Duration::from_secs(10), process.end(Duration::from_secs(60), &hurry)).await.expect("at once");
+        let exit = timeout(Duration::from_secs(10), process.end(Duration::ZERO, Duration::from_secs(60), &hurry))
+            .await
+            .expect("at once");
         assert_eq!(exit.signal, 9);
     }
 
@@ -243,7 +308,7 @@ mod tests {
             pids.push(pid(&mut lines).await);
         }
         assert!(pids.iter().all(|pid| lives(*pid)), "{pids:?}");
-        process.end(Duration::from_millis(200), &no_hurry()).await;
+        process.end(Duration::ZERO, Duration::from_millis(200), &no_hurry()).await;
         assert!(!pids.iter().any(|pid| lives(*pid)), "{pids:?}");
         // None is left as a zombie either.
         assert!(pids.iter().all(|pid| Entry::of(*pid).is_none()), "{pids:?}");
@@ -255,7 +320,7 @@ mod tests {
         let straggler = pid(&mut lines).await;
         assert_eq!(process.wait().await.code, Some(3));
         assert!(lives(straggler));
-        assert_eq!(process.end(Duration::from_secs(10), &no_hurry()).await.code, Some(3));
+        assert_eq!(process.end(Duration::ZERO, Duration::from_secs(10), &no_hurry()).await.code, Some(3));
         assert!(!lives(straggler));
     }
 
@@ -274,7 +339,7 @@ mod tests {
 
     #[tokio::test]
     async fn starting_an_unknown_command_fails() {
-        let error = Process::start(Command::new("/no/such/program"), false).await.expect_err("no program");
+        let error = Process::start(Command::new("/no/such/program"), Arc::default()).await.expect_err("no program");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -17,6 +17,9 @@
 //!   "error", "reason": …, "field": …, "message": …, "request": …}`, where `request` is what it wrote. A line that the
 //!   program merely echoes is not sent.
 //!
+//! When its shutdown is approved, the program reads the end of its input, and has [`RunnerConfig::wrap_up`] to finish and
+//! exit before it gets SIGTERM.
+//!
 //! A shutdown request overtakes lines that the program has not read. A session has at most 64 unacknowledged messages: a
 //! program that never acknowledges gets 64 and then nothing, not even a shutdown request. It can be stopped by force.
 //!
@@ -34,6 +37,10 @@
 //! renewed, so that the coordinator counts another delivery and, after the fifth, moves the message to the dead letters
 //! and notifies its sender.
 //!
+//! The runner approves a shutdown request between two batches, without a program. With
+//! [`OnShutdown::Ask`](crate::OnShutdown::Ask), a program reads the request alone: exit code 0 approves it, and any other
+//! rejects it with the output as the reason, unless a line of the output answers it.
+//!
 //! A claimed task gets a program in the same way. It reads the line of the task; exit code 0 completes the task with the
 //! output as its result, and any other puts the task back on the board.
 //!
@@ -47,14 +54,14 @@
 //!
 //! # What ends with the program
 //!
-//! Its process group, its descendants wherever they have gone, and every process with its mark in the environment. If the
-//! runner itself is killed, the kernel kills the program, but not what the program has started; a container or a systemd
-//! unit around the runner does.
+//! Its process group, its descendants wherever they have gone, and every process with its mark in the environment; in a
+//! cgroup ([`Containment`](crate::Containment)), everything in it. If the runner itself is killed, its watchdog kills the
+//! same ([`RunnerConfig::watchdog`]). Without a watchdog the kernel kills the program, but not what the program has started.
 
 mod restarts;
 mod signals;
 
-use std::mem;
+use std::{mem, sync::Arc};
 
 use teamwire_client::{Client, Error, Retry};
 use teamwire_proto::v1;
@@ -68,6 +75,7 @@ use crate::{
     event::RunnerEvent,
     exit::{End, Exit, RunnerExit, exit_code, not_joined},
     incarnation::{Incarnation, Passthrough},
+    process::{Boundary, check_program},
 };
 
 /// Runs a program as a member of a team.
@@ -102,6 +110,16 @@ impl Runner {
             .config
             .handles_signals
             .then(|| AbortOnDropHandle::new(tokio::spawn(signals::listen(self.stop.clone(), self.hurry.clone()))));
+        if let Err(exit) = self.check_program() {
+            return exit;
+        }
+        let boundary = match Boundary::prepare(&self.config) {
+            Ok(boundary) => Arc::new(boundary),
+            Err(why) => return no_cgroup(&why),
+        };
+        if let Some(detail) = boundary.weakness() {
+            (self.config.on_event)(&RunnerEvent::Uncontained { detail });
+        }
         let mut passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
         let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
@@ -110,9 +128,10 @@ impl Runner {
         let mut credential = mem::take(&mut self.config.credential);
         let mut patience = Retry::within(self.config.start_patience);
         let mut restarts = Restarts::new(self.config.restart);
+        let mut previous_exit = None;
         loop {
             let joined = tokio::select! {
-                joined = self.join(&client, &credential, patience) => joined,
+                joined = self.join(&client, &credential, patience, previous_exit.take()) => joined,
                 () = self.stop.cancelled() => return stopped_while_joining(),
             };
             let (client, joined) = match joined {
@@ -122,12 +141,13 @@ impl Runner {
             credential.clone_from(&joined.credential);
             patience = self.config.retry;
             let began = Instant::now();
-            let end = self.live(client.clone(), joined, &mut passthrough).await;
+            let end = self.live(client.clone(), joined, boundary.clone(), &mut passthrough).await;
             let Some(delay) = restarts.next(&end, began.elapsed()).filter(|_| !self.stop.is_cancelled()) else {
                 return self.report(&client, &end).await;
             };
-            // This exit is not reported: the next incarnation joins with this credential, which cancels the requests that
-            // the dead program was asked and its successor will never answer.
+            // The next incarnation reports this exit when it joins with this credential, which cancels the requests that
+            // the dead program was asked and its successor will never answer. Until then the member stays in the team.
+            previous_exit = end.exit.as_ref().map(Exit::report);
             (self.config.on_event)(&RunnerEvent::Restarting { after: delay });
             tokio::select! {
                 () = sleep(delay) => {}
@@ -136,16 +156,27 @@ impl Runner {
         }
     }
 
+    fn check_program(&self) -> Result<(), RunnerExit> {
+        let program = self.config.command.first().ok_or_else(|| RunnerExit {
+            code: exit_code::USAGE,
+            detail: "There is no program to run. Name one.".to_owned(),
+        })?;
+        let path = self.config.environment.iter().rev().find(|(name, _)| name == "PATH");
+        check_program(program, path.map(|(_, path)| path.as_os_str()), self.config.directory.as_deref())
+    }
+
     /// Begins an incarnation, and returns a client with its credential.
     async fn join(
         &self,
         client: &Client,
         credential: &str,
         patience: Retry,
+        previous_exit: Option<v1::ExitReport>,
     ) -> Result<(Client, v1::JoinResponse), Error> {
         let request = v1::JoinRequest {
             name: self.config.name.clone(),
             attributes: Some(self.config.attributes.clone()),
+            previous_exit,
             ..Default::default()
         };
         let joined = client.with_credential(credential)?.with_retry(patience).join(request).await?;
@@ -160,9 +191,15 @@ impl Runner {
     }
 
     /// Runs one incarnation to its end.
-    async fn live(&self, client: Client, joined: v1::JoinResponse, passthrough: &mut Passthrough) -> End {
+    async fn live(
+        &self,
+        client: Client,
+        joined: v1::JoinResponse,
+        boundary: Arc<Boundary>,
+        passthrough: &mut Passthrough,
+    ) -> End {
         let (stop, hurry) = (self.stop.clone(), self.hurry.clone());
-        let mut incarnation = Incarnation::begin(&self.config, client, joined, passthrough, stop, hurry);
+        let mut incarnation = Incarnation::begin(&self.config, client, joined, passthrough, boundary, stop, hurry);
         adapters::run(self.config.mode, &mut incarnation).await
     }
 
@@ -171,7 +208,7 @@ impl Runner {
         if !end.is_reported() {
             return end.runner_exit(false);
         }
-        let exit = end.exit.clone().unwrap_or(Exit { code: Some(0), ..Exit::default() });
+        let exit = end.exit.clone().unwrap_or_else(Exit::without_program);
         let request = v1::LeaveRequest { exit: Some(exit.report()) };
         // The credential alone proves who reports. A session that the coordinator has opened but the runner never heard
         // from must not get the report refused.
@@ -190,6 +227,14 @@ impl Runner {
         };
         end.runner_exit(is_report_lost)
     }
+}
+
+fn no_cgroup(why: &str) -> RunnerExit {
+    let detail = format!(
+        "This runner cannot create a cgroup: {why}. Use `--containment watchdog`, or run it in a unit that systemd \
+                          delegates. The member has not joined."
+    );
+    RunnerExit { code: exit_code::USAGE, detail }
 }
 
 fn stopped_while_joining() -> RunnerExit {

@@ -12,6 +12,10 @@ use crate::{
 /// How long a program must have run for its failure to count as the first again.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
+/// The longest delay before a restart: shorter than a member's lease and its grace, so that a member which is about to be
+/// restarted does not count as lost.
+const DELAY_MAX: Duration = Duration::from_secs(30);
+
 /// The failures of a program so far.
 pub(super) struct Restarts {
     policy: Restart,
@@ -21,7 +25,7 @@ pub(super) struct Restarts {
 
 impl Restarts {
     pub(super) fn new(policy: Restart) -> Self {
-        let delays = ExponentialBuilder::new().with_max_delay(Duration::from_secs(60)).without_max_times().build();
+        let delays = ExponentialBuilder::new().with_max_delay(DELAY_MAX).without_max_times().build();
         Self { policy, failures: 0, delays }
     }
 

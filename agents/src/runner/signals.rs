@@ -1,25 +1,57 @@
-//! Ends the runner on signals.
+//! Signals to the runner's process: some end the runner in order, and no other common one kills it before it can report.
+
+use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Cancels `stop` at the first SIGTERM, SIGINT or SIGHUP, and `hurry` at the second.
-pub(super) async fn listen(stop: CancellationToken, hurry: CancellationToken) {
-    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-    let Ok([mut terminate, mut interrupt, mut hangup]) = listeners(kinds) else {
-        return tracing::warn!("cannot listen to signals");
-    };
-    for token in [stop, hurry] {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
+/// Signals that end the runner.
+fn ending() -> [SignalKind; 4] {
+    [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()]
+}
+
+/// Signals that mean nothing to a runner but by default kill a process: SIGUSR1, SIGUSR2, SIGALRM, SIGIO, and, with the
+/// numbers that all supported systems share, SIGVTALRM and SIGPROF.
+fn ignored() -> [SignalKind; 6] {
+    [
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+        SignalKind::alarm(),
+        SignalKind::io(),
+        SignalKind::from_raw(nix::sys::signal::Signal::SIGVTALRM as i32),
+        SignalKind::from_raw(nix::sys::signal::Signal::SIGPROF as i32),
+    ]
+}
+
+/// Catches the signals from now on. The returned future cancels `stop` at the first that ends the runner, and `hurry` at the
+/// second.
+///
+/// Must be called within a Tokio runtime. Signals are caught rather than ignored because a program inherits what its
+/// parent ignores.
+pub(super) fn listen(stop: CancellationToken, hurry: CancellationToken) -> impl Future<Output = ()> {
+    let listeners = catch();
+    async move {
+        let [mut terminate, mut interrupt, mut hangup, mut quit] = match listeners {
+            Ok(listeners) => listeners,
+            Err(error) => return tracing::warn!(%error, "cannot listen to signals"),
+        };
+        for token in [stop, hurry] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                _ = hangup.recv() => {}
+                _ = quit.recv() => {}
+            }
+            token.cancel();
         }
-        token.cancel();
     }
 }
 
-fn listeners(kinds: [SignalKind; 3]) -> std::io::Result<[Signal; 3]> {
-    let [terminate, interrupt, hangup] = kinds.map(signal);
-    Ok([terminate?, interrupt?, hangup?])
+fn catch() -> io::Result<[Signal; 4]> {
+    for kind in ignored() {
+        // Tokio's handler stays after its listener is dropped.
+        drop(signal(kind)?);
+    }
+    let [terminate, interrupt, hangup, quit] = ending().map(signal);
+    Ok([terminate?, interrupt?, hangup?, quit?])
 }

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, TlsOptions};
+use crate::{ADDRESS_VARIABLE, Error, TlsOptions};
 
 /// The environment variable for the path of the context file.
 pub const CONTEXT_VARIABLE: &str = "TEAMWIRE_CONTEXT";
@@ -47,6 +47,20 @@ impl KeptIdentity {
     /// Returns whether this is the identity of a member, in a team if one is given. Ignores case.
     pub fn is(&self, member: &str, team: Option<&str>) -> bool {
         self.member.eq_ignore_ascii_case(member) && team.is_none_or(|team| self.team.eq_ignore_ascii_case(team))
+    }
+
+    /// Fails with [`Error::Context`] if the identity was saved for https and the address is http: its credential would be
+    /// readable on the network.
+    pub fn refuse_plaintext(&self, address: &str) -> Result<(), Error> {
+        if !self.address.starts_with("https://") || address.starts_with("https://") {
+            return Ok(());
+        }
+        Err(Error::Context(format!(
+            "{} was saved for {}, so its credential is not sent over http to {address}. Write the address with https://, or \
+             leave it out (--address, {ADDRESS_VARIABLE}).",
+            self.name(),
+            self.address
+        )))
     }
 
     /// Returns `NAME@TEAM`.
@@ -110,14 +124,14 @@ impl ContextFile {
         }
         let current = self.current.as_deref().map(split).and_then(|(member, of)| self.find(member, of));
         let Some(team) = team else { return Ok(current) };
-        let of_team: Vec<_> = self.identities.iter().filter(|kept| kept.team.eq_ignore_ascii_case(team)).collect();
+        let of_team = self.in_team(team);
         match (current.filter(|current| current.team.eq_ignore_ascii_case(team)), of_team.as_slice()) {
             (Some(current), _) => Ok(Some(current)),
             (None, []) => Ok(None),
             (None, [only]) => Ok(Some(only)),
-            (None, _) => wrong(format!(
+            (None, several) => wrong(format!(
                 "You have several identities in team {team}. Choose one with {AS_VARIABLE}, or --as on the command line: {}.",
-                self.names()
+                names(several.iter().copied())
             )),
         }
     }
@@ -129,9 +143,20 @@ impl ContextFile {
 
     /// Returns the names of all identities, separated by commas.
     pub fn names(&self) -> String {
-        let names: Vec<_> = self.identities.iter().map(KeptIdentity::name).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        names(&self.identities)
     }
+
+    /// Returns the identities in a team, the current one first.
+    pub fn in_team(&self, team: &str) -> Vec<&KeptIdentity> {
+        let mut found: Vec<_> = self.identities.iter().filter(|kept| kept.team.eq_ignore_ascii_case(team)).collect();
+        found.sort_by_key(|kept| self.current.as_deref() != Some(kept.name().as_str()));
+        found
+    }
+}
+
+fn names<'a>(identities: impl IntoIterator<Item = &'a KeptIdentity>) -> String {
+    let names: Vec<_> = identities.into_iter().map(KeptIdentity::name).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// Splits `NAME` or `NAME@TEAM`.

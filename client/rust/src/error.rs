@@ -18,6 +18,8 @@ pub enum Error {
         address: String,
         /// Why the last attempt failed.
         detail: String,
+        /// Nothing listens at any of the addresses.
+        is_refused: bool,
     },
 
     /// TLS failed: the client does not trust the coordinator, or the other way round. Nothing has changed.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures::future::BoxFuture;
 use teamwire_proto::Method;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tonic::{Request, Response, Status, Streaming, transport::Channel};
 
 use crate::{
@@ -26,6 +26,8 @@ pub(crate) struct Follower<Q, A> {
     open: Open<Q, A>,
     stream: Option<(Link, Streaming<A>)>,
     delays: Delays,
+    /// When the stream broke. None: it is open, or was never tried.
+    broken_since: Option<Instant>,
     is_over: bool,
 }
 
@@ -33,7 +35,7 @@ impl<Q: Clone, A> Follower<Q, A> {
     /// Creates a follower of a streaming RPC. Sends nothing yet.
     pub(crate) fn new(client: &Client, method: Method, request: Q, open: Open<Q, A>) -> Self {
         let delays = client.retry().delays();
-        Self { client: client.clone(), method, request, open, stream: None, delays, is_over: false }
+        Self { client: client.clone(), method, request, open, stream: None, delays, broken_since: None, is_over: false }
     }
 
     /// Waits for the next frame. An error is final: None follows.
@@ -50,6 +52,7 @@ impl<Q: Clone, A> Follower<Q, A> {
                 Some((link, stream)) => match stream.message().await {
                     Ok(Some(frame)) => {
                         self.delays.reset();
+                        self.broken_since = None;
                         return Some(Ok(frame));
                     }
                     Ok(None) => (Some(link.clone()), Status::unavailable("the stream ended without a reason")),
@@ -61,13 +64,17 @@ impl<Q: Clone, A> Follower<Q, A> {
                 Some(link) => self.client.judge(&link, &status),
                 None => Failure::of(&status),
             };
-            if !failure.is_retried(self.method.effect(), &self.client.retry()) {
+            let delay = self.delays.next().max(failure.asks_to_wait());
+            let waited = self.broken_since.get_or_insert_with(Instant::now).elapsed();
+            if !failure.is_retried(self.method.effect(), &self.client.retry())
+                || self.client.stops_waiting(&status, waited, delay, None)
+            {
                 self.is_over = true;
                 let call = Call::of(self.method);
                 return Some(Err(self.client.error(call, failure, false, status)));
             }
             tracing::debug!(call = self.method.name(), message = status.message(), "reopening the stream");
-            sleep(self.delays.next().max(failure.asks_to_wait())).await;
+            sleep(delay).await;
         }
         None
     }

@@ -34,6 +34,10 @@ pub const CREDENTIAL_VARIABLE: &str = "TEAMWIRE_CREDENTIAL";
 /// could add members with it.
 pub const JOIN_VARIABLE: &str = "TEAMWIRE_JOIN";
 
+/// The environment variable that a runner sets for its program, and so for everything that the program starts. Where it is
+/// set, only the runner's member may be used, never an identity of the context file.
+pub const RUN_VARIABLE: &str = "TEAMWIRE_RUN";
+
 /// Which coordinator to call, and as which member. The `Debug` form leaves the credential out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -74,13 +78,20 @@ impl Identity {
     ///
     /// If the environment holds a credential, that is it. Otherwise it comes from the [`ContextFile`]: the identity that
     /// [`AS_VARIABLE`] names, or the current one, or the only one. The coordinator's address and TLS options in the
-    /// environment take precedence over those in the file.
+    /// environment take precedence over those in the file, but a credential that was saved for https is never sent over http.
     ///
-    /// Fails with [`Error::Context`] if the file cannot be used or no identity can be chosen.
+    /// Fails with [`Error::Context`] if the file cannot be used, if no identity can be chosen, or within a runner, whose
+    /// program uses no identity but the runner's member.
     pub fn find() -> Result<Self, Error> {
         let identity = Self::from_env();
         if identity.credential.is_some() {
             return Ok(identity);
+        }
+        if env::var_os(RUN_VARIABLE).is_some_and(|value| !value.is_empty()) {
+            return Err(Error::Context(format!(
+                "This program runs under `teamwire run`, so it may only act as the runner's member, but {CREDENTIAL_VARIABLE} is \
+                 not set. Pass the program's environment on, unchanged."
+            )));
         }
         let file = ContextFile::path().map(|path| ContextFile::load(&path)).transpose()?.unwrap_or_default();
         identity.or_kept(&file, |name| env::var(name).ok())
@@ -99,7 +110,9 @@ impl Identity {
                 )));
             }
         };
-        let KeptIdentity { team, member, address, credential, tls } = chosen.clone();
+        let address = given(ADDRESS_VARIABLE).unwrap_or_else(|| chosen.address.clone());
+        chosen.refuse_plaintext(&address)?;
+        let KeptIdentity { team, member, credential, tls, .. } = chosen.clone();
         let (ca, fingerprint) = match self.tls.ca {
             None => (tls.ca, tls.fingerprint),
             ca => (ca, None),
@@ -109,7 +122,7 @@ impl Identity {
             shown => shown,
         };
         Ok(Self {
-            address: given(ADDRESS_VARIABLE).unwrap_or(address),
+            address,
             tls: TlsOptions { ca, fingerprint, cert, key },
             team: Some(team),
             member: Some(member),
@@ -197,6 +210,12 @@ mod tests {
         );
         assert!(matches!(kept(&[("TEAMWIRE_TEAM", "other")]), Err(Error::Context(_))));
         assert!(matches!(kept(&[("TEAMWIRE_AS", "eve")]), Err(Error::Context(_))));
+        let empty =
+            kept(&[("TEAMWIRE_AS", ""), ("TEAMWIRE_ADDRESS", ""), ("TEAMWIRE_TEAM", ""), ("TEAMWIRE_CREDENTIAL", "")]);
+        assert_eq!(empty.expect("empty variables are unset").member.as_deref(), Some("Bob"));
+        for plain in ["http://kept:1", "kept:1"] {
+            assert!(matches!(kept(&[("TEAMWIRE_ADDRESS", plain)]), Err(Error::Context(_))), "{plain}");
+        }
     }
 
     #[test]

@@ -82,6 +82,7 @@ mod retry;
 mod subscription;
 mod task;
 mod transport;
+mod waiting;
 
 pub use client::{Client, join};
 pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
@@ -89,7 +90,7 @@ pub use error::Error;
 pub use history::HistoryFollower;
 pub use identity::{
     ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, JOIN_VARIABLE,
-    KEY_VARIABLE, MEMBER_VARIABLE, TEAM_VARIABLE,
+    KEY_VARIABLE, MEMBER_VARIABLE, RUN_VARIABLE, TEAM_VARIABLE,
 };
 pub use lead::Shutdown;
 pub use retry::Retry;
@@ -99,3 +100,4 @@ pub use teamwire_proto::{Reason, Refusal, dialect, v1};
 #[doc(hidden)]
 pub use transport::{Connect, Duplex};
 pub use transport::{ConnectOptions, Pem, Resolve, SystemResolver, TlsOptions};
+pub use waiting::Waiting;

@@ -114,7 +114,7 @@ impl Failure {
             if !refusal.reason.is_retryable() {
                 return Self::Refused(refusal);
             }
-            let is_outcome_known = refusal.reason.is_outcome_known();
+            let is_outcome_known = refusal.reason.is_outcome_known() || changed_nothing(&refusal);
             return Self::NotNow { refusal, is_outcome_known };
         }
         if let Some(error) = causes(status).find_map(|cause| cause.downcast_ref::<DialError>()) {
@@ -160,6 +160,18 @@ impl Failure {
             _ => Duration::ZERO,
         }
     }
+}
+
+/// The metadata key of a refusal that says that the attempt changed nothing, although its reason leaves that open.
+const NOTHING_CHANGED: &str = "nothing_changed";
+
+fn changed_nothing(refusal: &Refusal) -> bool {
+    refusal.metadata.get(NOTHING_CHANGED).is_some_and(|value| value == "true")
+}
+
+/// Returns whether every coordinator refused the connection: nothing listens there.
+pub(crate) fn is_refused(status: &Status) -> bool {
+    causes(status).find_map(|cause| cause.downcast_ref::<DialError>()).is_some_and(DialError::is_refused)
 }
 
 fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
@@ -210,6 +222,14 @@ mod tests {
         }
         assert!(of(Reason::StoreUnavailable).may_have_changed(Effect::Repeatable));
         assert!(of(Reason::Draining).is_retried(Effect::Once, &Retry::default()));
+    }
+
+    #[test]
+    fn a_store_that_refuses_writes_has_changed_nothing() {
+        let refusal = Refusal::new(Reason::StoreUnavailable, "full").with(NOTHING_CHANGED, "true");
+        let failure = Failure::of(&Status::from(refusal));
+        assert!(failure.is_retried(Effect::Once, &Retry::default()));
+        assert!(!failure.may_have_changed(Effect::Once));
     }
 
     #[test]

@@ -126,6 +126,32 @@ async fn an_approved_shutdown_is_the_last_event() {
     subscription.flush_acks().await.expect("acknowledged even then");
 }
 
+/// The reader used to stop at 256 waiting messages, so that it saw neither a shutdown request nor the end behind them.
+#[tokio::test]
+async fn a_shutdown_request_and_the_end_get_past_everything_that_the_application_does_not_take() {
+    let coordinator = Coordinator::start().await;
+    let client = coordinator.client();
+    let mut subscription = client.subscribe(SubscribeOptions::default());
+    let first = coordinator.put_text("first").await;
+    next(&mut subscription).await.ack();
+    subscription.flush_acks().await.expect("acknowledged");
+    for i in 0..300 {
+        coordinator.put_text(&i.to_string()).await;
+    }
+    coordinator.put_shutdown_request("req_1").await;
+    // Once the reader acknowledges this again, it has read everything before it.
+    let last = v1::Message { id: first, body: Some(Body::Message(v1::DirectMessage::default())), ..Default::default() };
+    coordinator.with(|state| state.inbox.push((last, 1)));
+    coordinator.cut(None).await;
+    coordinator.until("the reader", |state| (state.acked.len() == 2).then_some(())).await;
+
+    let request = next(&mut subscription).await;
+    assert_eq!(request.message.request_id, "req_1", "the request does not get past the messages");
+    client.approve_shutdown(&request.message.request_id).await.expect("approved");
+    let ended = end(&mut subscription).await;
+    assert!(matches!(ended, Ok(Event::ShutdownApproved { request_id }) if request_id == "req_1"));
+}
+
 #[tokio::test]
 async fn a_closed_subscription_does_not_reconnect() {
     for (reason, closed, word) in [

@@ -144,6 +144,8 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
         signal: 0,
         duration: Some(prost_types::Duration { seconds: 0, nanos: 9_000_000 }),
         detail: text("d"),
+        runner_action: v1::RunnerAction::Sigterm.into(),
+        ..Default::default()
     });
     let update = v1::UpdateTaskRequest {
         task_id: 3,
@@ -251,9 +253,14 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
                 call(
                     TOKEN,
                     11,
-                    &v1::JoinRequest { name: text("cid"), attributes: Some(attributes), idempotency_key: text("k") },
+                    &v1::JoinRequest {
+                        name: text("cid"),
+                        attributes: Some(attributes),
+                        idempotency_key: text("k"),
+                        ..Default::default()
+                    },
                 ),
-                call(BOB, 11, &v1::JoinRequest::default()),
+                call(BOB, 11, &v1::JoinRequest { previous_exit: exit.clone(), ..Default::default() }),
             ]
             .concat(),
         ),

@@ -23,6 +23,8 @@ mod failure;
 #[allow(dead_code)]
 #[path = "../../../agents/src/line_protocol/lines.rs"]
 mod lines;
+#[path = "../../../agents/src/line_protocol/loose_keys.rs"]
+mod loose_keys;
 #[path = "../../../agents/src/line_protocol/output_parser.rs"]
 mod output_parser;
 

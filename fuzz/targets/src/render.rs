@@ -79,8 +79,10 @@ fn parse(text: &str) -> Element {
 fn hides(c: char) -> bool {
     let turns = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
     let breaks = (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{2028}' | '\u{2029}');
-    // Tags: a whole invisible ASCII.
-    turns || breaks || matches!(c, '\u{E0000}'..='\u{E007F}')
+    // Tags, a whole invisible ASCII; variation selectors that no text needs; other characters without a shape.
+    let is_shapeless =
+        matches!(c, '\u{E0000}'..='\u{E0FFF}' | '\u{FE00}'..='\u{FE0D}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}');
+    turns || breaks || is_shapeless
 }
 
 fn unescape(text: &str) -> String {

@@ -157,7 +157,7 @@ impl World {
     /// Makes a call. `None`: the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 32 {
+        Some(match kind % 33 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -228,7 +228,8 @@ impl World {
                 Ok(request) => c.send(who, &request).await.map(drop),
                 Err(refusal) => Err(refusal),
             },
-            _ => c.renew(&self.namespace(), &[]).await,
+            31 => c.renew(&self.namespace(), &[]).await,
+            _ => c.set_notice_level(who, &decode(encoded)?).await.map(drop),
         })
     }
 

@@ -10,7 +10,11 @@ use std::{
 use prost::Message as _;
 use serde_json::{Value, json};
 use teamwire_agents::agent_text;
-use teamwire_proto::{dialect, v1};
+use teamwire_proto::{
+    Refusal,
+    dialect::{self, Json},
+    v1,
+};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
@@ -23,14 +27,22 @@ pub(crate) fn speech(input: &[u8]) {
     if let Ok(message) = v1::Message::decode(input) {
         check_echo(&message);
     }
-    let Ok(line) = str::from_utf8(input) else { return };
-    let value = serde_json::from_str::<Value>(line).ok().filter(Value::is_object);
-    let speech = OutputLine::parse(line);
-    let Some(value) = value else {
-        assert_eq!(speech, OutputLine::Other);
-        return;
+    if let Some((refusal, quoted)) = OutputLine::too_long(input, LINE_BYTES_MAX) {
+        check_help(&refusal);
+        assert!(quoted.is_string(), "{quoted}");
+    }
+    let read = OutputLine::parse(input);
+    let Ok(line) = str::from_utf8(input) else {
+        return assert!(matches!(read, OutputLine::Refused(..) | OutputLine::Other), "{read:?}");
     };
-    match speech {
+    let Some(value) = unique_object(line) else {
+        if let OutputLine::Refused(refusal, quoted) = &read {
+            check_help(refusal);
+            assert!(quoted.as_str().is_some_and(|quoted| quoted.chars().count() <= 201), "{quoted}");
+        }
+        return assert!(matches!(read, OutputLine::Refused(..) | OutputLine::Other), "{read:?}");
+    };
+    match read {
         OutputLine::Other => {}
         OutputLine::Ack(ids) => assert!(value["ack"] == json!(ids) || vec![value["ack"].clone()] == ids),
         OutputLine::Complete(id, result, written) => {
@@ -42,15 +54,29 @@ pub(crate) fn speech(input: &[u8]) {
             assert!(is_task(&value["release"], id));
         }
         OutputLine::Send(request, written) => {
-            assert_eq!(*request, dialect::read(line));
+            assert_eq!(dialect::read(line).as_ref(), Ok(&*request));
             // If the program echoes this, the runner must not take it for a message.
             for kind in ["sent", "error"] {
                 let told = json!({"type": kind, "request": written}).to_string();
-                assert_eq!(OutputLine::parse(&told), OutputLine::Other, "{told}");
+                assert_eq!(OutputLine::parse(told.as_bytes()), OutputLine::Other, "{told}");
             }
             assert_eq!(written, value);
         }
+        OutputLine::Refused(refusal, written) => {
+            check_help(&refusal);
+            assert_eq!(written, value);
+        }
     }
+}
+
+/// Returns the object that a line is, if it is one and none of its keys, at any depth, is repeated.
+fn unique_object(line: &str) -> Option<Value> {
+    let Json { value, repeated } = Json::parse(line).ok()?;
+    (value.is_object() && repeated.is_none()).then_some(value)
+}
+
+fn check_help(refusal: &Refusal) {
+    assert!(refusal.field.is_some() && refusal.message.ends_with(['.', '?']), "no help: {refusal}");
 }
 
 fn is_task(value: &Value, id: u64) -> bool {
@@ -64,7 +90,7 @@ fn check_echo(message: &v1::Message) {
     line["delivery_count"] = json!(1);
     let line = line.to_string();
     assert!(!line.contains(['\n', '\r']), "a message is one line");
-    assert_eq!(OutputLine::parse(&line), OutputLine::Other, "{line}");
+    assert_eq!(OutputLine::parse(line.as_bytes()), OutputLine::Other, "{line}");
 }
 
 /// A pipe that gives what it has in pieces of any length.

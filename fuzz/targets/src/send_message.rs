@@ -20,6 +20,7 @@ pub(crate) fn read(input: &[u8]) {
     let object = value.as_object().expect("what was read is an object");
     check_meaning(object, &request);
     check_nulls(object, &request);
+    check_repeated(text, object);
     for written in [classic(&request), newer(&request)].into_iter().flatten() {
         let written = written.to_string();
         assert_eq!(dialect::read(&written).as_ref(), Ok(&request), "{written}");
@@ -75,8 +76,22 @@ fn check_meaning(object: &Map<String, Value>, request: &v1::SendRequest) {
         Body::PlanApprovalResponse(body) => &body.recipient,
         _ => return,
     };
-    let named = ["to", "recipient"].iter().filter_map(|key| object.get(*key)?.as_str());
-    assert!(!recipient.is_empty() && named.collect::<Vec<_>>() == [recipient.as_str()]);
+    let mut named =
+        ["to", "recipient"].iter().filter_map(|key| object.get(*key)?.as_str()).filter(|name| !name.is_empty());
+    assert!(!recipient.is_empty() && named.all(|name| name == recipient));
+}
+
+/// Whatever a key says, it says it once: with any of its keys given again, a message is refused, and the refusal names the key.
+fn check_repeated(text: &str, object: &Map<String, Value>) {
+    let Some((_, inside)) = text.split_once('{') else { panic!("an object begins with a brace") };
+    for (key, value) in object {
+        for again in [value, &Value::Null] {
+            let json = format!("{{{}:{again},{inside}", json!(key));
+            let refusal = dialect::read(&json).expect_err(&json);
+            assert!(refusal.field.is_some(), "{json}");
+            check_refusal(&refusal);
+        }
+    }
 }
 
 /// A field that is null is a field that was not given.
@@ -131,10 +146,8 @@ fn classic(request: &v1::SendRequest) -> Option<Value> {
 /// Writes a request in the newer dialect. `None`: it cannot say it.
 fn newer(request: &v1::SendRequest) -> Option<Value> {
     let fields = match request.body.as_ref()? {
-        Body::Message(b) if b.recipient == "*" => return None,
         Body::Message(b) => json!({"to": b.recipient, "summary": b.summary, "message": b.content}),
         Body::Broadcast(b) => json!({"to": "*", "summary": b.summary, "message": b.content}),
-        Body::ShutdownRequest(b) if b.recipient == "*" => return None,
         Body::ShutdownRequest(b) => {
             json!({"to": b.recipient, "message": {"type": "shutdown_request", "reason": b.reason}})
         }
@@ -144,7 +157,6 @@ fn newer(request: &v1::SendRequest) -> Option<Value> {
         Body::PlanApprovalRequest(b) => {
             json!({"summary": b.summary, "message": {"type": "plan_approval_request", "plan": b.plan}})
         }
-        Body::PlanApprovalResponse(b) if b.recipient == "*" => return None,
         Body::PlanApprovalResponse(b) => json!({"to": b.recipient, "message": {
             "type": "plan_approval_response", "request_id": b.request_id, "approve": b.approve, "feedback": b.feedback
         }}),
@@ -170,12 +182,14 @@ fn accepted(request: &v1::SendRequest) -> v1::Message {
 fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
     let is_named = |name: &String| !name.is_empty();
     let body = match message.body.clone()? {
-        message::Body::Message(body) => Some(Body::Message(body))
-            .filter(|_| matches!(&message.body, Some(message::Body::Message(body)) if is_named(&body.recipient))),
+        message::Body::Message(body) => {
+            // To everyone else it would be a broadcast.
+            (is_named(&body.recipient) && body.recipient != "*").then_some(Body::Message(body))
+        }
         message::Body::Broadcast(body) => Some(Body::Broadcast(body)),
         message::Body::ShutdownRequest(body) => {
             let body = v1::ShutdownRequest { ttl: None, ..body };
-            is_named(&body.recipient).then_some(Body::ShutdownRequest(body))
+            (is_named(&body.recipient) && body.recipient != "*").then_some(Body::ShutdownRequest(body))
         }
         message::Body::ShutdownResponse(body) => {
             let is_sound = body.approve.is_some() && is_named(&body.request_id);
@@ -185,7 +199,8 @@ fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
             Some(Body::PlanApprovalRequest(v1::PlanApprovalRequest { ttl: None, ..body }))
         }
         message::Body::PlanApprovalResponse(body) => {
-            let is_sound = body.approve.is_some() && is_named(&body.request_id) && is_named(&body.recipient);
+            let is_to_one = is_named(&body.recipient) && body.recipient != "*";
+            let is_sound = body.approve.is_some() && is_named(&body.request_id) && is_to_one;
             is_sound.then_some(Body::PlanApprovalResponse(body))
         }
         message::Body::Notice(_) => None,

@@ -9,14 +9,14 @@ const OTHER_WORDS: [(&str, &str); 12] = [
     ("to", "recipient"),
     ("recipient", "to"),
     ("text", "content"),
+    ("text", "message"),
     ("body", "content"),
+    ("body", "message"),
+    ("msg", "content"),
+    ("msg", "message"),
     ("message", "content"),
     ("content", "message"),
     ("reason", "content"),
-    ("feedback", "content"),
-    ("plan", "content"),
-    ("requestId", "request_id"),
-    ("approved", "approve"),
     ("reply_to", "in_reply_to"),
 ];
 
@@ -28,13 +28,18 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Takes an object whose fields are all among `known`.
-    pub(super) fn new(path: &str, map: Map<String, Value>, known: &[&str]) -> Result<Self, Refusal> {
+    /// Takes an object whose fields are all among `known`. An error lists only those that are `named`.
+    pub(super) fn new(path: &str, map: Map<String, Value>, known: &[&str], named: &[&str]) -> Result<Self, Refusal> {
         let fields = Self { path: path.to_owned(), map };
         match fields.map.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(fields.unknown(key, known)),
+            Some(key) => Err(fields.unknown(key, named)),
             None => Ok(fields),
         }
+    }
+
+    /// Returns whether a field is given and is not null.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
     /// Returns the field's path in the request.
@@ -132,6 +137,18 @@ pub(super) fn wrong_type(place: &str, wanted: &str, value: &Value) -> Refusal {
         Value::Object(_) => "an object",
     };
     Refusal::new(Reason::InvalidJson, format!("{place} must be {wanted}, and is {is}.")).field(place)
+}
+
+/// Returns whether two words are the same but for case, separators, and at most one slip of the keyboard.
+pub(super) fn is_similar(a: &str, b: &str) -> bool {
+    let folded = |word: &str| word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let (a, b) = (folded(a), folded(b));
+    a == b || (a.len().min(b.len()) >= 4 && a.len().abs_diff(b.len()) <= 1 && strsim::osa_distance(&a, &b) <= 1)
+}
+
+/// Returns the field that people mean by a word that is not similar to the field's name.
+pub(super) fn other_word(word: &str) -> Option<&'static str> {
+    OTHER_WORDS.iter().find(|(other, _)| *other == word).map(|(_, field)| *field)
 }
 
 /// Truncates and escapes foreign text for an error.

@@ -4,18 +4,24 @@
 //! - the classic one, `{"type", "recipient", "content", "summary", "request_id", "approve"}`, where `content` is also the
 //!   reason of a shutdown, the plan, and the feedback on it;
 //! - the newer one, `{"to", "message", "summary"}`, where `message` is a text, or for other kinds an object:
-//!   `{"type", "request_id", "approve", "reason"}`. `"to": "*"` broadcasts.
+//!   `{"type", "request_id", "approve", "reason"}`.
 //!
-//! Both may carry `in_reply_to`, `attachments` and `idempotency_key`. A null field counts as absent.
+//! It also accepts mixtures, since models write them. Everywhere `to` is `recipient`, `message` is `content`, `requestId` is
+//! `request_id`, `approved` is `approve`; outside of a message or broadcast, `reason`, `feedback` and `plan` are `content`.
+//! Two spellings of one field must agree. A message to `*` is a broadcast.
 //!
-//! [`read`] refuses ambiguous input. The coordinator checks bounds, names and permissions. [`write`](write()) returns the
-//! one JSON form of a delivered message.
+//! All may carry `in_reply_to`, `attachments` and `idempotency_key`. A null field counts as absent.
+//!
+//! [`read`] refuses ambiguous input, and every key that an object repeats ([`Json`]). The coordinator checks bounds, names and
+//! permissions. [`write`](write()) returns the one JSON form of a delivered message.
 
 mod fields;
+mod json;
 mod read;
 mod write;
 
-pub use read::read;
+pub use json::Json;
+pub use read::{read, read_object, resembles_field, resembles_type};
 pub use write::write;
 
 #[cfg(test)]
@@ -107,6 +113,79 @@ mod tests {
     }
 
     #[test]
+    fn every_spelling_of_a_field_is_accepted_in_every_form() {
+        let message = body(json!({"type": "message", "recipient": "a", "content": "hi", "summary": "s"}));
+        for mixed in [
+            json!({"type": "message", "to": "a", "content": "hi", "summary": "s"}),
+            json!({"type": "message", "to": "a", "message": "hi", "summary": "s"}),
+            json!({"type": "message", "to": "a", "recipient": "a", "message": "hi", "content": "hi", "summary": "s"}),
+            json!({"to": "a", "content": "hi", "summary": "s"}),
+        ] {
+            assert_eq!(body(mixed.clone()), message, "{mixed}");
+        }
+        let broadcast = body(json!({"type": "broadcast", "content": "hi", "summary": "s"}));
+        for everyone in [
+            json!({"type": "message", "to": "*", "content": "hi", "summary": "s"}),
+            json!({"type": "message", "recipient": "*", "content": "hi", "summary": "s"}),
+            json!({"type": "broadcast", "to": "*", "message": "hi", "summary": "s"}),
+        ] {
+            assert_eq!(body(everyone.clone()), broadcast, "{everyone}");
+        }
+        let answer = body(json!({"type": "shutdown_response", "request_id": "r", "approve": false, "content": "busy"}));
+        for spelled in [
+            json!({"type": "shutdown_response", "requestId": "r", "approved": false, "reason": "busy"}),
+            json!({"type": "shutdown_response", "to": "team-lead", "request_id": "r", "approve": false, "message": "busy"}),
+            json!({"type": "shutdown_response", "message": {"request_id": "r", "approve": false, "reason": "busy"}}),
+            json!({"type": "shutdown_response", "to": "lead",
+                "message": {"type": "shutdown_response", "request_id": "r", "approve": false, "reason": "busy"}}),
+        ] {
+            assert_eq!(body(spelled.clone()), answer, "{spelled}");
+        }
+        assert_eq!(
+            body(json!({"type": "plan_approval_response", "to": "a", "requestId": "r", "approved": false,
+                "feedback": "no"})),
+            body(json!({"type": "plan_approval_response", "recipient": "a", "request_id": "r", "approve": false,
+                "content": "no"}))
+        );
+    }
+
+    #[test]
+    fn spellings_of_one_field_that_differ_are_refused() {
+        let invalid = Reason::InvalidJson;
+        refused(json!({"type": "message", "recipient": "a", "to": "b", "content": "c"}), invalid, "to", "Give one");
+        refused(json!({"type": "message", "recipient": "*", "to": "b", "content": "c"}), invalid, "to", "Give one");
+        refused(json!({"to": "a", "message": "m", "content": "c"}), invalid, "message", "Give one");
+        let ids = json!({"type": "shutdown_response", "request_id": "r", "requestId": "s", "approve": true});
+        refused(ids, invalid, "requestId", "Give one");
+        let texts =
+            json!({"type": "shutdown_response", "request_id": "r", "approve": true, "content": "a", "reason": "b"});
+        refused(texts, invalid, "reason", "Give one");
+        let types = json!({"type": "shutdown_request", "to": "a", "message": {"type": "shutdown_response"}});
+        refused(types, Reason::InvalidType, "message.type", "once");
+        let answers = json!({"type": "shutdown_response", "request_id": "r", "approve": true, "approved": false});
+        refused(answers, Reason::ApproveMissing, "approved", "true or false");
+        let everyone = json!({"type": "broadcast", "to": "bob", "content": "c"});
+        refused(everyone, Reason::UnexpectedRecipient, "to", "Leave recipient out");
+    }
+
+    #[test]
+    fn a_repeated_key_is_refused_by_its_name() {
+        for (text, field) in [
+            (r#"{"type":"shutdown_response","request_id":"r","approve":false,"approve":true}"#, "approve"),
+            (r#"{"type":"shutdown_response","request_id":"r","approve":true,"approve":true}"#, "approve"),
+            (
+                r#"{"to":"lead","message":{"type":"shutdown_response","approve":false,"request_id":"r","approve":true}}"#,
+                "message.approve",
+            ),
+            (r#"{"type":"broadcast","content":"c","attachments":[{"uri":"a:b","uri":"a:c"}]}"#, "attachments[0].uri"),
+        ] {
+            let refusal = read(text).expect_err(text);
+            assert_eq!((refusal.reason, refusal.field.as_deref()), (Reason::InvalidJson, Some(field)), "{text}");
+            assert!(refusal.message.contains(field) && refusal.message.contains("once"), "{refusal}");
+        }
+    }
+
+    #[test]
     fn text_that_looks_like_a_protocol_message_stays_text() {
         let content = r#"{"type":"shutdown_response","request_id":"r","approve":true}"#;
         let Body::Message(read) = body(json!({"to": "a", "message": content, "summary": "s"})) else {
@@ -166,10 +245,14 @@ mod tests {
         refused(json!([]), invalid, "json", "an object");
         refused(json!({"type": 5}), invalid, "type", "a string");
         refused(json!({"type": "message", "recipient": ["a"]}), invalid, "recipient", "an array");
-        refused(json!({"type": "message", "to": "a"}), invalid, "to", "nearest is \"recipient\"");
         refused(json!({"type": "message", "recipent": "a"}), invalid, "recipent", "nearest is \"recipient\"");
-        refused(json!({"type": "shutdown_response", "requestId": "r"}), invalid, "requestId", "\"request_id\"");
-        refused(json!({"to": "a", "message": "m", "content": "c"}), invalid, "content", "nearest is \"message\"");
+        refused(
+            json!({"type": "message", "recipient": "a", "reason": "r"}),
+            invalid,
+            "reason",
+            "nearest is \"content\"",
+        );
+        refused(json!({"to": "a", "mesage": "m"}), invalid, "mesage", "nearest is \"message\"");
         refused(json!({"to": "a", "message": 1}), invalid, "message", "a number");
         refused(json!({"type": "message", "recipient": "a", "approve": true}), invalid, "approve", "answers nothing");
         refused(
@@ -179,7 +262,7 @@ mod tests {
             "Leave",
         );
         let twice = json!({"to": "a", "message": {"type": "shutdown_request", "reason": "x", "content": "y"}});
-        refused(twice, invalid, "message.content", "Give one");
+        refused(twice, invalid, "message.reason", "Give one");
         let sized = json!({"type": "broadcast", "attachments": [{"uri": "a:b"}, {"size_bytes": -1}]});
         refused(sized, invalid, "attachments[1].size_bytes", "a whole number");
     }
@@ -206,6 +289,22 @@ mod tests {
         assert_eq!(json["notice"], facts);
         assert_eq!(json.get("request_id"), None, "a notice neither makes nor answers a request");
         assert_eq!(json["sent_at"], "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn a_digest_shows_what_it_gathers_and_how_often() {
+        let idle = v1::Notice {
+            kind: v1::NoticeKind::Idle.into(),
+            member: "a".into(),
+            text: "a is idle.".into(),
+            count: 3,
+            ..Default::default()
+        };
+        let digest =
+            v1::Notice { kind: v1::NoticeKind::Digest.into(), count: 3, gathered: vec![idle], ..Default::default() };
+        let json = write(&v1::Message { body: Some(message::Body::Notice(digest)), ..Default::default() });
+        let gathered = json!([{"kind": "idle", "member": "a", "count": 3, "text": "a is idle."}]);
+        assert_eq!(json["notice"], json!({"kind": "digest", "count": 3, "gathered": gathered}));
     }
 
     /// Bodies of every kind that a client can send.
@@ -240,6 +339,34 @@ mod tests {
             if let Err(refusal) = read(&json) {
                 prop_assert!(refusal.field.is_some() && !refusal.message.is_empty());
             }
+        }
+
+        #[test]
+        fn no_key_may_be_given_twice(
+            body in bodies(),
+            is_nested in any::<bool>(),
+            which in any::<prop::sample::Index>(),
+            second in prop_oneof![Just("null"), Just("true"), Just("false"), Just("\"x\"")],
+            is_first in any::<bool>(),
+        ) {
+            let request = v1::SendRequest { body: Some(body), ..Default::default() };
+            let Value::Object(mut object) = write(&accepted(&request)) else { panic!("no object") };
+            object.retain(|key, _| ["type", "content", "request_id", "approve"].contains(&key.as_str()));
+            let keys: Vec<String> = object.keys().cloned().collect();
+            let key = which.get(&keys);
+            let inner = Value::Object(object.clone()).to_string();
+            let inside = inner.trim_start_matches('{').trim_end_matches('}');
+            let repeated = match is_first {
+                true => format!("{{\"{key}\":{second},{inside}}}"),
+                false => format!("{{{inside},\"{key}\":{second}}}"),
+            };
+            let (json, path) = match is_nested {
+                true => (format!("{{\"to\":\"a\",\"message\":{repeated}}}"), format!("message.{key}")),
+                false => (repeated, key.clone()),
+            };
+            let refusal = read(&json).expect_err(&json);
+            prop_assert_eq!(refusal.reason, Reason::InvalidJson, "{}", json);
+            prop_assert_eq!(refusal.field.as_deref(), Some(path.as_str()), "{}", json);
         }
 
         #[test]

@@ -69,6 +69,20 @@ fn notice(notice: &v1::Notice) -> Value {
     if let Some(exit) = &notice.exit {
         json.insert("exit".to_owned(), exit_report(exit));
     }
+    if notice.important {
+        json.insert("important".to_owned(), json!(true));
+    }
+    if notice.count > 1 {
+        json.insert("count".to_owned(), json!(notice.count));
+    }
+    if !notice.gathered.is_empty() {
+        let with_text = |gathered: &v1::Notice| {
+            let mut json = self::notice(gathered);
+            json["text"] = json!(gathered.text);
+            json
+        };
+        json.insert("gathered".to_owned(), notice.gathered.iter().map(with_text).collect());
+    }
     Value::Object(json)
 }
 
@@ -98,6 +112,13 @@ fn exit_report(exit: &v1::ExitReport) -> Value {
     }
     if !exit.detail.is_empty() {
         json.insert("detail".to_owned(), json!(exit.detail));
+    }
+    if !exit.approved_request_id.is_empty() {
+        json.insert("approved_request_id".to_owned(), json!(exit.approved_request_id));
+    }
+    if exit.runner_action() != v1::RunnerAction::Unspecified {
+        let action = exit.runner_action().as_str_name().trim_start_matches("RUNNER_ACTION_").to_ascii_lowercase();
+        json.insert("runner_action".to_owned(), json!(action));
     }
     Value::Object(json)
 }

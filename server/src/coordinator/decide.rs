@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 use super::{
     Coordinator,
     keys::{board_keys, team_key, usual_keys},
+    messages::WHOLE_INBOX,
     store_errors::{corrupt, unavailable},
 };
 use crate::{
@@ -25,11 +26,12 @@ use crate::{
         identity::{CallerCredentials, namespace_of},
         post,
         records::TeamRecord,
+        streams,
         tx::{CachedRecord, RuleError, Snapshot, Tx},
     },
     failpoint,
     notify::PendingCommit,
-    store::{Check, Commit, Durability, Failed, Key, Namespace, Outcome, Txn, Write},
+    store::{Check, Commit, Durability, Failed, Key, Namespace, Outcome, StoreError, Txn, Write},
     telemetry::step,
 };
 
@@ -95,6 +97,7 @@ impl Coordinator {
             limits: Arc::clone(&self.limits),
             operator: self.operator,
             by: self.notifier.by(),
+            store_is_full: false,
         }
     }
 
@@ -123,6 +126,7 @@ struct Decision<'c> {
     coordinator: &'c Coordinator,
     namespace: &'c Namespace,
     preload: &'c [Key],
+    ctx: Context,
     snapshot: Snapshot,
     /// Some records of the snapshot are cached, and may be stale.
     from_cache: bool,
@@ -134,18 +138,23 @@ impl<'c> Decision<'c> {
     fn new(coordinator: &'c Coordinator, namespace: &'c Namespace, preload: &'c [Key]) -> Self {
         let mut snapshot = Snapshot::default();
         let from_cache = coordinator.cache.fill(namespace, preload, &mut snapshot);
-        Self { coordinator, namespace, preload, snapshot, from_cache, cache_allowed: true }
+        Self { coordinator, namespace, preload, ctx: coordinator.context(), snapshot, from_cache, cache_allowed: true }
     }
 
     async fn run<T>(mut self, rule: impl Fn(&mut Tx<'_>) -> Result<T, RuleError>) -> Result<Done<T>, Refusal> {
-        let ctx = self.coordinator.context();
         let mut attempts = 0;
         // Between two attempts a rule runs once for each record that it misses; there are only so many.
         while attempts < ATTEMPTS_MAX {
-            let mut tx = Tx::new(&ctx, &self.snapshot);
+            let mut tx = Tx::new(&self.ctx, &self.snapshot);
             let answer = match rule(&mut tx) {
                 Err(RuleError::NeedsRecords(keys)) => {
                     self.supply(keys).await?;
+                    continue;
+                }
+                Err(RuleError::NeedsInbox(member)) => {
+                    let entries = self.coordinator.inbox_entries(self.namespace, &member, WHOLE_INBOX).await?;
+                    let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
+                    self.snapshot.inboxes.insert(member.folded().to_owned(), places);
                     continue;
                 }
                 Err(RuleError::Corrupt(what)) => return Err(corrupt(self.namespace, &what)),
@@ -227,7 +236,8 @@ impl<'c> Decision<'c> {
         Ok(())
     }
 
-    /// Commits a transaction. Returns how durable it is. `None`: a check failed, and the rule must run again.
+    /// Commits a transaction. Returns how durable it is. `None`: a check failed or the store is full, and the rule must run
+    /// again.
     async fn commit(&mut self, txn: &Txn) -> Result<Option<Durability>, Refusal> {
         let coordinator = self.coordinator;
         let mut pending = PendingCommit::new(&coordinator.notifier, self.namespace, txn);
@@ -237,14 +247,20 @@ impl<'c> Decision<'c> {
         if committed.is_ok() {
             pending.is_known();
         }
-        match committed.map_err(unavailable)? {
-            Outcome::Committed(commit) => {
+        match committed {
+            Err(StoreError::Full(_)) if !self.ctx.store_is_full => {
+                // Without what it can do without, the rule may fit.
+                self.ctx.store_is_full = true;
+                Ok(None)
+            }
+            Err(error) => Err(unavailable(error)),
+            Ok(Outcome::Committed(commit)) => {
                 coordinator.committed(self.namespace, txn, &commit);
                 Ok(Some(commit.durability))
             }
-            Outcome::Refused(failed) => {
+            Ok(Outcome::Refused(failed)) => {
                 coordinator.metrics.conflict(&failed);
-                self.learn(txn, failed)?;
+                self.learn(txn, failed).await?;
                 coordinator.metrics.rerun("conflict");
                 Ok(None)
             }
@@ -252,10 +268,12 @@ impl<'c> Decision<'c> {
     }
 
     /// Takes over what a failed check has taught, or refuses the call if running the rule again would not help.
-    fn learn(&mut self, txn: &Txn, failed: Failed) -> Result<(), Refusal> {
+    async fn learn(&mut self, txn: &Txn, failed: Failed) -> Result<(), Refusal> {
         match failed {
             Failed::Version { key, current } => {
                 self.keep(key, CachedRecord::new(current));
+                // The record may name a message that has arrived since.
+                self.snapshot.inboxes.clear();
                 Ok(())
             }
             Failed::KeyUsed { data } => {
@@ -270,6 +288,15 @@ impl<'c> Decision<'c> {
                 Err(Refusal::new(Reason::StoreUnavailable, format!("{name} has just called. Try again.")))
             }
             Failed::Full { stream } => {
+                if let Some(member) = streams::inbox_owner(&stream)
+                    && !self.snapshot.allowances.contains_key(&stream)
+                {
+                    let allowance = self.coordinator.notices_in_inbox(self.namespace, member).await?;
+                    self.snapshot.allowances.insert(stream.clone(), allowance);
+                    if allowance.entries > 0 {
+                        return Ok(());
+                    }
+                }
                 let team =
                     self.snapshot.records.get(&team_key()).and_then(|team| team.get::<TeamRecord>().ok().flatten());
                 Err(post::inbox_full(team.as_deref(), &stream, &self.coordinator.limits))

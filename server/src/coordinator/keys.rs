@@ -5,7 +5,7 @@ use teamwire_proto::{credential::Credential, name::Name};
 use crate::{
     domain::{
         identity::CallerCredentials,
-        records::{RecordType, SessionRecord, TeamRecord},
+        records::{DueNoticesRecord, RecordType, SessionRecord, TeamRecord},
         task::board::{BoardRecord, TaskRecord, record_id},
     },
     store::Key,
@@ -14,6 +14,11 @@ use crate::{
 /// Returns the key of a team's record, which holds its roster.
 pub fn team_key() -> Key {
     Key::new(TeamRecord::KIND, "")
+}
+
+/// Returns the key of the record that says when a team's waiting notices are due.
+pub(super) fn due_key() -> Key {
+    Key::new(DueNoticesRecord::KIND, "")
 }
 
 /// Returns the key of a member's record of one kind.

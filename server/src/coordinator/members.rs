@@ -4,18 +4,23 @@ use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{Refusal, name::Name, v1};
 
-use super::{Coordinator, keys::team_key, store_errors::unavailable};
+use super::{
+    Coordinator,
+    decide::Touches,
+    keys::{due_key, team_key},
+    store_errors::unavailable,
+};
 use crate::{
     domain::{
         expiry,
         identity::{self, Admit, CallerCredentials, Principal, namespace_of},
-        life,
+        life, membership,
         page::{self, Page, page_size},
         query::{self, MemberFacts},
         records::{PresenceRecord, SessionRecord, TeamRecord},
         streams,
     },
-    store::{Leases, Namespace},
+    store::{Extent, Leases, Namespace},
 };
 
 impl Coordinator {
@@ -48,7 +53,7 @@ impl Coordinator {
     ) -> Result<v1::ListMembersResponse, Refusal> {
         let mut page = Page::new(page_size(request.page_size)?);
         let after = page::name(&request.page_token)?;
-        let (namespace, team, _) = self.caller(who, &request.team).await?;
+        let (namespace, team, caller) = self.caller(who, &request.team).await?;
         let before = team.place_after(after.as_ref());
         let listed: Vec<_> = team.members.iter().skip(before).take(page.size()).collect();
         let ids: Vec<String> = listed.iter().map(|member| member.name.folded().to_owned()).collect();
@@ -57,17 +62,19 @@ impl Coordinator {
         let extents = self.store.extents(&namespace, &inboxes).await.map_err(unavailable)?;
         let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
         let presences = self.fetch::<PresenceRecord>(&namespace, ids).await?;
-        let facts = sessions.into_iter().zip(presences).zip(extents).map(|((session, presence), extent)| MemberFacts {
-            session,
-            presence,
-            inbox_depth: extent.entries,
-            inbox_full: extent.entries >= self.limits.inbox_entries_max || extent.weight >= self.limits.inbox_bytes_max,
-            lease_until_ms: 0,
-            now_ms: leases.now_ms,
-        });
-        for (member, facts) in listed.into_iter().zip(facts) {
-            let lease_until_ms = leases.until_ms.get(member.name.folded()).copied().unwrap_or(0);
-            if !page.add(query::show_member(&team, member, &MemberFacts { lease_until_ms, ..facts })) {
+        let records = sessions.into_iter().zip(presences).zip(extents);
+        for (member, ((session, presence), extent)) in listed.into_iter().zip(records) {
+            let mut facts = MemberFacts {
+                session,
+                presence,
+                inbox_depth: extent.entries,
+                inbox_full: self.is_full(&namespace, &member.name, extent).await?,
+                ..MemberFacts::of_lease(&member.name, &leases, &self.limits)
+            };
+            if matches!(&caller, Principal::Member { name, .. } if *name == member.name) {
+                facts = facts.is_calling();
+            }
+            if !page.add(query::show_member(&team, member, &facts)) {
                 break;
             }
         }
@@ -76,6 +83,34 @@ impl Coordinator {
         let covered = members.last().filter(|_| has_more);
         let next_page_token = covered.map_or_else(String::new, |member| page::token(&member.name));
         Ok(v1::ListMembersResponse { members, next_page_token })
+    }
+
+    /// Returns whether no more ordinary messages fit into an inbox of this extent.
+    async fn is_full(&self, namespace: &Namespace, member: &Name, extent: Extent) -> Result<bool, Refusal> {
+        let exceeds =
+            |entries, weight| entries >= self.limits.inbox_entries_max || weight >= self.limits.inbox_bytes_max;
+        if !exceeds(extent.entries, extent.weight) {
+            return Ok(false);
+        }
+        let notices = self.notices_in_inbox(namespace, member.folded()).await?;
+        Ok(exceeds(extent.entries.saturating_sub(notices.entries), extent.weight.saturating_sub(notices.weight)))
+    }
+
+    /// See `TeamService.Join`.
+    pub async fn join(&self, who: &CallerCredentials, request: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
+        let leases = self.leases(who, "").await?;
+        self.rule(who, "", Touches::Life, |tx| membership::join(tx, who, request, &leases)).await
+    }
+
+    /// See `TeamService.SetLead`.
+    pub async fn set_lead(&self, who: &CallerCredentials, request: &v1::SetLeadRequest) -> Result<v1::Team, Refusal> {
+        let leases = self.leases(who, &request.team).await?;
+        self.rule(who, &request.team, Touches::Team, |tx| membership::set_lead(tx, who, request, &leases)).await
+    }
+
+    /// Reads the leases of the caller's team, or of the team that the operator names.
+    pub(super) async fn leases(&self, who: &CallerCredentials, named: &str) -> Result<Leases, Refusal> {
+        self.store.leases(&namespace_of(who, named)?).await.map_err(unavailable)
     }
 
     /// Renews the leases of members that gave a heartbeat.
@@ -93,7 +128,8 @@ impl Coordinator {
         may_lose: bool,
     ) -> Result<Option<Duration>, Refusal> {
         let _turn = self.turns.take(namespace).await;
-        let done = self.decide(namespace, &[team_key()], |tx| expiry::expire_due(tx, leases, may_lose)).await?;
+        let done =
+            self.decide(namespace, &[team_key(), due_key()], |tx| expiry::expire_due(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
 }

@@ -1,7 +1,12 @@
 //! Messages: sending them, acknowledging them, reading them with their receipts.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
+use prost::Message as _;
 use teamwire_proto::{Refusal, id, name::Name, v1};
 
 use super::{Coordinator, keys::usual_keys, sessions::SessionFacts, store_errors::corrupt};
@@ -12,10 +17,11 @@ use crate::{
         inbox::{Leaving, message_id_of},
         page::{self, Page, page_size},
         query::{self, ReceiptFacts},
-        records::{ReceiptRecord, receipt_id},
+        records::{NoticesRecord, ReceiptRecord, receipt_id},
         send,
         session::{self, Acknowledgement},
         streams,
+        tx::Allowance,
     },
     store::{Durability, Namespace, Range},
 };
@@ -39,7 +45,8 @@ impl Coordinator {
 
     /// See `MessageService.Ack`. Returns how many messages have left the inbox.
     pub async fn acknowledge(&self, who: &CallerCredentials, request: &v1::AckRequest) -> Result<u32, Refusal> {
-        let Acknowledgement { who, member, message_ids } = &Acknowledgement::check(who, request)?;
+        let acknowledgement = Acknowledgement::check(who, request)?;
+        let Acknowledgement { who, member, message_ids } = &acknowledgement;
         let namespace = namespace_of(who, "")?;
         let mailbox = self.notifier.mailbox(&namespace, member, who.session_id.as_deref());
         let mut leaving: Vec<Leaving> = Vec::with_capacity(message_ids.len());
@@ -56,7 +63,7 @@ impl Coordinator {
         leaving.sort_by_key(|message| message.sequence);
         leaving.dedup_by_key(|message| message.sequence);
         let guard = mailbox.as_ref().map(|mailbox| mailbox.leaving(&leaving));
-        self.decide(&namespace, &usual_keys(who), |tx| session::acknowledge(tx, who, &leaving)).await?;
+        self.decide(&namespace, &usual_keys(who), |tx| session::acknowledge(tx, &acknowledgement, &leaving)).await?;
         if let Some(guard) = guard {
             guard.done();
         }
@@ -94,6 +101,21 @@ impl Coordinator {
                 Ok((entry.sequence, id))
             })
             .collect()
+    }
+
+    /// Returns how much of an inbox is notices, which use no room of messages. `folded`: its owner.
+    pub(super) async fn notices_in_inbox(&self, namespace: &Namespace, folded: &str) -> Result<Allowance, Refusal> {
+        let list = self.fetch::<NoticesRecord>(namespace, vec![folded.to_owned()]).await?.pop().flatten();
+        let sent = list.iter().flat_map(|list| &list.slots).filter_map(|slot| slot.sent.as_ref());
+        let sent: HashSet<&str> = sent.map(|sent| sent.message_id.as_str()).collect();
+        if sent.is_empty() {
+            return Ok(Allowance::default());
+        }
+        let entries = self.entries(namespace, &streams::inbox_of(folded), WHOLE_INBOX).await?;
+        let ids = entries.iter().filter_map(|entry| message_id_of(&entry.data)).filter(|id| sent.contains(id.as_str()));
+        let notices = self.messages(namespace, ids.collect()).await?;
+        let weights = notices.iter().flatten().map(|notice| notice.encoded_len() as u64);
+        Ok(Allowance { entries: notices.len() as u64, weight: weights.sum() })
     }
 
     /// Returns messages by their ids. `None`: the message does not exist.

@@ -32,7 +32,7 @@ impl Coordinator {
             .map(|record| {
                 CachedRecord::new(record).get::<T>().map_err(|stop| match stop {
                     RuleError::Refused(refusal) => refusal,
-                    RuleError::NeedsRecords(_) => corrupt(namespace, T::KIND),
+                    RuleError::NeedsRecords(_) | RuleError::NeedsInbox(_) => corrupt(namespace, T::KIND),
                     RuleError::Corrupt(what) => corrupt(namespace, &what),
                 })
             })

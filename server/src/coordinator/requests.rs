@@ -1,19 +1,21 @@
 //! Requests: reading them, and waiting for their decisions.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{
     Refusal, id,
+    name::Name,
     v1::{self, RequestKind, RequestState},
 };
 
-use super::Coordinator;
+use super::{Coordinator, messages::WHOLE_INBOX};
 use crate::{
     domain::{
         fields::{known, wait},
         identity::{CallerCredentials, Principal, namespace_of},
         page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
+        records::TeamRecord,
         streams::REQUESTS,
     },
     store::{Namespace, Range},
@@ -34,6 +36,37 @@ impl Coordinator {
     ) -> Result<v1::Request, Refusal> {
         let found = self.fetch::<v1::Request>(namespace, vec![request_id.to_owned()]).await?.pop().flatten();
         query::visible_request(caller, found)
+    }
+
+    /// Returns the shutdown request that awaits the answer of this life of a member, read from the store.
+    pub async fn pending_shutdown(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        incarnation: u64,
+    ) -> Result<Option<String>, Refusal> {
+        let team = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
+        let member = team.as_ref().and_then(|team| team.member(member)).filter(|it| it.incarnation == incarnation);
+        let pending = member.and_then(|member| member.pending_shutdown.as_ref());
+        Ok(pending.filter(|pending| pending.expires_ms > self.now_ms()).map(|pending| pending.id.clone()))
+    }
+
+    /// Finds the message of a request among the entries of an inbox from the sequence `first` on.
+    pub async fn message_of_request(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        request_id: &str,
+        first: u64,
+    ) -> Result<Option<(u64, Arc<v1::Message>)>, Refusal> {
+        let request = self.fetch::<v1::Request>(namespace, vec![request_id.to_owned()]).await?.pop().flatten();
+        let Some(request) = request else { return Ok(None) };
+        let entries = self.inbox_entries(namespace, member, Range { first, ..WHOLE_INBOX }).await?;
+        let Some((sequence, id)) = entries.into_iter().find(|(_, id)| *id == request.message_id) else {
+            return Ok(None);
+        };
+        let message = self.messages(namespace, vec![id]).await?.pop().flatten();
+        Ok(message.map(|message| (sequence, message)))
     }
 
     /// See `RequestService.GetRequest`.

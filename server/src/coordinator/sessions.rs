@@ -49,7 +49,7 @@ impl SessionFacts {
     /// Returns how often the message with a sequence was or may have been delivered.
     pub(super) fn delivery_count(&self, sequence: u64) -> u32 {
         let before = self.session.as_deref().map_or(0, |session| session.maybe_seen(sequence));
-        before + u32::from(self.current().is_some_and(|cursor| cursor.delivered >= sequence))
+        before + u32::from(self.current().is_some_and(|cursor| cursor.has_delivered(sequence)))
     }
 
     /// Describes a message that is about to leave the inbox.
@@ -89,7 +89,7 @@ impl Coordinator {
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
-        let preload = [member_key::<SessionRecord>(member)];
+        let preload = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
         self.decide(namespace, &preload, |tx| session::advance(tx, member, session_id, cursor)).await?;
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Coordinator {
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
-        let preload = [member_key::<SessionRecord>(member)];
+        let preload = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
         self.decide(namespace, &preload, |tx| session::close(tx, member, session_id, cursor)).await?;
         Ok(())
     }

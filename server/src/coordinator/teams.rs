@@ -86,7 +86,8 @@ impl Coordinator {
     /// See `TeamService.DeleteTeam`.
     pub async fn delete_team(&self, who: &CallerCredentials, named: &str) -> Result<(), Refusal> {
         let namespace = namespace_of(who, named)?;
-        let name = self.decide(&namespace, &[team_key()], |tx| team::delete(tx, who, named)).await?.value;
+        let leases = self.leases(who, named).await?;
+        let name = self.decide(&namespace, &[team_key()], |tx| team::delete(tx, who, named, &leases)).await?.value;
         // The team is deleted. If the list still names it, the next reader corrects the list.
         if let Err(refusal) = self.unlist_team(&name).await {
             tracing::debug!(%name, %refusal, "the team could not be unlisted");
@@ -155,9 +156,11 @@ impl Coordinator {
         let Some(team) = found else { return Ok(None) };
         let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
         let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
+        let leases = self.store.leases(namespace).await.map_err(unavailable)?;
         let mut count = TeamCount::default();
         for member in &team.members {
             let state = match member.life {
+                Life::Live if member.is_away(&leases) => 4,
                 Life::Live => 0,
                 Life::Lost => 1,
                 Life::Stopping { .. } => 2,

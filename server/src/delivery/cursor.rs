@@ -54,7 +54,19 @@ impl Cursor {
     /// Notes that the session has delivered everything up to a sequence.
     pub(super) fn moved_to(&mut self, sequence: u64) {
         self.record.delivered = sequence;
+        self.record.overtook.retain(|overtook| *overtook > sequence);
         self.has_moved = true;
+    }
+
+    /// Notes that the session has delivered a message ahead of its turn.
+    pub(super) fn overtook(&mut self, sequence: u64) {
+        self.record.overtook.push(sequence);
+        self.has_moved = true;
+    }
+
+    /// Returns whether the session has delivered this message, in its turn or ahead of it.
+    pub(super) fn has_delivered(&self, sequence: u64) -> bool {
+        self.record.has_delivered(sequence)
     }
 
     /// Starts to record the cursor, and to reserve further, if it is time.

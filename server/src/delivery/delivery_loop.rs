@@ -1,5 +1,8 @@
 //! The loop of one session: deliver while credit lasts, then sleep until something happens.
 //!
+//! Messages are delivered in the order of the inbox, with one exception: when credit runs out, a pending shutdown request
+//! overtakes what waits before it. A member that acknowledges nothing must still learn that it is asked to exit.
+//!
 //! A session keeps a few numbers and the unacknowledged messages (by default up to 64 messages or 1 MiB), never a copy
 //! of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a bounded
 //! channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
@@ -37,8 +40,8 @@ use crate::{
     store::Range,
 };
 
-/// How long an arrival waits at most for those before it, until they are read from the store.
-const OVERTAKEN_MAX: Duration = Duration::from_millis(5);
+/// How long an arrival waits for the entries before it. Then the session reads them from the store.
+const EARLY_ARRIVAL_WAIT: Duration = Duration::from_millis(5);
 
 /// How many messages are read from the store at a time.
 const AHEAD_MAX: usize = 128;
@@ -80,12 +83,16 @@ pub(super) struct DeliveryLoop {
     pace: Pace,
     writer: FrameWriter,
     cursor: Cursor,
-    /// The lowest sequence that was not handled yet.
+    /// The lowest sequence that the session has not handled.
     next: u64,
-    /// The messages that come next, if they were read from the store.
+    /// The next messages, if the session has read them from the store.
     ahead: VecDeque<(u64, Arc<v1::Message>)>,
-    /// When to read the messages that an arrival has overtaken from the store.
+    /// When to stop waiting for the entries before an early arrival, and read them from the store.
     look_at: Option<Instant>,
+    /// A shutdown request may be pending that the session has not looked for.
+    may_be_asked: bool,
+    /// The id of the latest pending shutdown request that the session has looked for.
+    asked_by: String,
 }
 
 impl DeliveryLoop {
@@ -108,6 +115,8 @@ impl DeliveryLoop {
             next: 1,
             ahead: VecDeque::new(),
             look_at: None,
+            may_be_asked: true,
+            asked_by: String::new(),
         }
     }
 
@@ -171,18 +180,28 @@ impl DeliveryLoop {
         }
     }
 
-    /// Delivers the available messages, as far as credit lasts.
+    /// Delivers the available messages, as far as credit lasts, and beyond it a pending shutdown request.
     async fn deliver(&mut self) -> Result<(), DeliverError> {
         if self.mailbox.must_begin_again() {
             return Err(End::begin_again().into());
         }
         if self.mailbox.take_check() {
             self.check().await?;
+            self.may_be_asked = true;
         }
+        if !self.deliver_in_order().await? && self.may_be_asked {
+            self.overtake().await?;
+            self.may_be_asked = false;
+        }
+        Ok(())
+    }
+
+    /// Delivers the available messages. Returns false if credit does not suffice for all of them.
+    async fn deliver_in_order(&mut self) -> Result<bool, DeliverError> {
         loop {
             if !self.has_credit() {
                 self.look_at = None;
-                return Ok(());
+                return Ok(false);
             }
             if self.mailbox.take_holes() && !self.ahead.is_empty() {
                 self.ahead.clear();
@@ -190,7 +209,7 @@ impl DeliveryLoop {
             }
             if let Some((sequence, message)) = self.ahead.pop_front() {
                 if !self.hand_over(sequence, message).await? {
-                    return Ok(());
+                    return Ok(false);
                 }
                 continue;
             }
@@ -201,22 +220,40 @@ impl DeliveryLoop {
             match arrival {
                 Arrival::Next(message) => {
                     if !self.hand_over(self.next, message).await? {
-                        return Ok(());
+                        return Ok(false);
                     }
                 }
                 Arrival::InStore => self.read_ahead().await?,
                 // The entries between were committed by another coordinator, whose notification is on its way; or here
                 // a moment ago, by a call that has not yet passed them on.
                 Arrival::Later => {
-                    let look_at = *self.look_at.get_or_insert_with(|| Instant::now() + OVERTAKEN_MAX);
+                    let look_at = *self.look_at.get_or_insert_with(|| Instant::now() + EARLY_ARRIVAL_WAIT);
                     if Instant::now() < look_at {
-                        return Ok(());
+                        return Ok(true);
                     }
                     self.mailbox.set_look(true);
                 }
-                Arrival::None => return Ok(()),
+                Arrival::None => return Ok(true),
             }
         }
+    }
+
+    /// Delivers the member's pending shutdown request out of its turn, without regard to credit, if the session has not
+    /// delivered it. Looks for each request once: its message and the request itself were committed together.
+    async fn overtake(&mut self) -> Result<(), DeliverError> {
+        let Mailbox { namespace, member, .. } = &*self.mailbox;
+        let pending = self.coordinator.pending_shutdown(namespace, member, self.session.incarnation).await?;
+        let Some(request_id) = pending.filter(|id| *id != self.asked_by) else { return Ok(()) };
+        let found = self.coordinator.message_of_request(namespace, member, &request_id, self.next).await?;
+        if let Some((sequence, message)) = found
+            && !self.cursor.has_delivered(sequence)
+            && !self.dead_letter(sequence, &message).await?
+        {
+            self.write(sequence, message).await?;
+            self.cursor.overtook(sequence);
+        }
+        self.asked_by = request_id;
+        Ok(())
     }
 
     /// Returns whether one more message may be unacknowledged.
@@ -261,43 +298,55 @@ impl DeliveryLoop {
         Ok(())
     }
 
-    /// Delivers a message, or moves it to the dead letters. Returns false if credit does not suffice; the message stays
-    /// first in the queue.
+    /// Delivers the next message, unless it has overtaken others before, or moves it to the dead letters. Returns false if
+    /// credit does not suffice; the message stays first in the queue.
     async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<bool, DeliverError> {
-        let delivery_count = self.session.maybe_seen(sequence) + 1;
+        if !self.cursor.has_delivered(sequence) {
+            if self.dead_letter(sequence, &message).await? {
+                self.next = sequence + 1;
+                return Ok(true);
+            }
+            if !self.has_room(message.encoded_len() as u64) {
+                self.ahead.push_front((sequence, message));
+                return Ok(false);
+            }
+            self.write(sequence, message).await?;
+        }
+        self.next = sequence + 1;
+        self.cursor.moved_to(sequence);
+        Ok(true)
+    }
+
+    /// Moves a message to the dead letters if it must not be delivered. Returns whether it was moved.
+    async fn dead_letter(&self, sequence: u64, message: &v1::Message) -> Result<bool, DeliverError> {
         let deliveries_max = self.coordinator.limits().deliveries_max;
-        if let Some(why) = dead_letters::undeliverable(&self.session, sequence, &message, deliveries_max) {
-            let leaving = Leaving {
-                sequence,
-                message_id: message.id.clone(),
-                delivered_ms: 0,
-                delivery_count: self.session.surely_seen(sequence),
-            };
-            let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
-            self.coordinator.dead_letter(namespace, member, session_id, &leaving, &message, why).await?;
-            self.next = sequence + 1;
-            return Ok(true);
-        }
-        let bytes = message.encoded_len() as u64;
-        if !self.has_room(bytes) {
-            self.ahead.push_front((sequence, message));
+        let Some(why) = dead_letters::undeliverable(&self.session, sequence, message, deliveries_max) else {
             return Ok(false);
-        }
+        };
+        let leaving = Leaving {
+            sequence,
+            message_id: message.id.clone(),
+            delivered_ms: 0,
+            delivery_count: self.session.surely_seen(sequence),
+        };
+        let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
+        self.coordinator.dead_letter(namespace, member, session_id, &leaving, message, why).await?;
+        Ok(true)
+    }
+
+    /// Writes a message to the stream. It uses up credit from now on.
+    async fn write(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<(), DeliverError> {
         self.cursor.reserve(sequence).await?;
-        let delivered_ms = self.coordinator.now_ms();
-        let delivered = Delivered { sequence, bytes, delivered_ms, delivery_count };
-        self.mailbox.deliver(&message.id, delivered);
+        let delivery_count = self.session.maybe_seen(sequence) + 1;
+        let (bytes, delivered_ms) = (message.encoded_len() as u64, self.coordinator.now_ms());
+        self.mailbox.deliver(&message.id, Delivered { sequence, bytes, delivered_ms, delivery_count });
         self.coordinator.metrics().delivered(delivery_count);
         let span = tracing::debug_span!("deliver", otel.kind = "producer", delivery_count);
         trace_parent::adopt(&span, &message.trace_parent);
         let message = Some(Arc::unwrap_or_clone(message));
-        self.writer
-            .write(stream_response::Frame::Delivery(v1::Delivery { sequence, delivery_count, message }))
-            .instrument(span)
-            .await?;
-        self.next = sequence + 1;
-        self.cursor.moved_to(sequence);
-        Ok(true)
+        let delivery = v1::Delivery { sequence, delivery_count, message };
+        self.writer.write(stream_response::Frame::Delivery(delivery)).instrument(span).await?;
+        Ok(())
     }
 
     /// Checks whether the session still holds the inbox.

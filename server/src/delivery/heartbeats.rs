@@ -11,21 +11,32 @@ use parking_lot::Mutex;
 use teamwire_proto::{credential::Credential, name::Name};
 use tokio_util::sync::CancellationToken;
 
-use crate::{coordinator::Coordinator, domain::identity::CallerCredentials, store::Namespace};
+use crate::{
+    coordinator::Coordinator,
+    domain::{Limits, identity::CallerCredentials},
+    store::Namespace,
+};
 
 /// How often gathered heartbeats are written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a member's heartbeat lasts: another within this time is not written. Well below the lease.
+/// How long a member's heartbeat lasts: another within this time is not written. At most a sixth of the lease.
 const GOOD_FOR: Duration = Duration::from_secs(5);
 
 /// How many members' latest heartbeats are kept; beyond it all are dropped, at the cost of a few writes.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// Gathers heartbeats.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Heartbeats {
     gathered: Mutex<Gathered>,
+    good_for: Duration,
+}
+
+impl Default for Heartbeats {
+    fn default() -> Self {
+        Self::for_leases_of(Limits::default().lease_ttl)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -35,11 +46,32 @@ struct Gathered {
 }
 
 impl Heartbeats {
+    /// Makes a store of heartbeats that renew leases of this length.
+    pub fn for_leases_of(lease_ttl: Duration) -> Self {
+        Self { gathered: Mutex::default(), good_for: GOOD_FOR.min(lease_ttl / 6) }
+    }
+
+    /// Awaits something for a caller that is authenticated, and records its heartbeats until then: a caller that waits is
+    /// alive.
+    pub async fn while_waiting<T>(&self, who: &CallerCredentials, waited: impl Future<Output = T>) -> T {
+        let beats = async {
+            loop {
+                self.record_caller(who);
+                tokio::time::sleep(self.good_for / 2).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            value = waited => value,
+            never = beats => never,
+        }
+    }
+
     /// Records a heartbeat of a member.
     pub fn record(&self, namespace: &Namespace, member: &Name) {
         let mut gathered = self.gathered.lock();
         let place = (namespace.clone(), member.clone());
-        if gathered.written.get(&place).is_some_and(|at| at.elapsed() < GOOD_FOR) {
+        if gathered.written.get(&place).is_some_and(|at| at.elapsed() < self.good_for) {
             return;
         }
         if gathered.written.len() >= REMEMBERED_MAX {

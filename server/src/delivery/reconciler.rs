@@ -55,7 +55,11 @@ async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<
     };
     for ((session, seen), (inbox_next, record)) in sessions.iter().zip(seen).zip(places) {
         match inbox_next.cmp(&seen) {
-            Ordering::Greater => session.look(),
+            Ordering::Greater => {
+                session.look();
+                // Among what it has not seen may be a shutdown request, for which only a check makes it look.
+                session.check();
+            }
             Ordering::Equal => {}
             // The store has lost acknowledged commits.
             Ordering::Less => session.begin_again(),

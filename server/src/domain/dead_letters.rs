@@ -10,7 +10,7 @@ use super::{
     history,
     identity::superseded,
     inbox::{Leaving, remove_from_inbox},
-    post,
+    notices,
     records::{ReceiptRecord, SessionRecord, TeamRecord, receipt_id},
     session::hold,
     tx::{RuleError, Tx},
@@ -107,6 +107,6 @@ pub fn dead_letter(
         ),
         ..v1::Notice::default()
     };
-    post::notify(tx, &team, &to, notice);
+    notices::notify(tx, &team, &to, notice)?;
     Ok(())
 }

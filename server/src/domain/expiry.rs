@@ -1,5 +1,5 @@
-//! What is due when time passes: requests expire, silent members are declared lost, missing exits are reported to the
-//! lead.
+//! What is due when time passes: requests and claims of detached lives expire, silent members are declared lost, missing
+//! exits are reported to the lead, notices have waited long enough.
 
 use teamwire_proto::{
     name::Name,
@@ -11,7 +11,7 @@ use super::{
     history::{self, member_event},
     limits::Limits,
     membership::conclude_life,
-    post,
+    notices,
     records::{Exit, Life, MemberRecord, Pending, TeamRecord},
     request,
     task::give_back,
@@ -19,6 +19,10 @@ use super::{
     tx::{RuleError, Tx},
 };
 use crate::store::Leases;
+
+/// How long a detached life that approved its shutdown or was stopped by force may still complete tasks and acknowledge
+/// messages, in milliseconds.
+const DETACHED_END_MS: u64 = 5_000;
 
 /// Carries out everything that is due in a team. `leases`: as just read. `may_lose`: whether members whose lease ran
 /// out long enough ago may be declared lost; false while this coordinator itself may have been away. Returns in how
@@ -30,7 +34,8 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
     let names: Vec<Name> = team.members.iter().map(|member| member.name.clone()).collect();
     for name in &names {
         changed |= expire_requests(tx, &mut team, name)?;
-        changed |= alarm(tx, &mut team, name);
+        changed |= end_detached(tx, &mut team, name)?;
+        changed |= alarm(tx, &mut team, name)?;
         if may_lose {
             changed |= lose(tx, &mut team, name, leases)?;
         }
@@ -38,7 +43,13 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
     if changed {
         tx.put("", &team);
     }
-    Ok(team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits)).min().map(|due_ms| {
+    let claim = match team.members.iter().any(|member| member.detached) {
+        true => give_back::expire_claims(tx, &team)?,
+        false => None,
+    };
+    let notices = notices::send_due(tx, &team)?;
+    let members = team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits));
+    Ok(members.chain(claim).chain(notices).min().map(|due_ms| {
         // By the clock that is ahead: checking too early is harmless.
         due_ms.saturating_sub(tx.ctx.now_ms.max(leases.now_ms))
     }))
@@ -49,10 +60,11 @@ fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u
     let requests = [&member.pending_shutdown, &member.pending_plan];
     let requests = requests.into_iter().flatten().map(|pending| pending.expires_ms);
     let alarm = match member.life {
+        Life::Stopping { .. } if member.detached => Some(member.since_ms + DETACHED_END_MS),
         Life::Stopping { alarmed: false, .. } => Some(member.since_ms + ms(limits.exit_alarm_after)),
         _ => None,
     };
-    let loss = member.life.is_live().then(|| {
+    let loss = (member.life.is_live() && !member.detached).then(|| {
         let lease_ms = leases.until_ms.get(member.name.folded()).copied();
         lease_ms.unwrap_or(member.since_ms + ms(limits.lease_ttl)) + ms(limits.lost_grace)
     });
@@ -73,15 +85,27 @@ fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Resul
     Ok(due.iter().any(|(_, is_due)| *is_due))
 }
 
-fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
+/// Ends a detached life that approved its shutdown or was stopped by force: it has no process that would report an exit.
+fn end_detached(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
+    let Some(member) = team.member(name) else { return Ok(false) };
+    let is_stopping = member.detached && matches!(member.life, Life::Stopping { .. });
+    if !is_stopping || tx.ctx.now_ms < member.since_ms + DETACHED_END_MS {
+        return Ok(false);
+    }
+    let exit = Exit { detail: "no process was attached to it".to_owned(), ..Exit::default() };
+    conclude_life(tx, team, name, exit)?;
+    Ok(true)
+}
+
+fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
     let after_ms = ms(tx.ctx.limits.exit_alarm_after);
     let now_ms = tx.ctx.now_ms;
     let lead = team.lead.clone();
-    let Some(member) = team.member_mut(name) else { return false };
+    let Some(member) = team.member_mut(name) else { return Ok(false) };
     let overdue = now_ms >= member.since_ms + after_ms;
-    let Life::Stopping { alarmed, .. } = &mut member.life else { return false };
+    let Life::Stopping { alarmed, .. } = &mut member.life else { return Ok(false) };
     if *alarmed || !overdue {
-        return false;
+        return Ok(false);
     }
     *alarmed = true;
     let notice = v1::Notice {
@@ -94,14 +118,14 @@ fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> bool {
         ),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Actor::Member(lead)], notice);
-    true
+    notices::notify(tx, team, &[&Actor::Member(lead)], notice)?;
+    Ok(true)
 }
 
 fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) -> Result<bool, RuleError> {
     let grace_ms = ms(tx.ctx.limits.lost_grace);
     let until_ms = leases.until_ms.get(name.folded()).copied();
-    let Some(member) = team.member(name) else { return Ok(false) };
+    let Some(member) = team.member(name).filter(|member| !member.detached) else { return Ok(false) };
     // If the life's lease was never written, its time counts from its last change.
     let until_ms = until_ms.unwrap_or(member.since_ms + ms(tx.ctx.limits.lease_ttl));
     if leases.now_ms < until_ms + grace_ms || !member.life.is_live() {
@@ -122,7 +146,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
         tx,
         member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."),
     );
-    let tasks = give_back::give_back(tx, name, "Its owner was lost.")?;
+    let tasks = give_back::give_back(tx, name, "its owner was lost")?;
     if lead != *name {
         let notice = v1::Notice {
             kind: NoticeKind::MemberLost.into(),
@@ -134,7 +158,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
             ),
             ..v1::Notice::default()
         };
-        post::notify(tx, team, &[&Actor::Member(lead)], notice);
+        notices::notify(tx, team, &[&Actor::Member(lead)], notice)?;
     }
     Ok(true)
 }

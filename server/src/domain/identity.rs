@@ -10,7 +10,7 @@ use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name};
 use super::{
     actor::Actor,
     records::{JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord, TeamRecord, is_lost},
-    secret::SecretHash,
+    secret::{SecretHash, is_session_id},
     tx::{RuleError, Tx},
 };
 use crate::store::Namespace;
@@ -250,8 +250,10 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
 fn check_session(tx: &mut Tx<'_>, record: &MemberRecord, who: &CallerCredentials) -> Result<(), RuleError> {
     let Some(presented) = &who.session_id else { return Ok(()) };
     let session = tx.read::<SessionRecord>(record.name.folded())?;
+    let lives = std::iter::once(&record.credential).chain(&record.former_credentials);
     match session {
         Some(session) if session.session_id == *presented => Ok(()),
+        _ if !is_session_id(lives, presented) => Err(unknown_session().into()),
         // No newer session has opened.
         session if is_lost(presented, session.as_deref()) => Ok(()),
         _ => Err(superseded(&record.name).into()),
@@ -264,6 +266,16 @@ pub fn superseded(name: &Name) -> Refusal {
         Reason::SessionSuperseded,
         format!("A newer process or session holds the name {name}. End this one; do not reconnect automatically."),
     )
+}
+
+/// Returns the refusal of a session id that no coordinator has issued.
+fn unknown_session() -> Refusal {
+    Refusal::new(
+        Reason::InvalidField,
+        "The session is not known: no stream of this member has ever had this id. Present the session_id of the stream's first \
+         frame, or none.",
+    )
+    .field("session_id")
 }
 
 /// Returns the refusal of an unknown credential.

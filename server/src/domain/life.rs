@@ -32,6 +32,7 @@ pub(super) struct NewLife<'a> {
     pub(super) secret: &'a str,
     pub(super) attributes: Attributes,
     pub(super) plan_mode_required: bool,
+    pub(super) detached: bool,
 }
 
 impl NewLife<'_> {
@@ -46,6 +47,7 @@ impl NewLife<'_> {
             name: before.map_or(self.name, |before| before.name.clone()),
             incarnation: before.map_or(1, |before| before.incarnation + 1),
             life: Life::Live,
+            detached: self.detached,
             joined_ms: now_ms,
             since_ms: now_ms,
             credential: SecretHash::of(self.secret),
@@ -55,6 +57,8 @@ impl NewLife<'_> {
             plan_approved: false,
             pending_shutdown: None,
             pending_plan: None,
+            notice_level: before.map(|before| before.notice_level).unwrap_or_default(),
+            crashes_ms: before.map_or_else(Vec::new, |before| before.crashes_ms.clone()),
         }
     }
 }
@@ -68,6 +72,8 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
         let Some(member) = found.member_mut(name) else { continue };
         match member.life {
             Life::Exited { .. } | Life::Stopping { request_id: None, .. } => continue,
+            // Its return waits until there is room for the entry in the history.
+            Life::Lost if tx.ctx.store_is_full => continue,
             Life::Lost => {
                 member.enter(Life::Live, tx.ctx.now_ms);
                 changed = true;

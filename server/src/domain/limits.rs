@@ -11,17 +11,26 @@ pub struct Limits {
     pub summary_chars_max: usize,
     /// How many attachments a message may have. 16.
     pub attachments_max: usize,
-    /// How many messages an inbox may hold. 1,000. Answers and the coordinator's notices may fill it to twice that.
+    /// How many messages an inbox may hold, not counting notices. 1,000. Answers may fill it to twice that, shutdown
+    /// requests and their answers to three times that.
     pub inbox_entries_max: u64,
-    /// How many bytes of messages an inbox may hold. 8 MiB. Answers and notices: up to twice that.
+    /// How many bytes of messages an inbox may hold, not counting notices. 8 MiB. Answers: up to twice that; shutdown
+    /// requests and their answers: up to three times that.
     pub inbox_bytes_max: u64,
+    /// How many notices an inbox may hold, besides the messages. 200.
+    pub inbox_notices_max: usize,
+    /// How long a notice stays in an inbox before a newer one of the same kind about the same thing replaces it. 10 s.
+    pub notice_interval: Duration,
+    /// How long unimportant notices are gathered for members that want a digest. 5 min.
+    pub digest_interval: Duration,
     /// How many members a team may have, including those that have exited. 256.
     pub members_max: usize,
     /// How many sessions may deliver a message without getting an acknowledgement before it becomes a dead letter. 5.
     pub deliveries_max: usize,
-    /// How many messages may be unacknowledged in a session. 64.
+    /// How many messages may be unacknowledged in a session. 64. A pending shutdown request is delivered beyond it.
     pub unacked_messages_max: u64,
-    /// How many bytes of messages may be unacknowledged in a session. 1 MiB.
+    /// How many bytes of messages may be unacknowledged in a session. 1 MiB. A pending shutdown request is delivered
+    /// beyond it.
     pub unacked_bytes_max: u64,
     /// How long a member counts as alive after its last heartbeat. 30 s.
     pub lease_ttl: Duration,
@@ -57,6 +66,8 @@ pub struct Limits {
     pub board_dependencies_max: usize,
     /// How many tasks a member may have claimed at a time. 32.
     pub claims_max: usize,
+    /// How long a claim of a detached life lasts. 24 h.
+    pub claim_ttl: Duration,
     /// How long an observer's credential is valid by default. 24 h.
     pub observer_ttl: Duration,
 }
@@ -69,6 +80,9 @@ impl Default for Limits {
             attachments_max: 16,
             inbox_entries_max: 1_000,
             inbox_bytes_max: 8 * 1024 * 1024,
+            inbox_notices_max: 200,
+            notice_interval: Duration::from_secs(10),
+            digest_interval: Duration::from_secs(5 * 60),
             members_max: 256,
             deliveries_max: 5,
             unacked_messages_max: 64,
@@ -90,6 +104,7 @@ impl Default for Limits {
             task_dependencies_max: 64,
             board_dependencies_max: 20_000,
             claims_max: 32,
+            claim_ttl: Duration::from_secs(24 * 60 * 60),
             observer_ttl: Duration::from_secs(24 * 60 * 60),
         }
     }

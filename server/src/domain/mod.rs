@@ -13,6 +13,7 @@
 //! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
+//! - [`notices`]: who gets the coordinator's notices, and how often.
 //! - [`expiry`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
 //! - [`query`]: what callers may see, and how it is shown.
@@ -31,6 +32,7 @@ pub mod inbox;
 pub mod life;
 pub mod limits;
 pub mod membership;
+pub mod notices;
 pub mod page;
 pub mod post;
 pub mod query;
@@ -66,4 +68,7 @@ pub struct Context {
     pub operator: SecretHash,
     /// The coordinator that runs the rule, as its notifications name it.
     pub by: u64,
+    /// The store has refused the call's transaction because it is full, so the rule leaves out what it can do without, such as
+    /// notices; see [`Txn::applies_when_full`](crate::store::Txn::applies_when_full).
+    pub store_is_full: bool,
 }

@@ -8,7 +8,7 @@ use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
-    v1::{self, NoticeKind, history_entry::Event, message::Body},
+    v1::{self, history_entry::Event, message::Body},
 };
 
 use super::{
@@ -16,7 +16,8 @@ use super::{
 };
 use crate::store::{Bound, WhenFull};
 
-/// How far a message may overfill an inbox, and what happens if it does not fit.
+/// How far a message may overfill an inbox, and what happens if it does not fit. Notices in the inbox do not count; see
+/// [`Tx::append`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// Fits up to the bound; beyond it the send is refused.
@@ -24,22 +25,24 @@ pub enum Urgency {
     /// Fits up to twice the bound, so that a full inbox does not keep a request from being answered; then the send is
     /// refused.
     Answer,
-    /// Fits up to twice the bound; then it is only in the history.
+    /// A shutdown request or its answer. Fits up to three times the bound, then the send is refused. Nothing else may
+    /// fill that last third, and a member has at most one pending shutdown request and gives it one answer: the send is
+    /// refused only if as many earlier ones as the bound allows were never processed.
+    Shutdown,
+    /// Fits up to twice the bound and the bound of notices; then it is only in the history.
     Notice,
-    /// Fits up to the bound; then it is only in the history.
-    Advice,
 }
 
 impl Urgency {
     fn bound(self, limits: &Limits) -> Bound {
-        let (factor, when_full) = match self {
-            Self::Ordinary => (1, WhenFull::Refuse),
-            Self::Answer => (2, WhenFull::Refuse),
-            Self::Notice => (2, WhenFull::Skip),
-            Self::Advice => (1, WhenFull::Skip),
+        let (factor, notices, when_full) = match self {
+            Self::Ordinary => (1, 0, WhenFull::Refuse),
+            Self::Answer => (2, 0, WhenFull::Refuse),
+            Self::Shutdown => (3, 0, WhenFull::Refuse),
+            Self::Notice => (2, limits.inbox_notices_max as u64, WhenFull::Skip),
         };
         Bound {
-            entries_max: limits.inbox_entries_max.saturating_mul(factor),
+            entries_max: limits.inbox_entries_max.saturating_mul(factor).saturating_add(notices),
             weight_max: limits.inbox_bytes_max.saturating_mul(factor),
             when_full,
         }
@@ -76,22 +79,6 @@ pub fn post(tx: &mut Tx<'_>, mut message: v1::Message, to: &[&Name], urgency: Ur
     }
     history::append(tx, Event::Message(v1::Message { id, ..v1::Message::default() }));
     message
-}
-
-/// Sends a notice of the coordinator to the members among `to`, once each.
-pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Actor], notice: v1::Notice) {
-    let mut names: Vec<&Name> = Vec::new();
-    for party in to {
-        if let Actor::Member(name) = party
-            && !names.contains(&name)
-            && team.member(name).is_some()
-        {
-            names.push(name);
-        }
-    }
-    let urgency = if notice.kind() == NoticeKind::Idle { Urgency::Advice } else { Urgency::Notice };
-    let message = compose(tx, team, &Actor::Coordinator, Body::Notice(notice));
-    post(tx, message, &names, urgency);
 }
 
 /// Returns the refusal of a send whose transaction failed because this stream, an inbox of the team, is full.

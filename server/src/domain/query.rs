@@ -6,33 +6,39 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     name::Name,
-    v1::{self, DeadLetterCause, MemberState, ReceiptState, Role, SenderKind, history_entry::Event, message::Body},
+    v1::{
+        self, DeadLetterCause, Liveness, MemberState, ReceiptState, Role, SenderKind, history_entry::Event,
+        message::Body,
+    },
 };
 
 use super::{
-    Context,
+    Context, Limits,
     identity::{CallerCredentials, Principal},
     records::{CursorRecord, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
-    time::{duration, timestamp},
+    time::{duration, ms, timestamp},
 };
+use crate::store::Leases;
 
-/// Returns a member's state, and since when it has it. `session` and `presence`: the latest under its name.
-pub fn member_state(
-    member: &MemberRecord,
-    session: Option<&SessionRecord>,
-    presence: Option<&PresenceRecord>,
-) -> (MemberState, u64) {
-    let session = session.filter(|session| session.incarnation == member.incarnation);
-    let presence = presence.filter(|presence| presence.incarnation == member.incarnation);
+/// Returns a member's state, and since when it has it.
+pub fn member_state(member: &MemberRecord, facts: &MemberFacts) -> (MemberState, u64) {
+    let session = facts.session.as_deref().filter(|session| session.incarnation == member.incarnation);
+    let presence = facts.presence.as_deref().filter(|presence| presence.incarnation == member.incarnation);
     match (&member.life, presence) {
         (Life::Stopping { .. }, _) => (MemberState::Stopping, member.since_ms),
         (Life::Exited { .. }, _) => (MemberState::Exited, member.since_ms),
         (Life::Lost, _) => (MemberState::Lost, member.since_ms),
+        (Life::Live, _) if member.detached && !facts.has_lease() => {
+            (MemberState::Away, facts.lease_until_ms.max(member.since_ms))
+        }
         (Life::Live, Some(presence)) if presence.idle => (MemberState::Idle, presence.since_ms),
         (Life::Live, Some(presence)) => (MemberState::Active, presence.since_ms.max(member.since_ms)),
         (Life::Live, None) => match session {
-            Some(session) => (MemberState::Active, session.opened_ms.max(member.since_ms)),
-            None => (MemberState::Joined, member.since_ms),
+            Some(session) if session.ended.is_none() || !member.detached => {
+                (MemberState::Active, session.opened_ms.max(member.since_ms))
+            }
+            _ if member.detached => (MemberState::Active, facts.last_call_ms().max(member.since_ms)),
+            _ => (MemberState::Joined, member.since_ms),
         },
     }
 }
@@ -62,15 +68,44 @@ pub struct MemberFacts {
     pub inbox_full: bool,
     /// When its lease ends or ended. Zero: it has none.
     pub lease_until_ms: u64,
+    /// How long a lease lasts.
+    pub lease_ttl_ms: u64,
     /// The store's clock.
     pub now_ms: u64,
+}
+
+impl MemberFacts {
+    /// Returns what the leases of its team, as just read, say about a member.
+    pub fn of_lease(member: &Name, leases: &Leases, limits: &Limits) -> Self {
+        Self {
+            lease_until_ms: leases.until_ms.get(member.folded()).copied().unwrap_or(0),
+            lease_ttl_ms: ms(limits.lease_ttl),
+            now_ms: leases.now_ms,
+            ..Self::default()
+        }
+    }
+
+    /// Takes into account that the member is calling right now, which the leases show only a moment later.
+    pub fn is_calling(mut self) -> Self {
+        self.lease_until_ms = self.lease_until_ms.max(self.now_ms + self.lease_ttl_ms);
+        self
+    }
+
+    fn has_lease(&self) -> bool {
+        self.lease_until_ms > self.now_ms
+    }
+
+    /// Returns when the lease was last renewed: within seconds of the member's last call.
+    fn last_call_ms(&self) -> u64 {
+        self.lease_until_ms.saturating_sub(self.lease_ttl_ms)
+    }
 }
 
 /// Shows a member.
 pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts) -> v1::Member {
     let session = facts.session.as_deref().filter(|session| session.incarnation == member.incarnation);
     let presence = facts.presence.as_deref().filter(|presence| presence.incarnation == member.incarnation);
-    let (state, since_ms) = member_state(member, session, presence);
+    let (state, since_ms) = member_state(member, facts);
     let exit = match &member.life {
         Life::Exited { exit, .. } => Some(exit.clone().into()),
         _ => None,
@@ -101,16 +136,17 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         plan_required: member.plan_required(),
         inbox_depth: facts.inbox_depth,
         inbox_full: facts.inbox_full,
-        connected: session.is_some_and(|session| session.ended.is_none())
-            && facts.lease_until_ms > facts.now_ms
-            && member.life.is_live(),
+        connected: session.is_some_and(|session| session.ended.is_none()) && facts.has_lease() && member.life.is_live(),
         lease_left: Some(duration(facts.lease_until_ms.saturating_sub(facts.now_ms))),
+        liveness: if member.detached { Liveness::Detached } else { Liveness::Attached }.into(),
+        notice_level: v1::NoticeLevel::from(member.notice_level).into(),
     }
 }
 
 /// Shows a member whose life has just started, or of which only the roster is loaded.
 pub fn show_new_member(team: &TeamRecord, member: &MemberRecord, ctx: &Context) -> v1::Member {
-    show_member(team, member, &MemberFacts { now_ms: ctx.now_ms, ..MemberFacts::default() })
+    let facts = MemberFacts { now_ms: ctx.now_ms, lease_ttl_ms: ms(ctx.limits.lease_ttl), ..MemberFacts::default() };
+    show_member(team, member, &if member.life == Life::Live { facts.is_calling() } else { facts })
 }
 
 fn is(name: &Name, text: &str) -> bool {
@@ -282,7 +318,7 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
         (Some(session), Some(cursor)) if cursor.epoch == session.epoch => Some(cursor),
         _ => None,
     };
-    let now = cursor.is_some_and(|cursor| cursor.delivered >= sequence);
+    let now = cursor.is_some_and(|cursor| cursor.has_delivered(sequence));
     receipt.sequence = sequence;
     receipt.delivery_count = before + u32::from(now);
     receipt.delivered_at = cursor

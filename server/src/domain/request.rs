@@ -16,6 +16,7 @@ use super::{
     actor::Actor,
     history::{self, member_event},
     limits::Limits,
+    notices,
     post::{self, Urgency},
     records::{Life, MemberRecord, Pending, SessionEnd, TeamRecord},
     session,
@@ -100,6 +101,8 @@ pub fn open_shutdown(
     let message = v1::Message { target_incarnation: incarnation, ..message };
     let message = open(tx, RequestKind::Shutdown, sender, (to, incarnation), pending, message, &[to]);
     tx.put("", &team);
+    // Sessions without credit do not look at their inbox, but must look for this.
+    tx.notify(Topic::Session(to.folded()));
     Ok(message)
 }
 
@@ -137,7 +140,8 @@ fn open(
     let content = message.body.as_ref().map_or("", |body| body.text()).to_owned();
     let expires_at = Some(timestamp(pending.expires_ms));
     let message = v1::Message { request_id: pending.id.clone(), request_expires_at: expires_at, ..message };
-    let message = post::post(tx, message, to, Urgency::Ordinary);
+    let urgency = if kind == RequestKind::Shutdown { Urgency::Shutdown } else { Urgency::Ordinary };
+    let message = post::post(tx, message, to, urgency);
     let request = v1::Request {
         id: pending.id.clone(),
         kind: kind.into(),
@@ -285,7 +289,8 @@ fn decide(
     let message = v1::Message { request_id: request.id.clone(), ..compose(tx) };
     let to = requester(team, request);
     let to: Vec<&Name> = to.iter().collect();
-    let message = post::post(tx, message, &to, Urgency::Answer);
+    let urgency = if request.kind() == RequestKind::Shutdown { Urgency::Shutdown } else { Urgency::Answer };
+    let message = post::post(tx, message, &to, urgency);
     let decided = v1::Request {
         decided_by: Some(caller.into()),
         reason: answer.reason.clone(),
@@ -324,7 +329,7 @@ pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: Reque
         }
         _ => format!("{member} did not answer its shutdown request in time. Ask again, or stop it with --force."),
     };
-    tell_requester(tx, team, &request, NoticeKind::RequestExpired, text);
+    tell_requester(tx, team, &request, NoticeKind::RequestExpired, text)?;
     Ok(())
 }
 
@@ -343,12 +348,18 @@ pub fn cancel(
     // An author that submits a newer plan, or has exited, needs no notice about the old one.
     if kind == RequestKind::Shutdown {
         let text = format!("The shutdown request for {member} was cancelled: {}.", cause_text(cause));
-        tell_requester(tx, team, &request, NoticeKind::RequestCancelled, text);
+        tell_requester(tx, team, &request, NoticeKind::RequestCancelled, text)?;
     }
     Ok(())
 }
 
-fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kind: NoticeKind, text: String) {
+fn tell_requester(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    request: &v1::Request,
+    kind: NoticeKind,
+    text: String,
+) -> Result<(), RuleError> {
     let to = requester(team, request).map(Actor::Member);
     let notice = v1::Notice {
         kind: kind.into(),
@@ -357,7 +368,7 @@ fn tell_requester(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, kin
         text,
         ..v1::Notice::default()
     };
-    post::notify(tx, team, to.as_ref().as_slice(), notice);
+    notices::notify(tx, team, to.as_ref().as_slice(), notice)
 }
 
 fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<Option<Pending>, RuleError> {

@@ -13,7 +13,7 @@ use super::{
     actor::Actor,
     history,
     inbox::{Leaving, remove_from_inbox},
-    post,
+    notices,
     records::{
         CursorRecord, JoinTokenRecord, Life, ObserverRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord,
         UnprocessedRecord, receipt_id,
@@ -127,6 +127,7 @@ pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leavi
     tx.delete::<CursorRecord>(id);
     tx.delete::<PresenceRecord>(id);
     tx.delete::<UnprocessedRecord>(id);
+    notices::forget(tx, name)?;
     let mut team = TeamRecord::clone(&team);
     team.members.retain(|member| member.name != *name);
     tx.put("", &team);
@@ -223,7 +224,7 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
             ),
             ..v1::Notice::default()
         };
-        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
+        notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
     }
     Ok(())
 }

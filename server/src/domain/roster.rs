@@ -6,6 +6,7 @@ use teamwire_proto::{
 };
 
 use super::records::{Life, MemberRecord, TeamRecord};
+use crate::store::Leases;
 
 impl TeamRecord {
     /// Returns the member with this name.
@@ -93,6 +94,13 @@ impl TeamRecord {
 }
 
 impl MemberRecord {
+    /// Returns whether a detached life is away: its lease has run out, so it has no session open and has not called for the
+    /// time of a lease. `leases`: as just read.
+    pub fn is_away(&self, leases: &Leases) -> bool {
+        let until_ms = leases.until_ms.get(self.name.folded()).copied().unwrap_or(0);
+        self.detached && self.life == Life::Live && until_ms <= leases.now_ms
+    }
+
     /// Returns whether work on tasks is refused until a plan is approved.
     pub fn plan_required(&self) -> bool {
         self.plan_mode_required && !self.plan_approved

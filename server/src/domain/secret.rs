@@ -66,9 +66,50 @@ pub fn derive(presented: &str, idempotency_key: &str) -> String {
     hex::encode(&hasher.finalize().as_bytes()[..20])
 }
 
+/// The length of a session's nonce and of its tag, in hexadecimal digits.
+const SESSION_PART: usize = 16;
+
+/// Makes the id of a session: its epoch, a nonce, and a tag by which [`is_session_id`] recognizes it later. `random`:
+/// hexadecimal digits.
+pub fn session_id(life: &SecretHash, epoch: u64, random: &str) -> String {
+    let nonce = &random[..SESSION_PART];
+    format!("{epoch}-{nonce}{}", session_tag(life, epoch, nonce))
+}
+
+/// Returns whether a coordinator issued this session id to one of these lives. Old sessions are not stored, so the id itself
+/// must show it.
+pub fn is_session_id<'a>(lives: impl IntoIterator<Item = &'a SecretHash>, session_id: &str) -> bool {
+    let Some((epoch, (nonce, tag))) = session_id
+        .split_once('-')
+        .and_then(|(epoch, rest)| Some((epoch.parse().ok()?, rest.split_at_checked(SESSION_PART)?)))
+    else {
+        return false;
+    };
+    lives.into_iter().any(|life| session_tag(life, epoch, nonce) == tag)
+}
+
+fn session_tag(life: &SecretHash, epoch: u64, nonce: &str) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("teamwire 2026-11 session tag from life, epoch and nonce");
+    hasher.update(&life.0).update(&epoch.to_le_bytes()).update(nonce.as_bytes());
+    hex::encode(&hasher.finalize().as_bytes()[..SESSION_PART / 2])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn session_id_is_recognized_only_for_the_life_that_got_it() {
+        let (life, other) = (SecretHash::of("life"), SecretHash::of("other"));
+        let id = session_id(&life, 12, &"0123456789abcdef".repeat(2));
+        assert!(is_session_id([&other, &life], &id));
+        assert!(!is_session_id([&other], &id));
+        for forged in
+            [id.replacen("12", "13", 1), format!("{id}0"), "12".to_owned(), "12-".to_owned(), "x-é".to_owned()]
+        {
+            assert!(!is_session_id([&life], &forged), "{forged}");
+        }
+    }
 
     #[test]
     fn a_secret_differs_with_either_part() {

@@ -99,9 +99,9 @@ impl Sending<'_> {
 
     fn message(&self, tx: &mut Tx<'_>, ask: &v1::DirectMessage) -> Result<v1::SendResponse, RuleError> {
         let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
-        self.refuse_self(&to.name)?;
-        let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
+        self.refuse_self(&to.name, "Name another member, or use a broadcast to reach all others.")?;
         check_content(&ask.content, Required::Yes, &tx.ctx.limits)?;
+        let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         let body =
             Body::Message(v1::DirectMessage { recipient: to.name.to_string(), summary, content: ask.content.clone() });
         let warnings = match to.life {
@@ -116,8 +116,8 @@ impl Sending<'_> {
     }
 
     fn broadcast(&self, tx: &mut Tx<'_>, ask: &v1::Broadcast) -> Result<v1::SendResponse, RuleError> {
-        let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         check_content(&ask.content, Required::Yes, &tx.ctx.limits)?;
+        let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         let to: Vec<&Name> = self
             .team
             .members
@@ -138,7 +138,10 @@ impl Sending<'_> {
     fn shutdown_request(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownRequest) -> Result<v1::SendResponse, RuleError> {
         self.caller.lead_only("ask a member to shut down")?;
         let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
-        self.refuse_self(&to.name)?;
+        self.refuse_self(
+            &to.name,
+            "You cannot ask yourself to shut down. Name another member; to end your own membership, leave the team.",
+        )?;
         check_content(&ask.reason, Required::No, &tx.ctx.limits)?;
         let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.shutdown_deadline, REQUEST_DAYS_MAX)?;
         let body = Body::ShutdownRequest(v1::ShutdownRequest {
@@ -200,7 +203,10 @@ impl Sending<'_> {
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.feedback, &tx.ctx.limits)?;
         let to = self.team.resolve(&ask.recipient, "recipient")?;
         // A teammate that has become the lead must not approve the plan that it submitted before.
-        self.refuse_self(&to.name)?;
+        self.refuse_self(
+            &to.name,
+            "The author of a plan cannot answer it. Hand over the lead, and let the new lead answer.",
+        )?;
         let body = Body::PlanApprovalResponse(v1::PlanApprovalResponse {
             recipient: to.name.to_string(),
             approve: Some(answer.approve),
@@ -210,13 +216,10 @@ impl Sending<'_> {
         Ok(answered(decided, &answer, "Say what to change, so that the author can submit a better plan."))
     }
 
-    fn refuse_self(&self, to: &Name) -> Result<(), Refusal> {
+    /// Refuses the sender itself as the recipient. `advice` says what to do instead.
+    fn refuse_self(&self, to: &Name, advice: &str) -> Result<(), Refusal> {
         if *self.sender == Actor::Member(to.clone()) {
-            return Err(Refusal::new(
-                Reason::SelfRecipient,
-                format!("You are {to}. Name another member, or use a broadcast to reach all others."),
-            )
-            .field("recipient"));
+            return Err(Refusal::new(Reason::SelfRecipient, format!("You are {to}. {advice}")).field("recipient"));
         }
         Ok(())
     }

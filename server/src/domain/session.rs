@@ -2,10 +2,11 @@
 //!
 //! A session delivers an inbox in order, from its oldest unprocessed message. So an earlier session has delivered a
 //! message exactly if it came as far as the message's sequence, and how far each earlier session came is enough to tell
-//! how often each message was delivered. A session *reserves* sequences in the store before it delivers them, a window
-//! at a time; when a coordinator dies, its session counts as having delivered everything that it had reserved. So a
-//! message that may have been delivered before is always marked, at no cost per message. Whether a message becomes a
-//! dead letter depends only on deliveries that are certain.
+//! how often each message was delivered. The one exception is a pending shutdown request, which overtakes the messages
+//! before it when credit runs out; a session lists those by sequence. A session *reserves* sequences in the store before
+//! it delivers them, a window at a time; when a coordinator dies, its session counts as having delivered everything that
+//! it had reserved. So a message that may have been delivered before is always marked, at no cost per message. Whether a
+//! message becomes a dead letter depends only on deliveries that are certain.
 
 use std::sync::Arc;
 
@@ -21,8 +22,9 @@ use super::{
     actor::Actor,
     identity::{self, Admit, CallerCredentials, superseded},
     inbox::{Leaving, remove_from_inbox},
-    post,
+    notices,
     records::{CursorRecord, Life, SessionEnd, SessionRecord, is_lost},
+    secret::session_id,
     topics::Topic,
     tx::{RuleError, Tx},
 };
@@ -32,6 +34,10 @@ const ACK_IDS_MAX: usize = 1_000;
 
 /// How many sequences a session reserves at a time.
 pub const RESERVED_AHEAD: u64 = 128;
+
+/// How many deliveries ahead of their turn a session's record counts exactly. More are possible only if as many shutdown
+/// requests were never acknowledged. Then everything up to the oldest counts as possibly delivered, which stays true.
+const OVERTOOK_MAX: usize = 64;
 
 /// The outcome of opening a session.
 #[derive(Clone, Debug)]
@@ -104,22 +110,19 @@ pub fn open(
         && before.incarnation == member.incarnation
         && (instance.is_empty() || before.instance != *instance);
 
-    let (mut maybe, mut surely) = (before.maybe_delivered, before.surely_delivered);
-    if let Some(cursor) = cursor.as_deref().filter(|cursor| cursor.epoch == before.epoch) {
-        let keep = tx.ctx.limits.deliveries_max;
-        insert_descending(&mut maybe, cursor.reserved, keep);
-        insert_descending(&mut surely, cursor.delivered, keep);
-    }
+    let before = match cursor.as_deref() {
+        Some(cursor) if cursor.epoch == before.epoch => count_in(before, cursor, tx.ctx.limits.deliveries_max),
+        _ => before,
+    };
     let epoch = before.epoch + 1;
     let record = SessionRecord {
         epoch,
-        session_id: format!("{epoch}-{}", &tx.new_secret()[..24]),
+        session_id: session_id(&member.credential, epoch, &tx.new_secret()),
         instance: instance.clone(),
         incarnation: member.incarnation,
         opened_ms: tx.ctx.now_ms,
         ended: None,
-        maybe_delivered: maybe,
-        surely_delivered: surely,
+        ..before
     };
     let reserved = tail + RESERVED_AHEAD;
     tx.put(name.folded(), &record);
@@ -133,9 +136,32 @@ pub fn open(
             text: format!("A second process has opened the inbox of {name}; the first was asked to exit."),
             ..v1::Notice::default()
         };
-        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
+        notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
     }
     Ok(Opened::Session { member: name, team: team.name.clone(), record, reserved })
+}
+
+/// Counts the deliveries of a session that is over: it has come as far as `cursor` says. `keep`: how many cursors are
+/// worth keeping.
+fn count_in(mut session: SessionRecord, cursor: &CursorRecord, keep: usize) -> SessionRecord {
+    insert_descending(&mut session.maybe_delivered, cursor.reserved, keep);
+    insert_descending(&mut session.surely_delivered, cursor.delivered, keep);
+    // What a session has passed and does not list as unacknowledged has left the inbox.
+    let is_left = |sequence: &u64| *sequence > cursor.delivered || cursor.is_unacked(*sequence);
+    session.maybe_overtook.retain(is_left);
+    session.surely_overtook.retain(is_left);
+    for sequence in cursor.overtook.iter().copied().filter(|sequence| cursor.is_unacked(*sequence)) {
+        session.surely_overtook.push(sequence);
+        if sequence > cursor.reserved {
+            session.maybe_overtook.push(sequence);
+        }
+    }
+    let SessionRecord { maybe_delivered, maybe_overtook, surely_overtook, .. } = &mut session;
+    for sequence in maybe_overtook.drain(..maybe_overtook.len().saturating_sub(OVERTOOK_MAX)) {
+        insert_descending(maybe_delivered, sequence, keep);
+    }
+    surely_overtook.drain(..surely_overtook.len().saturating_sub(OVERTOOK_MAX));
+    session
 }
 
 fn insert_descending(cursors: &mut Vec<u64>, cursor: u64, keep: usize) {
@@ -169,12 +195,14 @@ pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<A
     }
 }
 
-/// Records how far a session has come, and how far it may deliver.
+/// Records how far a session has come, and how far it may deliver. Reads the cursor that it replaces, so that a full store
+/// sees that nothing is added.
 pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     if session.ended.is_some() {
         return Err(superseded(member).into());
     }
+    tx.read::<CursorRecord>(member.folded())?;
     tx.put(member.folded(), cursor);
     Ok(())
 }
@@ -182,6 +210,7 @@ pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &Cursor
 /// Closes a session because its stream has ended. `cursor`: exactly how far it came.
 pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
+    tx.read::<CursorRecord>(member.folded())?;
     let exact = CursorRecord { reserved: cursor.delivered, ..cursor.clone() };
     tx.put(member.folded(), &exact);
     if session.ended.is_none() {
@@ -225,9 +254,13 @@ impl Acknowledgement {
     }
 }
 
-/// Marks messages as processed.
-pub fn acknowledge(tx: &mut Tx<'_>, who: &CallerCredentials, messages: &[Leaving]) -> Result<(), RuleError> {
-    let (_, name) = identity::member(tx, who, Admit::Stopping)?;
+/// Marks messages as processed. `messages`: those of the acknowledgement that are still in the inbox.
+pub fn acknowledge(tx: &mut Tx<'_>, acknowledgement: &Acknowledgement, messages: &[Leaving]) -> Result<(), RuleError> {
+    let (_, name) = identity::member(tx, &acknowledgement.who, Admit::Stopping)?;
+    if acknowledgement.message_ids.is_empty() {
+        let text = "message_ids is empty. Name the messages that were processed, 1 to 1,000 a call.";
+        return Err(Refusal::new(Reason::InvalidField, text).field("message_ids").into());
+    }
     remove_from_inbox(tx, &name, messages, None);
     Ok(())
 }

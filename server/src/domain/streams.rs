@@ -19,7 +19,7 @@ pub fn inbox(member: &Name) -> String {
 }
 
 /// Returns the stream of the inbox of a member with this folded name.
-pub(super) fn inbox_of(folded: &str) -> String {
+pub fn inbox_of(folded: &str) -> String {
     format!("{INBOX_PREFIX}{folded}")
 }
 

@@ -8,22 +8,24 @@ use teamwire_proto::{
     credential::Credential,
     id,
     name::Name,
-    v1::{self, MemberState, NoticeKind, TeamEventKind},
+    v1::{self, Liveness, MemberState, NoticeKind, TeamEventKind},
     word,
 };
 
 use super::{
     actor::Actor,
+    fields::known,
     history::{self, member_event, team_event},
     idempotency::{KeyedCall, fingerprint, without_labels},
     identity::{self, Admit, CallerCredentials, Principal},
     life::{NewLife, attributes, new_credential},
-    post,
-    query::{member_state, show_new_member, show_team},
+    notices,
+    query::{MemberFacts, member_state, show_new_member, show_team},
     records::{Life, PresenceRecord, SessionRecord, TeamRecord},
     topics::Topic,
     tx::{RuleError, Tx},
 };
+use crate::store::Leases;
 
 /// How many characters a team's description may have.
 const DESCRIPTION_CHARS_MAX: usize = 1_000;
@@ -74,7 +76,8 @@ pub fn create(
     }
 
     let now_ms = tx.ctx.now_ms;
-    let life = NewLife { name: lead.clone(), secret: &secret, attributes: told, plan_mode_required: false };
+    let detached = known::<Liveness>(request.lead_liveness, "lead_liveness")? == Liveness::Detached;
+    let life = NewLife { name: lead.clone(), secret: &secret, attributes: told, plan_mode_required: false, detached };
     let member = life.begin(None, now_ms);
     let team = TeamRecord {
         name: name.clone(),
@@ -101,8 +104,8 @@ pub fn create(
 /// reply.
 const BLOCKING_NAMED_MAX: usize = 12;
 
-/// Deletes a team with everything that belongs to it.
-pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str) -> Result<Name, RuleError> {
+/// Deletes a team with everything that belongs to it. `leases`: as just read.
+pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, leases: &Leases) -> Result<Name, RuleError> {
     let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
     caller.lead_only("delete the team")?;
     let own = match &caller {
@@ -112,8 +115,13 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str) -> Result<N
     let mut blocking = BTreeMap::new();
     for member in team.members.iter().filter(|member| member.life.is_live() && Some(&member.name) != own) {
         let id = member.name.folded();
+        if member.is_away(leases) {
+            tx.check_lease_gone(id);
+            continue;
+        }
         let (session, presence) = (tx.peek::<SessionRecord>(id)?, tx.peek::<PresenceRecord>(id)?);
-        let (state, _) = member_state(member, session.as_deref(), presence.as_deref());
+        let facts = MemberFacts { session, presence, ..MemberFacts::of_lease(&member.name, leases, &tx.ctx.limits) };
+        let (state, _) = member_state(member, &facts);
         blocking.insert(member.name.to_string(), word::member_state(state).to_owned());
     }
     if !blocking.is_empty() {
@@ -153,13 +161,13 @@ pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), RuleError> {
     let to: Vec<Actor> = members.map(|member| Actor::Member(member.name.clone())).collect();
     let notice = v1::Notice {
         kind: NoticeKind::WritesLost.into(),
-        text: "The store has failed over and lost changes that it had acknowledged: the latest messages, answers or claims may \
+        text: "The store has lost changes that it had acknowledged, as in a failover: the latest messages, answers or claims may \
                be gone, and acknowledged messages may be delivered again. Check `teamwire history` and `teamwire task list`, \
                and send what is missing again."
             .to_owned(),
         ..v1::Notice::default()
     };
-    post::notify(tx, &team, &to.iter().collect::<Vec<_>>(), notice);
+    notices::notify(tx, &team, &to.iter().collect::<Vec<_>>(), notice)?;
     Ok(())
 }
 

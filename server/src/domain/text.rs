@@ -1,6 +1,7 @@
 //! Checks of texts that callers write: contents, summaries, single lines.
 
 use teamwire_proto::{Reason, Refusal};
+use unicode_width::UnicodeWidthChar as _;
 
 use super::limits::Limits;
 
@@ -44,15 +45,21 @@ pub(super) fn check_size(text: &str, field: &str, limits: &Limits) -> Result<(),
 /// Checks a summary. Returns it without leading and trailing spaces.
 pub(super) fn summary(text: &str, required: Required, limits: &Limits) -> Result<String, Refusal> {
     let trimmed = text.trim_matches(' ');
-    if trimmed.is_empty() && required == Required::Yes {
+    let is_given = !trimmed.is_empty() || required == Required::Yes;
+    if is_given && !is_visible(trimmed) {
         return Err(Refusal::new(
             Reason::MissingSummary,
-            "A summary is required: one line, ideally 5 to 10 words, shown as a preview.",
+            "A summary with visible characters is required: one line, ideally 5 to 10 words, shown as a preview.",
         )
         .field("summary"));
     }
     check_line(trimmed, "summary", Reason::InvalidSummary, limits)?;
     Ok(trimmed.to_owned())
+}
+
+/// Returns whether a text has a character that a reader can see.
+pub(super) fn is_visible(text: &str) -> bool {
+    text.chars().any(|c| !c.is_whitespace() && c.width().is_some_and(|columns| columns > 0))
 }
 
 /// Checks that a text is a single line within the bound of summaries.
@@ -67,4 +74,26 @@ pub(super) fn check_line(text: &str, field: &str, reason: Reason, limits: &Limit
         .field(field));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_of_invisible_characters_is_refused() {
+        let limits = Limits::default();
+        for text in
+            ["\u{200b}", "\u{200d}\u{2060}\u{feff}", "\u{a0} \u{3000}", "\u{ad}", "\u{e0041}", "\u{202e}", "\u{3164}"]
+        {
+            for required in [Required::Yes, Required::No] {
+                let refusal = summary(text, required, &limits).expect_err(text);
+                assert_eq!(refusal.reason, Reason::MissingSummary, "{text:?}");
+            }
+        }
+        for text in ["a", "\u{200b}a", "完了", "👍", "é"] {
+            assert_eq!(summary(text, Required::Yes, &limits).as_deref(), Ok(text));
+        }
+        assert_eq!(summary(" ", Required::No, &limits).as_deref(), Ok(""));
+    }
 }

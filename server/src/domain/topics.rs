@@ -17,7 +17,7 @@ pub enum Topic<'t> {
     Inbox(&'t str),
     /// Any inbox of the team has grown.
     Inboxes,
-    /// The session of this member was replaced or ended.
+    /// The session of this member was replaced or ended, or the member was asked to shut down.
     Session(&'t str),
     /// A request was decided.
     Requests,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use teamwire_proto::{Refusal, id};
+use teamwire_proto::{Refusal, id, name::Name};
 use uuid::Uuid;
 
 use super::{Context, records::RecordType, topics::Topic};
@@ -20,6 +20,8 @@ use crate::store::{Bound, Check, Key, Record, Txn, Write};
 pub enum RuleError {
     /// These records are not in the snapshot. Load them and run the rule again.
     NeedsRecords(Vec<Key>),
+    /// The entries of this member's inbox are not in the snapshot. Load them and run the rule again.
+    NeedsInbox(Name),
     /// The rule refuses the call.
     Refused(Refusal),
     /// A record cannot be decoded.
@@ -73,6 +75,19 @@ pub struct Snapshot {
     pub records: HashMap<Key, Arc<CachedRecord>>,
     /// The replies recorded under idempotency keys that were looked up. `None`: the key is unused.
     pub replies: HashMap<String, Option<Bytes>>,
+    /// The sequences of the messages in an inbox, by the folded name of its owner and the id of the message.
+    pub inboxes: HashMap<String, HashMap<String, u64>>,
+    /// How much more fits into a stream than its bound says: what lies in an inbox and is a notice.
+    pub allowances: HashMap<String, Allowance>,
+}
+
+/// How much more fits into a stream than its bound says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// How many entries.
+    pub entries: u64,
+    /// How much weight.
+    pub weight: u64,
 }
 
 /// A transaction that a rule is building.
@@ -116,6 +131,13 @@ impl<'a> Tx<'a> {
         let value = loaded.get()?;
         self.read.insert(key, loaded.version());
         Ok(value)
+    }
+
+    /// Returns the sequence of a message in a member's inbox. `None`: it is not there. The commit does not check this: a
+    /// sequence never names another message, and an entry that is gone is not removed twice.
+    pub fn place_in_inbox(&self, member: &Name, message_id: &str) -> Result<Option<u64>, RuleError> {
+        let inbox = self.snapshot.inboxes.get(member.folded()).ok_or_else(|| RuleError::NeedsInbox(member.clone()))?;
+        Ok(inbox.get(message_id).copied())
     }
 
     /// Requires records that the rule is about to read one by one, so that they are loaded all at once.
@@ -168,9 +190,17 @@ impl<'a> Tx<'a> {
         self.writes.push(Write::Delete { key });
     }
 
-    /// Appends to a stream.
+    /// Appends to a stream. If an earlier commit found the stream full, the bound is raised by the stream's
+    /// [allowance](Snapshot::allowances), so that notices use no room of messages.
     pub fn append(&mut self, stream: impl Into<String>, data: Bytes, weight: u64, bound: Option<Bound>) {
-        self.writes.push(Write::Append { stream: stream.into(), data, weight, bound });
+        let stream = stream.into();
+        let allowance = self.snapshot.allowances.get(&stream).copied().unwrap_or_default();
+        let bound = bound.map(|bound| Bound {
+            entries_max: bound.entries_max.saturating_add(allowance.entries),
+            weight_max: bound.weight_max.saturating_add(allowance.weight),
+            ..bound
+        });
+        self.writes.push(Write::Append { stream, data, weight, bound });
     }
 
     /// Removes entries of a stream.

@@ -29,10 +29,9 @@ impl RequestService for Services {
         request: Request<v1::WaitForDecisionRequest>,
     ) -> Result<Response<v1::WaitForDecisionResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        // A waiting call is a heartbeat from the moment its caller is authenticated.
+        // Authenticates the caller, who gives heartbeats from here on.
         self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
-        self.heartbeats.record_caller(&who);
-        let waited = self.coordinator.wait_for_decision(&who, &request);
+        let waited = self.heartbeats.while_waiting(&who, self.coordinator.wait_for_decision(&who, &request));
         // A waiting caller does not keep a coordinator from draining: it can ask the next one.
         let found = match self.draining.run_until_cancelled(waited).await {
             Some(found) => found?,

@@ -105,12 +105,15 @@ impl TaskService for Services {
     ) -> Result<Response<v1::ClaimNextTaskResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let waits = request.wait.is_some_and(|wait| wait.seconds > 0 || wait.nanos > 0);
-        if waits && who.credential.team().is_some() {
-            // A waiting call is a heartbeat from the moment its caller is authenticated.
+        let waited = async {
+            let claimed = self.coordinator.claim_next_task(&who, &request);
+            if !waits || who.credential.team().is_none() {
+                return claimed.await;
+            }
+            // Authenticates the caller, who gives heartbeats from here on.
             self.coordinator.rule(&who, "", Touches::Team, |tx| team::get(tx, &who, "")).await?;
-            self.heartbeats.record_caller(&who);
-        }
-        let waited = self.coordinator.claim_next_task(&who, &request);
+            self.heartbeats.while_waiting(&who, claimed).await
+        };
         // A waiting caller does not keep a coordinator from draining: it can ask the next one.
         let claim = match self.draining.run_until_cancelled(waited).await {
             Some(claim) => claim?,

@@ -68,9 +68,7 @@ impl TeamService for Services {
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        Ok(Response::new(
-            self.coordinator.rule(&who, "", Touches::Life, |tx| membership::join(tx, &who, &request)).await?,
-        ))
+        Ok(Response::new(self.coordinator.join(&who, &request).await?))
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
@@ -111,10 +109,19 @@ impl TeamService for Services {
 
     async fn set_lead(&self, request: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let team = self
-            .coordinator
-            .rule(&who, &request.team, Touches::Team, |tx| membership::set_lead(tx, &who, &request))
-            .await?;
+        let team = self.coordinator.set_lead(&who, &request).await?;
         Ok(Response::new(v1::SetLeadResponse { team: Some(team) }))
+    }
+
+    async fn set_notice_level(
+        &self,
+        request: Request<v1::SetNoticeLevelRequest>,
+    ) -> Result<Response<v1::SetNoticeLevelResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let member = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Team, |tx| membership::set_notice_level(tx, &who, &request))
+            .await?;
+        Ok(Response::new(v1::SetNoticeLevelResponse { member: Some(member) }))
     }
 }

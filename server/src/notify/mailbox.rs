@@ -120,6 +120,15 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
+    /// Forgets entries that have left the inbox before the session has delivered them.
+    pub(super) fn replaced(&self, sequences: &[u64]) {
+        let mut state = self.state.lock();
+        for sequence in sequences {
+            let had_arrived = state.arrivals.remove(sequence).is_some();
+            state.has_holes |= !had_arrived;
+        }
+    }
+
     /// Has the session read its inbox: it may have grown.
     pub(crate) fn look(&self) {
         self.state.lock().look = true;
@@ -259,6 +268,8 @@ impl LeavingGuard<'_> {
             state.set_leaving(&message.message_id, true);
             let was_delivered = state.unacked.remove(&message.message_id).is_some();
             state.has_holes |= !was_delivered;
+            // It may wait for credit. The session must not deliver it anymore.
+            state.arrivals.remove(&message.sequence);
         }
     }
 }

@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use super::{mailbox::Mailbox, waiters::NamespaceWaiters};
 use crate::{
     domain::{
-        records::{RecordType, TeamRecord},
+        records::{DueNoticesRecord, RecordType, TeamRecord},
         streams,
         topics::Topic,
     },
-    store::{Commit, Namespace, Notification, Txn, Write},
+    store::{Commit, Key, Namespace, Notification, Txn, Write},
 };
 
 /// Knows the open sessions of this coordinator, and the calls that wait for something in a team.
@@ -22,7 +22,7 @@ pub struct Notifier {
     /// Identifies this coordinator in its notifications.
     by: u64,
     namespaces: Mutex<HashMap<Namespace, NamespaceWaiters>>,
-    /// Teams whose roster this coordinator has just changed; the expiry timer visits them soon.
+    /// Teams whose roster or waiting notices this coordinator has just changed; the expiry timer visits them soon.
     changed: Mutex<Vec<Namespace>>,
 }
 
@@ -101,16 +101,16 @@ impl Notifier {
         self.lock().values().flat_map(|waiters| waiters.sessions.values()).flatten().cloned().collect()
     }
 
-    /// Returns the teams whose roster was changed here since the last call.
+    /// Returns the teams where something may be due that was not before: their roster or their waiting notices were changed
+    /// here since the last call.
     pub(crate) fn take_changed(&self) -> Vec<Namespace> {
         std::mem::take(&mut *self.changed.lock())
     }
 
     /// Passes on what this coordinator has committed: arrivals to its sessions, and the notifications.
     pub(crate) fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
-        let roster_changed =
-            txn.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == TeamRecord::KIND));
-        if roster_changed {
+        let decides_what_is_due = |key: &Key| [TeamRecord::KIND, DueNoticesRecord::KIND].contains(&key.kind);
+        if txn.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if decides_what_is_due(key))) {
             self.changed.lock().push(namespace.clone());
         }
         let mut namespaces = self.lock();
@@ -131,7 +131,14 @@ impl Notifier {
         });
         for (stream, sequence) in appends.zip(&commit.appended) {
             let (Some(member), Some(sequence)) = (streams::inbox_owner(stream), sequence) else { continue };
+            // An entry that leaves with the arrival of another is a notice that the other one replaces.
+            let replaced = txn.writes.iter().filter_map(|write| match write {
+                Write::Remove { stream: from, sequences } if from == stream => Some(sequences),
+                _ => None,
+            });
+            let replaced: Vec<u64> = replaced.flatten().copied().collect();
             for session in waiters.sessions.get(member).into_iter().flatten() {
+                session.replaced(&replaced);
                 session.arrived(*sequence, message.as_ref());
             }
         }

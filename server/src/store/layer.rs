@@ -89,6 +89,10 @@ impl<L: StoreLayer> Store for L {
         StoreLayer::commit(self, namespace, txn).await
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.inner().check_writable().await
+    }
+
     fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.inner().notifications()
     }

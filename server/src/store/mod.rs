@@ -21,6 +21,7 @@ mod layer;
 pub mod model;
 mod open;
 pub mod redis;
+mod when_full;
 #[cfg(test)]
 use teamwire_test_redis as test_redis;
 
@@ -32,6 +33,9 @@ use teamwire_proto::name::Name;
 use tokio::sync::broadcast;
 
 pub use self::{layer::StoreLayer, open::open};
+
+/// The format in which this version writes stores. Increase it when older versions could no longer read them.
+const FORMAT_KNOWN: u64 = 1;
 
 /// The minimum time a store keeps an idempotency key.
 pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -367,18 +371,37 @@ pub enum StoreError {
     /// The store is unreachable or did not answer in time. A commit may have been applied.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
-    /// The store accepts no writes at present: it is full, or it is not the primary. A commit was not applied. If memory is
-    /// full, the store still accepts transactions that neither append nor remember a reply, and that either remove or end
-    /// something or put nothing.
+    /// The store's URL is not valid, or its server does not admit the user or lacks the database that the URL names. A person
+    /// must change one of them; the text says which. A commit may have been applied.
+    #[error("{0}")]
+    Misconfigured(String),
+    /// The store accepts no writes at present, for example because it is not the primary. A commit was not applied.
     #[error("the store takes no writes: {0}")]
     Refusing(String),
+    /// The store's memory or disk is full. A commit was not applied. See [`Txn::applies_when_full`].
+    #[error("the store is full: {0}")]
+    Full(String),
     /// The transaction was applied, now or by an earlier call, but is not yet as durable as the store was configured to make
     /// it. Repeating it with its idempotency key succeeds once it is.
     #[error("too few replicas have the commit: {0}")]
     DurabilityNotReached(String),
+    /// This program must not use the store: a newer version wrote it, or it is gone although one was there. An operator must
+    /// intervene.
+    #[error("{0}")]
+    Unusable(String),
     /// The store's contents cannot be read. An operator must intervene.
     #[error("the store's contents cannot be read: {0}")]
     Corrupt(String),
+}
+
+/// Returns the error for a store whose format is newer than [`FORMAT_KNOWN`]. `release`: the teamwire that wrote it, if known.
+fn newer_format(store: &str, format: u64, release: Option<&str>) -> String {
+    format!(
+        "{store} was written by teamwire {} in format {format}; this version, {}, reads up to format {FORMAT_KNOWN}. Upgrade \
+         teamwire, or use another store with --store",
+        release.unwrap_or("of a newer version"),
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 /// A durable store. The [module docs](self) state its guarantees.
@@ -414,6 +437,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Applies a transaction completely or not at all.
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError>;
+
+    /// Checks that the store would apply a commit that adds something, and leaves nothing behind.
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Subscribes to the notifications of every later commit by any coordinator. A receiver that lags more than
     /// [`NOTIFICATIONS_MAX`] behind gets an error, and must treat it as [`Notification::All`].

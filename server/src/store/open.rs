@@ -13,7 +13,7 @@ const REDIS_PREFIX: &str = "teamwire";
 /// - `redis://HOST`, `redis+unix:///PATH`, `redis+sentinel://HOST,…/SERVICE`, `redis+cluster://HOST,…`: Redis 7.0 or newer,
 ///   or Valkey; `rediss` adds TLS. `docs/redis.md` describes every form and option.
 ///
-/// Fails with [`StoreError::Unavailable`] if the URL has none of these forms. Errors never contain a password.
+/// Fails with [`StoreError::Misconfigured`] if the URL has none of these forms. Errors never contain a password.
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
     match url.split_once(':') {
         Some(("embedded", path)) if !path.is_empty() => {
@@ -24,7 +24,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
         }
         Some(("memory", "")) => Ok(EmbeddedStore::in_memory()?),
         Some((scheme, _)) if RedisStore::handles_scheme(scheme) => Ok(RedisStore::connect(url, REDIS_PREFIX).await?),
-        _ => Err(StoreError::Unavailable(
+        _ => Err(StoreError::Misconfigured(
             "the store URL is not valid: use embedded:PATH, memory: or redis://HOST".to_owned(),
         )),
     }

@@ -24,8 +24,11 @@ impl MeteredStore {
         if let Err(error) = &answer {
             let kind = match error {
                 StoreError::Unavailable(_) => "unavailable",
+                StoreError::Misconfigured(_) => "misconfigured",
                 StoreError::Refusing(_) => "refusing",
+                StoreError::Full(_) => "full",
                 StoreError::DurabilityNotReached(_) => "durability_not_reached",
+                StoreError::Unusable(_) => "unusable",
                 StoreError::Corrupt(_) => "corrupt",
             };
             self.metrics.store_errors.get_or_create(&[("operation", operation), ("kind", kind)]).inc();

@@ -18,7 +18,7 @@ use crate::{domain::dead_letters::Undeliverable, store::Failed};
 const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 /// The states of members that are counted, as the roster has them.
-pub const MEMBER_STATES: [&str; 4] = ["live", "lost", "stopping", "exited"];
+pub const MEMBER_STATES: [&str; 5] = ["live", "lost", "stopping", "exited", "away"];
 
 /// The operations of a store that are timed.
 pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
@@ -72,6 +72,8 @@ pub struct Metrics {
     pub lost_writes: Counter,
     /// 1 while the store answers.
     pub(crate) store_up: Gauge,
+    /// 1 while the store takes writes, 0 while it does not.
+    pub(crate) store_writable: Gauge,
     pub(crate) teams: Gauge,
     pub(crate) members: Family<Label, Gauge>,
     pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
@@ -117,6 +119,7 @@ impl Default for Metrics {
             store_errors: add.plain("store_errors", "Failures of the store, by operation and kind."),
             lost_writes: add.plain("lost_writes", "Times the store was found to have lost acknowledged commits."),
             store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
+            store_writable: add.plain("store_writable", "1 while the store takes writes, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),
             members: add.plain("members", "Members in the store by state: live, lost, stopping or exited."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
@@ -163,7 +166,7 @@ impl Metrics {
             drop(self.refusals.get_or_create(&[("reason", reason.as_str())]));
         }
         for operation in STORE_OPERATIONS {
-            for kind in ["unavailable", "refusing", "corrupt"] {
+            for kind in ["unavailable", "refusing", "full", "unusable", "corrupt"] {
                 drop(self.store_errors.get_or_create(&[("operation", operation), ("kind", kind)]));
             }
         }

@@ -7,6 +7,8 @@
 
 mod members;
 mod messages;
+mod notices;
 mod requests;
+mod sessions;
 mod tasks;
 mod world;

@@ -8,6 +8,7 @@ use teamwire_server::{
         expiry,
         identity::{self, Admit, CallerCredentials, Principal},
         records::{Life, SessionRecord, TeamRecord},
+        secret::{SecretHash, session_id},
         task::board::{BoardRecord, Place, Status, TaskRecord},
         team,
     },
@@ -36,10 +37,11 @@ fn wrong_secret_is_refused_like_an_unknown_member() {
 
 #[test]
 fn caller_of_an_older_session_is_superseded() {
-    let session = SessionRecord { epoch: 2, session_id: "2-new".to_owned(), ..Default::default() };
+    let id = |epoch| session_id(&SecretHash::of("ann"), epoch, "0123456789abcdef0123456789abcdef");
+    let session = SessionRecord { epoch: 2, session_id: id(2), ..Default::default() };
     let world = World::with(&["lead", "ann"]).record("ann", &session);
-    for (presented, accepted) in [("1-old", false), ("2-new", true)] {
-        let who = CallerCredentials { session_id: Some(presented.to_owned()), ..caller("ann") };
+    for (presented, accepted) in [(id(1), false), (id(2), true)] {
+        let who = CallerCredentials { session_id: Some(presented), ..caller("ann") };
         let outcome = world.run(|tx| identity::call(tx, &who, "", Admit::Live));
         assert_eq!(
             outcome.map(drop).map_err(|refusal| refusal.reason),
@@ -68,6 +70,25 @@ fn member_without_a_lease_is_lost_and_its_claims_return_to_the_board() {
 }
 
 #[test]
+fn detached_member_without_a_lease_is_neither_lost_nor_due() {
+    let world = World::with(&["lead", "ann"]).member("lead", |lead| lead.detached = true);
+    let world = world.member("ann", |ann| ann.detached = true);
+    let (due, txn) = world.run(|tx| expiry::expire_due(tx, &expired(), true)).unwrap();
+    assert_eq!((due, txn.writes), (None, vec![]));
+}
+
+#[test]
+fn detached_member_that_is_away_does_not_keep_its_team() {
+    let world = World::with(&["lead", "ann"]).member("ann", |ann| ann.detached = true);
+    let (_, txn) = world.run(|tx| team::delete(tx, &caller("lead"), "", &expired())).unwrap();
+    // A call in the meantime wins.
+    assert!(txn.checks.contains(&Check::Lease { name: "ann".to_owned(), alive: false }));
+    let alive = Leases { until_ms: [("ann".to_owned(), NOW_MS + 1)].into(), now_ms: NOW_MS };
+    let refusal = world.run(|tx| team::delete(tx, &caller("lead"), "", &alive)).unwrap_err();
+    assert_eq!(refusal.metadata["ann"], "active");
+}
+
+#[test]
 fn no_member_is_lost_while_the_coordinator_may_have_been_away() {
     let (_, txn) = World::with(&["lead", "ann"]).run(|tx| expiry::expire_due(tx, &expired(), false)).unwrap();
     assert_eq!(txn.writes, []);
@@ -76,10 +97,10 @@ fn no_member_is_lost_while_the_coordinator_may_have_been_away() {
 #[test]
 fn team_with_live_members_cannot_be_deleted() {
     let world = World::with(&["lead", "ann"]);
-    let refusal = world.run(|tx| team::delete(tx, &operator(), "alpha")).unwrap_err();
+    let refusal = world.run(|tx| team::delete(tx, &operator(), "alpha", &expired())).unwrap_err();
     assert_eq!(refusal.reason, Reason::TeamHasActiveMembers);
     assert!(refusal.metadata.contains_key("ann") && refusal.metadata.contains_key("lead"));
     let world = world.life("ann", Life::Lost);
-    let (_, txn) = world.run(|tx| team::delete(tx, &caller("lead"), "")).unwrap();
+    let (_, txn) = world.run(|tx| team::delete(tx, &caller("lead"), "", &expired())).unwrap();
     assert!(txn.writes.contains(&Write::DropNamespace), "the lead itself does not count");
 }

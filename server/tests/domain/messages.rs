@@ -144,3 +144,24 @@ fn stopping_member_cannot_send_anything_new() {
         World::with(&["lead", "ann"]).life("ann", stopping).send(&caller("ann"), &message("lead")).unwrap_err();
     assert_eq!(refusal.reason, Reason::MemberStopped);
 }
+
+#[test]
+fn missing_content_is_reported_before_the_summary_that_clients_take_from_it() {
+    let world = World::with(&["lead", "ann"]);
+    let empty = v1::DirectMessage { recipient: "ann".to_owned(), ..Default::default() };
+    let direct = v1::SendRequest { body: Some(Body::Message(empty)), ..Default::default() };
+    let to_all = v1::SendRequest { body: Some(Body::Broadcast(v1::Broadcast::default())), ..Default::default() };
+    for request in [direct, to_all] {
+        let refusal = world.send(&caller("lead"), &request).unwrap_err();
+        assert_eq!((refusal.reason, refusal.field.as_deref()), (Reason::MissingContent, Some("content")));
+    }
+}
+
+#[test]
+fn shutdown_request_to_oneself_advises_to_leave() {
+    let ask = v1::ShutdownRequest { recipient: "lead".to_owned(), ..Default::default() };
+    let request = v1::SendRequest { body: Some(Body::ShutdownRequest(ask)), ..Default::default() };
+    let refusal = World::with(&["lead", "ann"]).send(&caller("lead"), &request).unwrap_err();
+    assert_eq!(refusal.reason, Reason::SelfRecipient);
+    assert!(refusal.message.contains("leave the team") && !refusal.message.contains("broadcast"), "{refusal}");
+}

@@ -9,7 +9,7 @@ use teamwire_server::{
         records::{Life, Pending, SessionEnd, SessionRecord, TeamRecord},
         time::timestamp,
     },
-    store::{Txn, Write},
+    store::{Bound, Txn, WhenFull, Write},
 };
 
 use crate::world::*;
@@ -93,6 +93,44 @@ fn shutdown_request_replaces_an_expired_one() {
     assert_eq!(decided(&txn).state(), RequestState::Expired);
     let team: TeamRecord = put(&txn, "").unwrap();
     assert_eq!(team.member(&name("ann")).unwrap().pending_shutdown.as_ref().unwrap().id, reply.request_id);
+}
+
+#[test]
+fn shutdown_requests_and_their_answers_have_room_that_nothing_else_may_fill() {
+    let world = asked(NOW_MS + 1);
+    let (_, request) =
+        World::with(&["lead", "ann"]).send(&caller("lead"), &ask_to_shut_down("ann")).expect("a request");
+    let (_, answer) = world.send(&caller("ann"), &answer_shutdown(true)).expect("an answer");
+    let (_, plan) = submitted().send(&caller("lead"), &answer_plan("ann", true)).expect("an answer to a plan");
+    let limits = &world.ctx.limits;
+    let bound = |factor: u64| Bound {
+        entries_max: factor * limits.inbox_entries_max,
+        weight_max: factor * limits.inbox_bytes_max,
+        when_full: WhenFull::Refuse,
+    };
+    for (txn, inbox, expected) in
+        [(&request, "inbox/ann", bound(3)), (&answer, "inbox/lead", bound(3)), (&plan, "inbox/ann", bound(2))]
+    {
+        let found = txn.writes.iter().find_map(|write| match write {
+            Write::Append { stream, bound, .. } if stream == inbox => *bound,
+            _ => None,
+        });
+        assert_eq!(found, Some(expected), "{inbox}");
+    }
+}
+
+#[test]
+fn shutdown_request_wakes_a_session_that_does_not_look_at_its_inbox() {
+    let (_, txn) = World::with(&["lead", "ann"]).send(&caller("lead"), &ask_to_shut_down("ann")).unwrap();
+    let topics: Vec<_> = txn
+        .writes
+        .iter()
+        .filter_map(|write| match write {
+            Write::Notify { topic, .. } => Some(topic.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert!(topics.contains(&"session/ann"), "{topics:?}");
 }
 
 #[test]

@@ -127,3 +127,15 @@ fn repeated_completion_changes_nothing() {
     let (_, txn) = complete(&world, "ann", 1, "token").unwrap();
     assert_eq!(txn.writes, []);
 }
+
+#[test]
+fn new_task_cannot_wait_for_a_task_that_does_not_exist_yet() {
+    let world = World::with(&["lead"]);
+    for blocker in [1, 2] {
+        let request =
+            v1::CreateTaskRequest { subject: "x".to_owned(), blocked_by: vec![blocker], ..Default::default() };
+        let refusal = world.run(|tx| edit::create(tx, &caller("lead"), &request)).map(drop).unwrap_err();
+        assert_eq!((refusal.reason, refusal.field.as_deref()), (Reason::TaskNotFound, Some("blocked_by")));
+        assert!(refusal.message.contains("the board is empty"), "{refusal}");
+    }
+}

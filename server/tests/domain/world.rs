@@ -7,9 +7,10 @@ use teamwire_server::{
     domain::{
         Context, Limits,
         identity::CallerCredentials,
+        inbox::message_id_of,
         records::{Life, MemberRecord, RecordType, TeamRecord},
         secret::SecretHash,
-        send,
+        send, streams,
         task::board::{BoardRecord, Place, Status, TaskRecord, Waiting, WaitingRecord},
         tx::{CachedRecord, RuleError, Snapshot, Tx},
     },
@@ -27,6 +28,8 @@ pub(crate) struct World {
     pub(crate) team: TeamRecord,
     pub(crate) snapshot: Snapshot,
     pub(crate) ctx: Context,
+    /// How many entries inboxes have got.
+    arrivals: u64,
 }
 
 impl World {
@@ -46,8 +49,9 @@ impl World {
             limits: Arc::new(Limits::default()),
             operator: SecretHash::of(OPERATOR_SECRET),
             by: 1,
+            store_is_full: false,
         };
-        Self { team, snapshot: Snapshot::default(), ctx }
+        Self { team, snapshot: Snapshot::default(), ctx, arrivals: 0 }
     }
 
     /// Changes a member.
@@ -96,9 +100,18 @@ impl World {
                 Err(RuleError::NeedsRecords(keys)) => {
                     snapshot.records.extend(keys.into_iter().map(|key| (key, CachedRecord::new(None))));
                 }
+                Err(RuleError::NeedsInbox(member)) => {
+                    snapshot.inboxes.insert(member.folded().to_owned(), Default::default());
+                }
                 Err(RuleError::Corrupt(what)) => panic!("{what}"),
             }
         }
+    }
+
+    /// Lets time pass. Later rules draw other ids.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.ctx.now_ms += ms;
+        self.ctx.seed = *blake3::hash(&self.ctx.now_ms.to_le_bytes()).as_bytes();
     }
 
     /// Runs a send.
@@ -110,7 +123,7 @@ impl World {
         self.run(|tx| send::send(tx, who, request))
     }
 
-    /// Applies the records and the replies of a transaction.
+    /// Applies the records, the inboxes and the replies of a transaction.
     pub(crate) fn apply(&mut self, txn: &Txn) {
         for write in &txn.writes {
             match write {
@@ -118,6 +131,19 @@ impl World {
                     self.team = TeamRecord::decode(data).unwrap();
                 }
                 Write::Put { key, data } => self.put(key.clone(), data.clone()),
+                Write::Delete { key } => {
+                    self.snapshot.records.remove(key);
+                }
+                Write::Append { stream, data, .. } => {
+                    if let (Some(owner), Some(id)) = (streams::inbox_owner(stream), message_id_of(data)) {
+                        self.arrivals += 1;
+                        self.snapshot.inboxes.entry(owner.to_owned()).or_default().insert(id, self.arrivals);
+                    }
+                }
+                Write::Remove { stream, sequences } => {
+                    let inbox = streams::inbox_owner(stream).and_then(|owner| self.snapshot.inboxes.get_mut(owner));
+                    inbox.into_iter().for_each(|inbox| inbox.retain(|_, sequence| !sequences.contains(sequence)));
+                }
                 Write::RememberReply { key, data } => {
                     self.snapshot.replies.insert(key.clone(), Some(data.clone()));
                 }
@@ -140,6 +166,7 @@ fn live(member: &str) -> MemberRecord {
         name: name(member),
         incarnation: 1,
         life: Life::Live,
+        detached: false,
         joined_ms: NOW_MS,
         since_ms: NOW_MS,
         credential: SecretHash::of(member),
@@ -149,6 +176,8 @@ fn live(member: &str) -> MemberRecord {
         plan_approved: false,
         pending_shutdown: None,
         pending_plan: None,
+        notice_level: Default::default(),
+        crashes_ms: Vec::new(),
     }
 }
 
@@ -174,6 +203,7 @@ pub(crate) fn pending(id: u64) -> TaskRecord {
         closed_ms: 0,
         claim: None,
         released_because: String::new(),
+        released_ms: 0,
     }
 }
 

@@ -63,6 +63,12 @@ pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> Sou
         let works = matches!(life, Life::Live | Life::Stopping { request_id: Some(_), .. });
         assert!(works && !ids.is_empty(), "{name} is {life:?} and holds {ids:?}");
     }
+    let expires = |(id, task): &(&u64, &TaskRecord)| {
+        let owner = task.owner.as_ref().filter(|_| task.status == Status::InProgress);
+        owner.is_some_and(|owner| team.member(owner).unwrap().detached) && board.expiring.contains_key(id)
+    };
+    let of_detached = tasks.iter().filter(expires).count();
+    assert_eq!(of_detached, board.expiring.len(), "a claim expires that is not of a detached life: {board:?}");
     SoundBoard { tasks }
 }
 

@@ -22,7 +22,6 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::CreateObserverRequest,
     ) -> Result<v1::CreateObserverResponse, Refusal>;
-    async fn join(&self, who: &CallerCredentials, ask: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal>;
     async fn leave(&self, who: &CallerCredentials, ask: &v1::LeaveRequest) -> Result<(), Refusal>;
     async fn heartbeat(
         &self,
@@ -30,7 +29,11 @@ pub(crate) trait RuleCalls {
         ask: &v1::HeartbeatRequest,
     ) -> Result<v1::HeartbeatResponse, Refusal>;
     async fn force_stop(&self, who: &CallerCredentials, ask: &v1::ForceStopRequest) -> Result<v1::Member, Refusal>;
-    async fn set_lead(&self, who: &CallerCredentials, ask: &v1::SetLeadRequest) -> Result<v1::Team, Refusal>;
+    async fn set_notice_level(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::SetNoticeLevelRequest,
+    ) -> Result<v1::Member, Refusal>;
     async fn create_task(
         &self,
         who: &CallerCredentials,
@@ -66,10 +69,6 @@ impl RuleCalls for Coordinator {
         self.rule(who, &ask.team, Touches::Team, |tx| membership::create_observer(tx, who, ask)).await
     }
 
-    async fn join(&self, who: &CallerCredentials, ask: &v1::JoinRequest) -> Result<v1::JoinResponse, Refusal> {
-        self.rule(who, "", Touches::Life, |tx| membership::join(tx, who, ask)).await
-    }
-
     async fn leave(&self, who: &CallerCredentials, ask: &v1::LeaveRequest) -> Result<(), Refusal> {
         self.rule(who, "", Touches::Life, |tx| membership::leave(tx, who, ask)).await
     }
@@ -86,8 +85,12 @@ impl RuleCalls for Coordinator {
         self.rule(who, &ask.team, Touches::Life, |tx| membership::force_stop(tx, who, ask)).await
     }
 
-    async fn set_lead(&self, who: &CallerCredentials, ask: &v1::SetLeadRequest) -> Result<v1::Team, Refusal> {
-        self.rule(who, &ask.team, Touches::Team, |tx| membership::set_lead(tx, who, ask)).await
+    async fn set_notice_level(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::SetNoticeLevelRequest,
+    ) -> Result<v1::Member, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| membership::set_notice_level(tx, who, ask)).await
     }
 
     async fn create_task(

@@ -122,7 +122,7 @@ async fn a_released_task_says_why_and_goes_to_the_next() {
 
 #[tokio::test]
 async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
-    let (t, [bob]) = Team::of(["bob"]).await;
+    let (mut t, [bob]) = Team::of(["bob"]).await;
     t.add_some(4).await;
     let stale = (Code::Aborted, Reason::StaleClaim, "claim_token");
     for (id, caller) in [(1, &t.lead.who), (2, &t.operator)] {
@@ -141,7 +141,9 @@ async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
         assert_eq!(t.try_complete(caller, id, "").await.unwrap().task, Some(done), "repeated");
         assert_eq!(format!("{before:?}"), format!("{:?}", t.everything().await));
     }
-    assert_eq!(t.notices(&bob, NoticeKind::TaskRevoked).await.len(), 4);
+    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    let told = t.notices(&bob, NoticeKind::TaskRevoked).await;
+    assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [2, 2], "one for each task");
     // What nobody has claimed, too.
     assert_eq!(t.try_complete(&t.lead, 3, "").await.unwrap().task.unwrap().owner, "lead");
     assert_eq!(t.try_complete(&t.operator, 4, "").await.unwrap().task.unwrap().owner, "");
@@ -161,7 +163,7 @@ async fn an_exit_gives_its_claims_back_and_the_notice_names_them_and_what_stays_
     let expected = "Its tasks 1, 2 are back on the board. Task 4 is still assigned to it: reassign it.";
     assert!(text.ends_with(expected), "{text}");
     for (id, token) in [1, 2].into_iter().zip(&tokens) {
-        has_lapsed(&t, id, 1, &bob, token, "Its owner has exited.").await;
+        has_lapsed(&t, id, 1, &bob, token, "its owner has exited").await;
     }
     assert_eq!(t.task(4).await.owner, "bob");
 
@@ -194,7 +196,7 @@ async fn a_member_stopped_by_force_loses_its_claims_at_once() {
     t.add(task_for("bob")).await;
     let token = t.claim(&bob, 1).await;
     t.try_force(&t.lead, "bob").await.unwrap();
-    has_lapsed(&t, 1, 1, &bob, &token, "Its owner was stopped by force.").await;
+    has_lapsed(&t, 1, 1, &bob, &token, "its owner was stopped by force").await;
     assert_eq!(t.next(&eve).await, Some(1));
     t.leave(&bob).await;
     let text = t.notices(&t.lead, NoticeKind::MemberExited).await.pop().unwrap().text;
@@ -208,7 +210,7 @@ async fn a_new_life_begins_without_the_claims_of_the_old_one() {
     t.add_some(1).await;
     let token = t.claim(&bob, 1).await;
     let again = t.rejoin(&bob).await;
-    has_lapsed(&t, 1, 1, &bob, &token, "Its owner has begun a new life.").await;
+    has_lapsed(&t, 1, 1, &bob, &token, "its owner has begun a new life").await;
     is_refused_and_claims_again(&t, &again, 1, &token).await;
     assert_eq!(t.task(1).await.attempts, 2);
     // What was completed before stays so.
@@ -228,7 +230,7 @@ async fn two_members_lost_in_one_sweep_both_give_their_claims_back() {
     t.pass_and_sweep(LONG, &[&lead]).await;
     assert_eq!((t.member("bob").await.state(), t.member("eve").await.state()), (MemberState::Lost, MemberState::Lost));
     for (id, member, token) in &tokens {
-        has_lapsed(&t, *id, 1, member, token, "Its owner was lost.").await;
+        has_lapsed(&t, *id, 1, member, token, "its owner was lost").await;
     }
     let ready = t.listed(v1::ListTasksRequest { ready_only: true, ..Default::default() }).await;
     assert_eq!(ready, [1, 2, 3, 4]);
@@ -236,6 +238,36 @@ async fn two_members_lost_in_one_sweep_both_give_their_claims_back() {
     assert!(notices[0].text.ends_with("Its tasks 1, 3 are back on the board."), "{notices:?}");
     assert!(notices[1].text.ends_with("Its tasks 2, 4 are back on the board."), "{notices:?}");
     is_refused_and_claims_again(&t, &bob, 1, &tokens[0].2).await;
+}
+
+#[tokio::test]
+async fn a_stale_token_is_refused_with_when_and_why_the_task_went_back() {
+    let (mut t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    t.add_some(2).await;
+    let (token, other) = (t.claim(&bob, 1).await, t.claim(&bob, 2).await);
+    let lead = t.lead.clone();
+    t.pass_and_sweep(LONG, &[&lead, &eve]).await;
+    let at = t.task(1).await.released_at.unwrap();
+    let lost = format!(
+        "Task 1 went back to the board at {}: its owner was lost. ",
+        prost_types::Timestamp { nanos: 0, ..at.clone() }
+    );
+    let stale = async |id: u64, token: &str| {
+        t.refused(t.try_complete(&bob, id, token), Code::Aborted, Reason::StaleClaim, "claim_token").await
+    };
+    let refusal = stale(1, &token).await;
+    assert_eq!(refusal.message, format!("{lost}Stop working on it, or claim it again."));
+    assert_eq!(refusal.metadata["released_at"], at.to_string());
+    t.claim(&eve, 1).await;
+    assert_eq!(stale(1, &token).await.message, format!("{lost}eve has claimed it since. Stop working on it."));
+    // The lead took it away, and gave it to another.
+    t.claim(&eve, 2).await;
+    t.update(v1::UpdateTaskRequest { task_id: 2, owner: Some("bob".to_owned()), ..Default::default() }).await;
+    assert_eq!(t.task(2).await.released_because, "lead reassigned it");
+    assert!(stale(2, &other).await.message.contains(": lead reassigned it. "));
+    let fresh = t.claim(&bob, 2).await;
+    assert!(stale(2, &other).await.message.contains("your present claim of task 2"));
+    t.try_complete(&bob, 2, &fresh).await.unwrap();
 }
 
 /// Once, a member that was lost could hold a claim and stay lost: nothing would have ended that claim.
@@ -251,7 +283,7 @@ async fn a_lost_member_that_claims_is_found_by_it() {
     t.sweep().await;
     assert_eq!(t.task(1).await.owner, "bob", "it has a whole lease");
     t.pass_and_sweep(LONG, &[&lead]).await;
-    has_lapsed(&t, 1, 1, &bob, &token, "Its owner was lost.").await;
+    has_lapsed(&t, 1, 1, &bob, &token, "its owner was lost").await;
 }
 
 #[tokio::test]
@@ -270,7 +302,7 @@ async fn a_member_that_has_approved_its_shutdown_may_finish_its_work_and_take_no
     let lead = t.lead.clone();
     t.pass_and_sweep(LONG, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Exited);
-    has_lapsed(&t, 2, 1, &bob, &tokens[1], "Its owner has exited.").await;
+    has_lapsed(&t, 2, 1, &bob, &tokens[1], "its owner has exited").await;
     assert_eq!(t.task(1).await.status(), TaskStatus::Completed);
 }
 

@@ -39,10 +39,10 @@ async fn a_join_that_does_not_fit_is_refused_and_does_not_use_up_the_token() {
     let (t, [_bob]) = Team::of(["bob"]).await;
     let (free, bound) = (presented(&t.invite("").await), presented(&t.invite("eve").await));
     let bad = Code::InvalidArgument;
-    for name in ["", "a b", "-a", &"x".repeat(64), "operator", "Coordinator"] {
+    for name in ["", "a b", "-a", &"x".repeat(64), "operator", "Coordinator", "Team-Lead"] {
         t.refused(t.try_join(&free, join_as(name)), bad, Reason::InvalidName, "name").await;
     }
-    for name in ["BOB", "lead", "team-lead"] {
+    for name in ["BOB", "lead"] {
         let taken = t.try_join(&free, join_as(name));
         t.refused(taken, Code::AlreadyExists, Reason::MemberExists, "name").await;
     }
@@ -99,6 +99,80 @@ async fn a_member_begins_a_new_life_with_its_credential_and_the_lead_gets_a_noti
 }
 
 #[tokio::test]
+async fn a_restarted_members_crash_reaches_the_lead_and_the_history_with_its_exit() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let crashed = |code| v1::JoinRequest {
+        previous_exit: Some(v1::ExitReport { code: Some(code), ..Default::default() }),
+        ..Default::default()
+    };
+    let mut bob = bob;
+    for code in [3, 4, 5] {
+        let reply = t.try_join(&bob, crashed(code)).await.unwrap();
+        bob = Member::new("bob", &reply.credential);
+        t.pass(if code == 3 { 5 * 60 * SECOND } else { 6 * 60 * SECOND }).await;
+    }
+    let told = t.notices(&t.lead, NoticeKind::MemberRestarted).await;
+    let texts: Vec<_> = told.iter().map(|notice| notice.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "bob crashed (exit code 3) and was restarted.",
+            "bob crashed (exit code 4) and was restarted, 2nd time in 10 min.",
+            "bob crashed (exit code 5) and was restarted, 2nd time in 10 min.",
+        ]
+    );
+    assert_eq!(told[0].exit.as_ref().unwrap().code, Some(3));
+    assert!(t.notices(&t.lead, NoticeKind::SessionSuperseded).await.is_empty());
+    assert!(t.notices(&t.lead, NoticeKind::MemberExited).await.is_empty());
+    let member = t.member("bob").await;
+    assert_eq!((member.incarnation, member.state(), member.exit), (4, MemberState::Joined, None));
+    let exits = t.history().await.into_iter().filter_map(|entry| match entry.event {
+        Some(Event::Member(event)) if event.member == "bob" => Some((event.incarnation, event.state(), event.detail)),
+        _ => None,
+    });
+    let exits: Vec<_> = exits.filter(|(_, state, _)| *state == MemberState::Exited).collect();
+    assert_eq!(exits[0], (1, MemberState::Exited, "exit code 3".to_owned()));
+    assert_eq!(exits.len(), 3);
+
+    // After an exit that was reported, there is nothing to add.
+    t.leave(&bob).await;
+    let reply = t.try_join(&bob, crashed(6)).await.unwrap();
+    bob = Member::new("bob", &reply.credential);
+    assert_eq!(t.notices(&t.lead, NoticeKind::MemberRestarted).await.len(), 3);
+    let invalid = t.try_join(&bob, crashed(256));
+    t.refused(invalid, Code::InvalidArgument, Reason::InvalidField, "previous_exit").await;
+}
+
+#[tokio::test]
+async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
+    use v1::RunnerAction;
+    for (code, signal, action, text) in [
+        (Some(0), 0, RunnerAction::None, "bob approved its shutdown and ended with code 0."),
+        (None, 15, RunnerAction::Sigterm, "bob approved its shutdown; its runner ended it with SIGTERM."),
+    ] {
+        let (t, [bob]) = Team::of(["bob"]).await;
+        let id = t.ask(&t.lead, shutdown("bob")).await;
+        t.send(&bob, approve(&id)).await;
+        // Only the coordinator knows what was approved.
+        let forged = "req_forged".to_owned();
+        let runner_action = action.into();
+        let exit = v1::ExitReport { code, signal, runner_action, approved_request_id: forged, ..Default::default() };
+        let request = v1::LeaveRequest { exit: Some(exit) };
+        t.coordinator.leave(&bob.who, &request).await.unwrap();
+        t.coordinator.leave(&bob.who, &request).await.unwrap();
+        let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
+        let texts: Vec<_> = told.iter().map(|notice| notice.text.as_str()).collect();
+        assert_eq!(texts, [text]);
+        let exit = t.member("bob").await.exit.unwrap();
+        assert_eq!((exit.approved_request_id, exit.runner_action), (id, runner_action));
+    }
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let exit = v1::ExitReport { approved_request_id: "req_forged".to_owned(), code: Some(0), ..Default::default() };
+    t.coordinator.leave(&bob.who, &v1::LeaveRequest { exit: Some(exit) }).await.unwrap();
+    assert_eq!(t.member("bob").await.exit.unwrap().approved_request_id, "");
+}
+
+#[tokio::test]
 async fn a_name_whose_bearer_has_ended_can_be_joined_and_keeps_its_form_and_its_inbox() {
     let (t, [bob]) = Team::of(["Bob"]).await;
     t.send(&t.lead, message("bob", "x")).await;
@@ -145,7 +219,7 @@ async fn an_exit_is_reported_once_to_the_lead_and_in_the_history() {
 
 #[tokio::test]
 async fn going_idle_tells_the_lead_once_with_the_last_summary() {
-    let (t, [bob]) = Team::of(["bob"]).await;
+    let (mut t, [bob]) = Team::of(["bob"]).await;
     assert_eq!(t.heartbeat(&bob, Activity::Active, "tests written").await.state(), MemberState::Active);
     assert_eq!(t.heartbeat(&bob, Activity::Idle, "").await.state(), MemberState::Idle);
     assert_eq!(t.heartbeat(&bob, Activity::Unspecified, "").await.state(), MemberState::Idle);
@@ -155,9 +229,12 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
     assert!(told[0].text.contains("tests written"));
     let member = t.member("bob").await;
     assert_eq!((member.state(), member.last_summary.as_str()), (MemberState::Idle, "tests written"));
+    // Another notice does not join one that is unprocessed: it replaces it after a while.
     t.heartbeat(&bob, Activity::Active, "").await;
     t.heartbeat(&bob, Activity::Idle, "").await;
-    assert_eq!(t.notices(&t.lead, NoticeKind::Idle).await.len(), 2);
+    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    let told = t.notices(&t.lead, NoticeKind::Idle).await;
+    assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [2]);
     let request = v1::HeartbeatRequest { summary: "a\nb".to_owned(), ..Default::default() };
     let call = t.coordinator.heartbeat(&bob.who, &request);
     t.refused(call, Code::InvalidArgument, Reason::InvalidSummary, "summary").await;

@@ -52,7 +52,33 @@ async fn an_acknowledged_message_leaves_the_inbox_and_is_processed() {
 }
 
 #[tokio::test]
-async fn what_was_not_acknowledged_comes_again_in_the_next_session_with_its_count() {
+async fn an_acknowledgement_of_nothing_is_refused() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    t.refused(t.ack(&bob, &[]), Code::InvalidArgument, Reason::InvalidField, "message_ids").await;
+}
+
+#[tokio::test]
+async fn a_session_id_that_was_never_issued_is_unknown_and_not_superseded() {
+    let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
+    let id = t.send(&t.lead, message("bob", "x")).await.message_id;
+    let foreign = t.open(&eve).await;
+    let first = t.open(&bob).await;
+    let second = t.open(&bob).await;
+    let first_id = &first.opened.session_id;
+    for invented in
+        ["x", "1-", "1-0123456789abcdef01234567", "9-0123456789abcdef0123456789abcdef", &foreign.opened.session_id]
+    {
+        let (presents, ids) = (bob.in_session(invented), [id.as_str()]);
+        let call = t.ack(&presents, &ids);
+        let refusal = t.refused(call, Code::InvalidArgument, Reason::InvalidField, "session_id").await;
+        assert!(refusal.message.starts_with("The session is not known"), "{refusal}");
+    }
+    t.refused(t.ack(&bob.in_session(first_id), &[&id]), Code::Aborted, Reason::SessionSuperseded, "").await;
+    t.ack(&second.member, &[&id]).await.unwrap();
+}
+
+#[tokio::test]
+async fn unacknowledged_messages_come_again_in_the_next_session_with_their_count() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut ids = Vec::new();
     for n in 0..3 {
@@ -128,7 +154,7 @@ async fn the_newest_session_wins_and_the_lead_gets_a_notice() {
 }
 
 #[tokio::test]
-async fn a_reconnect_of_the_same_process_is_not_told() {
+async fn the_lead_gets_no_notice_when_the_same_process_reconnects() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let request = v1::StreamRequest { instance_id: "p1".to_owned(), ..Default::default() };
     for _ in 0..2 {
@@ -152,7 +178,7 @@ async fn a_session_on_another_coordinator_supersedes_as_well() {
 
 /// The sessions of members that had opened another one shortly before a store failed over were taken for superseded.
 #[tokio::test]
-async fn a_session_that_the_store_has_lost_is_not_superseded_but_begins_again() {
+async fn a_session_that_the_store_has_lost_must_reconnect_and_is_not_superseded() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let name = Name::parse("bob", "name").unwrap();
     let key = Key::new(SessionRecord::KIND, name.folded());
@@ -244,7 +270,7 @@ async fn no_more_is_delivered_than_may_be_unacknowledged() {
 }
 
 #[tokio::test]
-async fn the_exit_of_a_superseded_process_is_not_that_of_the_member() {
+async fn a_superseded_process_cannot_report_the_exit_of_its_member() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut old = t.open(&bob).await;
     let new = t.open(&bob).await;
@@ -258,7 +284,7 @@ async fn the_exit_of_a_superseded_process_is_not_that_of_the_member() {
 }
 
 #[tokio::test]
-async fn a_message_that_was_acknowledged_meanwhile_is_not_given_up() {
+async fn a_message_that_was_acknowledged_meanwhile_does_not_become_a_dead_letter() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let id = t.send(&t.lead, message("bob", "x")).await.message_id;
     let session = t.open(&bob).await;
@@ -284,7 +310,7 @@ async fn a_subscriber_that_reads_nothing_is_cut_with_its_reason_and_keeps_its_me
 }
 
 #[tokio::test]
-async fn so_is_one_for_whom_no_more_may_wait_than_it_has_not_read() {
+async fn a_subscriber_that_reads_nothing_is_cut_even_if_few_messages_wait() {
     cut_with_so_many(3).await;
 }
 

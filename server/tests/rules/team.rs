@@ -15,7 +15,8 @@ use teamwire_server::{
         Limits,
         identity::CallerCredentials,
         records::{
-            JoinTokenRecord, ObserverRecord, PresenceRecord, ReceiptRecord, RecordType, SessionRecord, TeamRecord,
+            DueNoticesRecord, JoinTokenRecord, NoticesRecord, ObserverRecord, PresenceRecord, ReceiptRecord,
+            RecordType, SessionRecord, TeamRecord,
         },
         secret::SecretHash,
         streams::{HISTORY, REQUESTS, inbox},
@@ -169,6 +170,13 @@ impl Team {
         Member::new(&reply.member.unwrap().name, &reply.credential)
     }
 
+    /// A new member whose life no process keeps going.
+    pub(crate) async fn join_detached(&self, name: &str) -> Member {
+        let token = self.invite(name).await;
+        let reply = self.coordinator.join(&presented(&token), &join_by(true)).await.unwrap();
+        Member::new(&reply.member.unwrap().name, &reply.credential)
+    }
+
     pub(crate) async fn join_all<const N: usize>(&self, names: [&str; N]) -> [Member; N] {
         let mut members = Vec::new();
         for name in names {
@@ -294,7 +302,12 @@ impl Team {
 
     /// Opens a session and reads its first frame.
     pub(crate) async fn open(&self, member: &Member) -> Open {
-        let session = Session::open(&self.coordinator, &member.who, &v1::StreamRequest::default()).await.unwrap();
+        self.open_on(&self.coordinator, member).await
+    }
+
+    /// Opens a session on a coordinator and reads its first frame.
+    pub(crate) async fn open_on(&self, coordinator: &Arc<Coordinator>, member: &Member) -> Open {
+        let session = Session::open(coordinator, &member.who, &v1::StreamRequest::default()).await.unwrap();
         let draining = CancellationToken::new();
         let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);
         let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await.map(|said| *said)
@@ -302,7 +315,7 @@ impl Team {
             panic!("a session begins with `opened`");
         };
         let member = member.in_session(&opened.session_id);
-        Open { member, opened, frames }
+        Open { member, opened, frames, coordinator: Arc::clone(coordinator) }
     }
 
     /// Checks that a call is refused, all that the error table says of it, and that it has changed nothing. An empty
@@ -336,6 +349,8 @@ impl Team {
             TaskRecord::KIND,
             BoardRecord::KIND,
             WaitingRecord::KIND,
+            NoticesRecord::KIND,
+            DueNoticesRecord::KIND,
             v1::Message::KIND,
             v1::Request::KIND,
         ] {
@@ -375,6 +390,7 @@ pub(crate) struct Open {
     pub(crate) member: Member,
     pub(crate) opened: v1::SessionOpened,
     pub(crate) frames: mpsc::Receiver<teamwire_server::delivery::Frame>,
+    coordinator: Arc<Coordinator>,
 }
 
 impl Open {
@@ -412,10 +428,10 @@ impl Open {
     pub(crate) async fn close(self, team: &Team) {
         drop(self.frames);
         let name = Name::parse(&self.member.name, "name").unwrap();
-        let mut watch = team.coordinator.notifier().watch(&team.namespace);
+        let mut watch = self.coordinator.notifier().watch(&team.namespace);
         loop {
             watch.mark_unchanged();
-            let record = team.coordinator.session_record(&team.namespace, &name).await.unwrap().unwrap();
+            let record = self.coordinator.session_record(&team.namespace, &name).await.unwrap().unwrap();
             if record.session_id != self.opened.session_id || record.ended.is_some() {
                 return;
             }
@@ -430,6 +446,12 @@ pub(crate) fn named(from: &impl Calls) -> String {
 
 pub(crate) fn create(name: &str) -> v1::CreateTeamRequest {
     v1::CreateTeamRequest { name: name.to_owned(), ..Default::default() }
+}
+
+/// A join that begins a detached life, or an attached one.
+pub(crate) fn join_by(detached: bool) -> v1::JoinRequest {
+    let liveness = if detached { v1::Liveness::Detached } else { v1::Liveness::Unspecified };
+    v1::JoinRequest { liveness: liveness.into(), ..Default::default() }
 }
 
 fn request(body: send_request::Body) -> v1::SendRequest {

@@ -35,6 +35,12 @@ async fn what_does_not_make_a_team_is_refused() {
     }
     let lead_name = "operator".to_owned();
     t.refused(call(v1::CreateTeamRequest { lead_name, ..create("b") }), bad, Reason::InvalidName, "lead_name").await;
+    let lead_name = "Team-Lead".to_owned();
+    let called = call(v1::CreateTeamRequest { lead_name, ..create("b") });
+    let refusal = t.refused(called, bad, Reason::InvalidName, "lead_name").await;
+    assert!(refusal.message.contains("always addresses the team's lead"), "{refusal}");
+    let request = v1::CreateTeamRequest { lead_liveness: 9, ..create("b") };
+    t.refused(call(request), bad, Reason::InvalidField, "lead_liveness").await;
     let description = "x".repeat(1_001);
     let long = v1::CreateTeamRequest { description, ..create("b") };
     t.refused(call(long), bad, Reason::InvalidField, "description").await;

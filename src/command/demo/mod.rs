@@ -6,17 +6,21 @@
 
 mod processes;
 mod scenario;
+mod script;
 pub(super) mod teammate;
 
-use std::time::Duration;
+use std::{io::IsTerminal as _, time::Duration};
 
 use clap::Args;
 
-use self::{processes::Processes, scenario::play};
+use self::{processes::Processes, scenario::play, script::Language};
 use crate::{failure::Failure, show};
 
 /// How long each step can take before the demo fails.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the demo pauses after each event on a terminal, in seconds: long enough to read it.
+const PAUSE: f32 = 0.7;
 
 /// Watch a whole team work, from creation to deletion, on this machine
 ///
@@ -24,10 +28,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// broadcast, a plan rejected and then approved, a shutdown rejected and then approved, a deletion refused and then done.
 /// Prints the lead's view of the history, checks every step, and leaves nothing behind.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire demo\n    teamwire demo --lang zh --pause 2")]
 pub struct Demo {
     /// Keep the demo's files and print their directory
     #[arg(long)]
     keep: bool,
+    /// The language that the members speak
+    #[arg(long, value_enum, default_value_t)]
+    lang: Language,
+    /// How long to pause after each event, in seconds [default: 0.7 on a terminal, otherwise 0]
+    #[arg(long, value_name = "SECONDS")]
+    pause: Option<f32>,
 }
 
 impl Demo {
@@ -35,7 +46,10 @@ impl Demo {
         let mut directory = tempfile::Builder::new().prefix("teamwire-demo-").tempdir()?;
         directory.disable_cleanup(self.keep);
         let processes = Processes::start(directory.path()).await?;
-        let played = Box::pin(play(&processes)).await;
+        let pause = self.pause.unwrap_or(if std::io::stdout().is_terminal() { PAUSE } else { 0.0 });
+        let pause = Duration::try_from_secs_f32(pause)
+            .map_err(|_| Failure::usage("--pause takes a number of seconds that is not negative."))?;
+        let played = Box::pin(play(&processes, self.lang, pause)).await;
         processes.stop().await;
         if self.keep {
             anstream::eprintln!("The demo's files are in {}.", directory.path().display());

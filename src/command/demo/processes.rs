@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum as _;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -13,7 +14,7 @@ use nix::{
 use teamwire_client::Client;
 use tokio::process::{Child, Command};
 
-use super::{failed, in_time};
+use super::{failed, in_time, script::Language};
 use crate::{
     context::{ADDRESS_FILE, OPERATOR_FILE},
     failure::Failure,
@@ -34,6 +35,8 @@ impl Processes {
         let program = std::env::current_exe()?;
         let mut coordinator = Self::command(&program, directory)
             .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
+            // It would say what to type, for a coordinator that ends with the demo.
+            .stdout(Stdio::null())
             .spawn()
             .map_err(|error| Failure::local("Cannot start the coordinator", error))?;
         let address_file = directory.join("state").join(ADDRESS_FILE);
@@ -69,13 +72,14 @@ impl Processes {
     }
 
     /// Starts a teammate under `teamwire run`, with the program's own scripted agent as its program.
-    pub(super) fn spawn_teammate(&self, name: &str, join_token: &str) -> Result<Child, Failure> {
+    pub(super) fn spawn_teammate(&self, name: &str, language: Language, join_token: &str) -> Result<Child, Failure> {
         Self::command(&self.program, &self.directory)
             .args(["--address", &self.address, "run", name, "--quiet"])
             .env("TEAMWIRE_JOIN", join_token)
             .arg("--")
             .arg(&self.program)
-            .args(["demo-teammate", name])
+            .args(["demo-teammate", name, "--lang"])
+            .arg(language.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default())
             .spawn()
             .map_err(|error| Failure::local("Cannot start a teammate", error))
     }

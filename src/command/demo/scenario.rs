@@ -1,6 +1,6 @@
 //! The demo's scenarios, each a function that acts as the lead and checks what the history shows.
 
-use std::process::ExitStatus;
+use std::{process::ExitStatus, time::Duration};
 
 use teamwire_client::{Client, Error, Event, HistoryFollower, SubscribeOptions, message, v1};
 use teamwire_proto::{
@@ -8,7 +8,13 @@ use teamwire_proto::{
     v1::{CancelCause, MemberState, RequestState, history_entry::Event as Entry, message::Body},
 };
 
-use super::{PATIENCE, failed, heading, in_time, processes::Processes};
+use tokio::time::sleep;
+
+use super::{
+    PATIENCE, failed, heading, in_time,
+    processes::Processes,
+    script::{Language, Said, Script},
+};
 use crate::{failure::Failure, show};
 
 /// The team's name.
@@ -21,6 +27,8 @@ const TEAMMATES: [&str; 3] = ["task-manager", "knowledge-manager", "file-manager
 struct Lead {
     client: Client,
     history: HistoryFollower,
+    script: &'static Script,
+    pause: Duration,
 }
 
 impl Lead {
@@ -33,7 +41,9 @@ impl Lead {
         let read = async {
             while let Some(entry) = self.history.next().await {
                 let entry = entry?;
-                print(&entry);
+                if print(&entry) {
+                    sleep(self.pause).await;
+                }
                 if let Some(found) = happened(&entry) {
                     return Ok(found);
                 }
@@ -56,7 +66,7 @@ impl Lead {
     }
 }
 
-pub(super) async fn play(processes: &Processes) -> Result<(), Failure> {
+pub(super) async fn play(processes: &Processes, language: Language, pause: Duration) -> Result<(), Failure> {
     let create = v1::CreateTeamRequest {
         name: TEAM.to_owned(),
         description: "teamwire demo".to_owned(),
@@ -67,7 +77,8 @@ pub(super) async fn play(processes: &Processes) -> Result<(), Failure> {
     let client = Client::connect(&processes.address)?.with_credential(&created.credential)?;
     let inbox = tokio::spawn(drain_inbox(client.clone()));
     let history = client.follow_history(v1::FollowHistoryRequest::default());
-    let mut lead = Lead { client, history };
+    let script = language.script();
+    let mut lead = Lead { client, history, script, pause };
 
     heading("The team");
     let mut teammates = Vec::new();
@@ -78,7 +89,7 @@ pub(super) async fn play(processes: &Processes) -> Result<(), Failure> {
             ..v1::InviteRequest::default()
         };
         let token = lead.client.invite(invite).await?.join_token;
-        teammates.push((name, processes.spawn_teammate(name, &token)?));
+        teammates.push((name, processes.spawn_teammate(name, language, &token)?));
         lead.until("a teammate joins", |entry| match &entry.event {
             Some(Entry::Member(event)) if event.member == name && event.state() == MemberState::Joined => Some(()),
             _ => None,
@@ -93,7 +104,7 @@ pub(super) async fn play(processes: &Processes) -> Result<(), Failure> {
     reject_and_approve_shutdown(&mut lead).await?;
     for (name, mut runner) in teammates {
         if name != "task-manager" {
-            shut_down(&mut lead, name, "团队准备解散，请完成清理工作后退出").await?;
+            shut_down(&mut lead, name, script.other_shutdowns).await?;
         }
         let status = in_time("the end of a teammate's process", async { Ok(runner.wait().await?) }).await?;
         expect(status.success(), || format!("{name}'s runner ended with {}", status_text(status)))?;
@@ -105,8 +116,8 @@ pub(super) async fn play(processes: &Processes) -> Result<(), Failure> {
 }
 
 async fn ask_for_data(lead: &mut Lead) -> Result<(), Failure> {
-    heading("A request for data (场景 1：数据请求)");
-    lead.client.send(message::direct("knowledge-manager", "整理今日任务", "请整理今日任务")).await?;
+    heading(lead.script.data_heading);
+    lead.client.send(direct("knowledge-manager", lead.script.prepare_tasks)).await?;
     let question = lead.until_message("the question", |m| is_from(m, "knowledge-manager")).await?;
     let answer = lead.until_message("the answer", |m| is_from(m, "task-manager")).await?;
     expect(answer.in_reply_to == question.id, || "the answer replies to another question".to_owned())?;
@@ -114,8 +125,8 @@ async fn ask_for_data(lead: &mut Lead) -> Result<(), Failure> {
 }
 
 async fn broadcast_news(lead: &mut Lead) -> Result<(), Failure> {
-    heading("A broadcast (场景 2：完成通知)");
-    lead.client.send(message::direct("task-manager", "请完成 TASK-001", "请完成任务 TASK-001 并通知大家")).await?;
+    heading(lead.script.broadcast_heading);
+    lead.client.send(direct("task-manager", lead.script.complete_task)).await?;
     let broadcast = lead.until_message("the broadcast", |m| matches!(m.body, Some(Body::Broadcast(_)))).await?;
     let mut to = broadcast.recipients.clone();
     to.sort();
@@ -123,11 +134,11 @@ async fn broadcast_news(lead: &mut Lead) -> Result<(), Failure> {
 }
 
 async fn approve_a_plan(lead: &mut Lead) -> Result<(), Failure> {
-    heading("A plan, rejected and then approved (场景 4：计划审批)");
-    lead.client.send(message::direct("task-manager", "请提交计划", "请先提交财务报表生成计划")).await?;
+    heading(lead.script.plan_heading);
+    lead.client.send(direct("task-manager", lead.script.submit_plan)).await?;
     let is_plan = |m: &v1::Message| matches!(m.body, Some(Body::PlanApprovalRequest(_)));
     let first = lead.until_message("the plan", is_plan).await?;
-    lead.client.answer_plan("task-manager", &first.request_id, false, "请添加错误处理逻辑，再重新提交计划").await?;
+    lead.client.answer_plan("task-manager", &first.request_id, false, lead.script.plan_feedback).await?;
     let second = lead.until_message("the better plan", |m| is_plan(m) && m.id != first.id).await?;
     lead.client.answer_plan("task-manager", &second.request_id, true, "").await?;
     lead.until_message(
@@ -135,12 +146,17 @@ async fn approve_a_plan(lead: &mut Lead) -> Result<(), Failure> {
         |m| matches!(&m.body, Some(Body::PlanApprovalResponse(body)) if body.approve == Some(true)),
     )
     .await?;
+    lead.until("the decision", |entry| match &entry.event {
+        Some(Entry::Decision(request)) if request.id == second.request_id => Some(()),
+        _ => None,
+    })
+    .await?;
     let opposite = lead.client.answer_plan("task-manager", &second.request_id, false, "no").await;
     expect_refusal(opposite.map(drop), Reason::AlreadyDecided)
 }
 
 async fn refuse_to_delete(lead: &Lead, blocking: usize) -> Result<(), Failure> {
-    heading("Deleting the team is refused while its members are live");
+    heading(lead.script.deletion_heading);
     let deleted = lead.client.delete_team(v1::DeleteTeamRequest { team: TEAM.to_owned() }).await;
     let Err(Error::Refused(refusal)) = &deleted else {
         return Err(failed("the team was deleted while its members were live".to_owned()));
@@ -151,13 +167,13 @@ async fn refuse_to_delete(lead: &Lead, blocking: usize) -> Result<(), Failure> {
 }
 
 async fn reject_and_approve_shutdown(lead: &mut Lead) -> Result<(), Failure> {
-    heading("A shutdown, rejected with a reason and then approved (场景 3：团队关闭)");
-    let request_id = lead.client.request_shutdown("task-manager", "所有任务已完成，准备解散团队").await?;
+    heading(lead.script.shutdown_heading);
+    let request_id = lead.client.request_shutdown("task-manager", lead.script.first_shutdown).await?;
     let refused = lead.client.wait_decision(&request_id, PATIENCE).await?;
     expect(refused.state() == RequestState::Rejected && !refused.reason.is_empty(), || {
         format!("the request is {}", show::request_text(&refused))
     })?;
-    shut_down(lead, "task-manager", "任务已移交，可以退出了").await
+    shut_down(lead, "task-manager", lead.script.second_shutdown).await
 }
 
 async fn shut_down(lead: &mut Lead, name: &str, reason: &str) -> Result<(), Failure> {
@@ -213,15 +229,22 @@ async fn drain_inbox(client: Client) {
     }
 }
 
+fn direct(recipient: &str, (summary, content): Said) -> v1::SendRequest {
+    message::direct(recipient, summary, content)
+}
+
 fn is_from(message: &v1::Message, name: &str) -> bool {
     message.sender.as_ref().is_some_and(|sender| sender.name == name)
 }
 
-fn print(entry: &v1::HistoryEntry) {
+/// Prints an entry, and returns whether it did: notices of idleness say nothing here.
+fn print(entry: &v1::HistoryEntry) -> bool {
     let is_idle = |m: &v1::Message| matches!(&m.body, Some(Body::Notice(n)) if n.kind() == v1::NoticeKind::Idle);
-    if !matches!(&entry.event, Some(Entry::Message(message)) if is_idle(message)) {
-        show::entry(entry, Some("ceo"));
+    if matches!(&entry.event, Some(Entry::Message(message)) if is_idle(message)) {
+        return false;
     }
+    show::entry(entry, Some("ceo"));
+    true
 }
 
 fn status_text(status: ExitStatus) -> String {

@@ -2,7 +2,7 @@
 
 use teamwire_client::{Reason, v1};
 use teamwire_proto::{
-    v1::{MemberState, ReceiptState},
+    v1::{Liveness, MemberState, ReceiptState},
     word,
 };
 
@@ -95,12 +95,18 @@ impl Doctor {
             Err(error) if error.reason() == Some(Reason::LeadOnly) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
+        if caller.is(&member.name) && !member.connected {
+            findings.push(own_unread(listed.total));
+            return Ok(());
+        }
+        let mut found = Vec::new();
         for message in listed.deliveries.into_iter().filter_map(|delivery| delivery.message) {
             let request = v1::GetMessageRequest { message_id: message.id.clone(), ..v1::GetMessageRequest::default() };
             let receipts = caller.client.get_message(request).await?.receipts;
             let Some(receipt) = receipts.iter().find(|receipt| receipt.recipient == member.name) else { continue };
-            findings.extend(self.why_unprocessed(member, &message, receipt));
+            found.extend(self.why_unprocessed(member, &message, receipt));
         }
+        findings.extend(one_of_each_class(found));
         if listed.total > EXAMINED_MAX as u64 {
             findings.push(Finding::note(
                 "more",
@@ -117,12 +123,18 @@ impl Doctor {
         let queued = age(message.sent_at.as_ref());
         let delivered = age(receipt.delivered_at.as_ref());
         let found = match receipt.state() {
+            ReceiptState::Queued if member.liveness() == Liveness::Detached && !member.connected => Finding::note(
+                "unread",
+                format!("{name} has not read \"{what}\" yet."),
+                format!("{name} reads it with `teamwire inbox`."),
+            ),
             ReceiptState::Queued if queued >= self.patience() && !member.connected => Finding::problem(
                 "not_delivered",
                 name,
                 format!("\"{what}\" has waited {} because no process reads {name}'s inbox.", duration_text(queued)),
                 format!(
-                    "Start its runner (`teamwire run {name} -- COMMAND`), or read it (`teamwire --as {name} inbox`)."
+                    "If {name} is a program, start its runner: `teamwire run {name} -- COMMAND`. A person reads them with \
+                     `teamwire inbox`."
                 ),
             ),
             ReceiptState::Queued if queued >= self.patience() => Finding::problem(
@@ -143,7 +155,7 @@ impl Doctor {
                     duration_text(delivered),
                     receipt.delivery_count
                 ),
-                if member.connected {
+                if member.connected || member.liveness() == Liveness::Detached {
                     format!("It may still be working on it. Ask it (`teamwire send {name} …`), or check its log.")
                 } else {
                     format!(
@@ -155,6 +167,29 @@ impl Doctor {
         };
         Some(found.about(&message.id))
     }
+}
+
+/// Notes the messages that wait for the caller, a person who reads them when it suits.
+fn own_unread(count: u64) -> Finding {
+    let messages = if count == 1 { "1 unread message" } else { &format!("{count} unread messages") };
+    Finding::note("unread", format!("You have {messages}."), "Read and acknowledge: `teamwire inbox --ack`.".to_owned())
+}
+
+/// Merges the findings of each class into its first one, which counts the others.
+fn one_of_each_class(found: Vec<Finding>) -> Vec<Finding> {
+    let mut merged: Vec<(Finding, usize)> = Vec::new();
+    for finding in found {
+        match merged.iter_mut().find(|(first, _)| first.class == finding.class) {
+            Some((_, others)) => *others += 1,
+            None => merged.push((finding, 0)),
+        }
+    }
+    let counted = merged.into_iter().map(|(first, others)| match others {
+        0 => first,
+        1 => Finding { text: format!("{} The same holds for 1 more message.", first.text), ..first },
+        _ => Finding { text: format!("{} The same holds for {others} more messages.", first.text), ..first },
+    });
+    counted.collect()
 }
 
 pub(super) fn unknown(named: &str, members: &[v1::Member]) -> Finding {
@@ -172,7 +207,8 @@ pub(super) fn unknown(named: &str, members: &[v1::Member]) -> Finding {
 
 /// Notes which members block the team's deletion.
 pub(super) fn delete_blocked(caller: &Caller, members: &[v1::Member]) -> Option<Finding> {
-    let is_gone = |member: &v1::Member| matches!(member.state(), MemberState::Exited | MemberState::Lost);
+    let is_gone =
+        |member: &v1::Member| matches!(member.state(), MemberState::Exited | MemberState::Lost | MemberState::Away);
     let live: Vec<&v1::Member> = members.iter().filter(|member| !is_gone(member) && !caller.is(&member.name)).collect();
     let names: Vec<String> =
         live.iter().map(|member| format!("{} ({})", member.name, word::member_state(member.state()))).collect();
@@ -185,7 +221,7 @@ pub(super) fn delete_blocked(caller: &Caller, members: &[v1::Member]) -> Option<
 }
 
 fn exit(member: &v1::Member) -> String {
-    member.exit.as_ref().map_or_else(|| "cause unknown".to_owned(), show::exit_text)
+    member.exit.as_ref().map_or_else(|| "cause unknown".to_owned(), word::exit_and_duration)
 }
 
 fn host(member: &v1::Member) -> &str {

@@ -29,6 +29,8 @@ use crate::{
 ///
 /// - not queued: messages to the member are refused (unknown name, exited, inbox full)
 ///
+/// - store refuses writes: nothing can be sent until the coordinator's operator has acted
+///
 /// - not delivered: messages wait because no process reads the inbox
 ///
 /// - not acknowledged: messages were delivered but never acknowledged
@@ -39,8 +41,9 @@ use crate::{
 ///
 /// - lost: the member's lease expired
 ///
-/// Also notes which members block the team's deletion.
+/// Also notes your own unread messages, and which members block the team's deletion.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
     /// Check only this member; also explains why messages to a name are refused
     member: Option<String>,
@@ -66,6 +69,15 @@ impl Doctor {
         let wanted: Vec<&v1::Member> = members.iter().filter(|member| is_wanted(member)).collect();
         if let (Some(named), []) = (&self.member, wanted.as_slice()) {
             findings.push(unknown(named, &members));
+        }
+        if !caller.client.is_serving("writes").await.unwrap_or(true) {
+            findings.push(Finding::problem(
+                "store_refuses_writes",
+                "",
+                "The store refuses writes, so nothing can be sent: it is full, read-only, or lacks access rights."
+                    .to_owned(),
+                "Ask the coordinator's operator: the coordinator's log says why.".to_owned(),
+            ));
         }
         for member in wanted {
             self.not_queued(member, &mut findings);

@@ -5,11 +5,7 @@ use std::{fs, path::Path, sync::Arc};
 use teamwire_server::edge::tls::{Tls, TlsFiles};
 use tokio::signal::unix::SignalKind;
 
-use crate::{
-    config::Settings,
-    context::{CA_FILE, write_private},
-    failure::Failure,
-};
+use crate::{config::Settings, context::CA_FILE, failure::Failure};
 
 /// Loads the configured certificates. `None` if TLS is off.
 pub(super) fn load(settings: &Settings) -> Result<Option<Arc<Tls>>, Failure> {
@@ -32,7 +28,7 @@ pub(super) fn publish_ca(state_dir: &Path, cert: Option<&Path>) -> Result<(), Fa
     let blocks = pem::parse_many(fs::read(cert).map_err(|error| unreadable(&error))?);
     let blocks = blocks.map_err(|error| unreadable(&error))?;
     if let Some(ca) = blocks.iter().rfind(|block| block.tag() == "CERTIFICATE") {
-        write_private(&path, pem::encode(ca).as_bytes())?;
+        super::publish(&path, pem::encode(ca).as_bytes());
     }
     Ok(())
 }

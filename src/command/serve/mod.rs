@@ -5,6 +5,7 @@ mod listen;
 mod operator;
 
 use std::{
+    fs,
     io::IsTerminal as _,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -15,7 +16,7 @@ use clap::Args;
 use teamwire_server::{
     grpc::Advertised,
     server::{self, Listeners},
-    store,
+    store::{self, StoreError},
     telemetry::metrics_endpoint,
 };
 use tokio::signal::unix::SignalKind;
@@ -25,8 +26,8 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util:
 use self::listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit};
 use crate::{
     config::{Config, Settings, schema::schema},
-    context::{ADDRESS_FILE, ContextArgs, make_private_directory, write_private},
-    failure::Failure,
+    context::{ADDRESS_FILE, ContextArgs, make_private_directory, refuse_shared, write_private},
+    failure::{Failure, UNREACHABLE},
     show::{bold, dim, paint},
     trace::Traces,
 };
@@ -40,7 +41,7 @@ const STORE_FILE: &str = "teamwire.redb";
 /// The first start creates the operator's credential in the same directory, where the other commands find it.
 #[derive(Args, Debug)]
 #[command(
-    after_long_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key --advertise https://HOST:7420"
+    after_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key --advertise https://HOST:7420"
 )]
 pub struct Serve {
     /// The configuration file, in TOML; --print-config shows every key [env: TEAMWIRE_CONFIG]
@@ -60,8 +61,14 @@ pub struct Serve {
     listen: Option<String>,
     /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB],
     /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state directory]
+    ///
+    /// Other users of this machine can see a password in the process list: prefer --store-file, the environment
+    /// (TEAMWIRE_STORE) or the configuration file.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
+    /// The file with the store's URL
+    #[arg(long, env = "TEAMWIRE_STORE_FILE", value_name = "FILE")]
+    store_file: Option<PathBuf>,
     /// The coordinator's TLS certificate chain, in PEM
     ///
     /// The coordinator reloads certificates when their files change and on SIGHUP.
@@ -114,6 +121,7 @@ impl Serve {
         raise_open_file_limit(settings.edge.connections_max);
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
+        refuse_shared(&state_dir)?;
         let secret = operator::secret(&state_dir, settings.operator_credential.as_deref())?;
 
         // Bind before opening the store, so that a taken port leaves the store untouched.
@@ -121,9 +129,7 @@ impl Serve {
         let metrics_listener = bind_auxiliary(settings.metrics()?, "metrics").await?;
         let health_listener = bind_auxiliary(settings.health()?, "health checks").await?;
         let store_url = store_url(&settings, &state_dir);
-        let store = store::open(&store_url).await.map_err(|error| {
-            Failure::with_code(crate::failure::UNREACHABLE, format!("The store cannot be opened: {error}."))
-        })?;
+        let store = store::open(&store_url).await.map_err(cannot_open)?;
 
         let shutdown = stop_on_signal()?;
         if let Some(tls) = &tls {
@@ -131,7 +137,7 @@ impl Serve {
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
         let address = format!("{scheme}://{}", local_address(listener.local_addr()?));
-        write_private(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes())?;
+        publish(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes());
         let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
         certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
 
@@ -170,11 +176,18 @@ impl Serve {
     }
 
     fn load_config(&self) -> Result<Config, Failure> {
+        let mut flags = self.flags();
+        if let (Some(file), None) = (&self.store_file, &self.store) {
+            let url = fs::read_to_string(file).map_err(|error| {
+                Failure::usage(format!("Cannot read the store's URL from {}: {error}.", file.display()))
+            })?;
+            flags.push(("store", url.trim().to_owned()));
+        }
         // Our variables are UTF-8; ignore those that are not.
         let environment =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let file = self.config.as_deref().filter(|file| !file.as_os_str().is_empty());
-        Config::load(file, environment, &self.flags())
+        Config::load(file, environment, &flags)
     }
 
     /// Returns the flags given, as configuration keys and values.
@@ -194,6 +207,22 @@ impl Serve {
         let given = given.into_iter().filter_map(|(key, flag)| Some((key, flag.clone()?)));
         given.chain(self.insecure_no_tls.then(|| ("insecure_no_tls", true.to_string()))).collect()
     }
+}
+
+/// Writes a file for clients on this machine, unless it is there already. The coordinator runs without it, so that it can start
+/// on a full disk.
+fn publish(path: &Path, contents: &[u8]) {
+    if std::fs::read(path).is_ok_and(|found| found == contents) {
+        return;
+    }
+    let Err(failure) = write_private(path, contents) else { return };
+    // A file of an earlier start would lead clients astray.
+    let _ = std::fs::remove_file(path);
+    tracing::warn!(
+        path = %path.display(),
+        error = failure.message(),
+        "a file for clients on this machine could not be written: pass them --address"
+    );
 }
 
 fn require_tls_beyond_loopback(listen: SocketAddr, settings: &Settings) -> Result<(), Failure> {
@@ -220,6 +249,13 @@ fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
     };
     let started = tracing_subscriber::registry().with(log.with_filter(filter)).with(traces.layer()).try_init();
     started.map_err(|error| Failure::local("Cannot start the log", error))
+}
+
+fn cannot_open(error: StoreError) -> Failure {
+    match error {
+        StoreError::Misconfigured(why) => Failure::usage(format!("The store cannot be used: {why}.")),
+        error => Failure::with_code(UNREACHABLE, format!("The store cannot be opened: {error}.")),
+    }
 }
 
 /// Returns the configured store's URL, or that of the embedded store in the state directory.
@@ -261,15 +297,21 @@ fn stop_on_signal() -> Result<CancellationToken, Failure> {
     Ok(shutdown)
 }
 
+/// Commands to try next, one a line. An end-to-end test runs them.
+const NEXT_STEPS: &str = include_str!("next_steps.txt");
+
 /// Prints commands to try next, for a person who started the coordinator in a terminal.
 fn print_next_steps(address: &str, state_dir: &Path) {
     // Use the name this process was started with, so that the commands work even if `teamwire` is not in PATH.
     let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());
+    let steps = NEXT_STEPS.lines().map(|line| match line.replace("{me}", &me).split_once(" #") {
+        Some((command, comment)) => format!("  {command}{}\n", paint(dim(), format!(" #{comment}"))),
+        None => format!("  {}\n", line.replace("{me}", &me)),
+    });
     anstream::eprintln!(
-        "\n{}\n\n  {me} team create acme\n  {me} run backend -- cat        {}\n  {me} send backend \"Hello!\" -s \"a first \
-         message\"\n  {me} status\n\n{}\n",
+        "\n{}\n\n{}\n{}\n",
         paint(bold(), format!("The coordinator is listening on {address}. In another terminal, type:")),
-        paint(dim(), "# in a third terminal; any program that reads lines"),
+        steps.collect::<String>(),
         paint(dim(), format!("All data is stored in {}.", state_dir.display()))
     );
 }

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use teamwire_proto::credential::Credential;
 
 use crate::{
-    context::{OPERATOR_FILE, write_private},
+    context::{OPERATOR_FILE, refuse_shared, write_private},
     failure::Failure,
 };
 
@@ -27,9 +27,10 @@ pub(super) fn secret(state_dir: &Path, given: Option<&Path>) -> Result<String, F
                 given.display()
             ))
         })?;
-        write_private(&path, format!("{}\n", text.trim()).as_bytes())?;
+        super::publish(&path, format!("{}\n", text.trim()).as_bytes());
         return Ok(secret);
     }
+    refuse_shared(&path)?;
     if let Ok(text) = fs::read_to_string(&path) {
         return secret_in(&text).ok_or_else(|| {
             Failure::usage(format!(

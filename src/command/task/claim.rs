@@ -7,12 +7,14 @@ use teamwire_client::v1;
 
 use super::{Output, get, optional_text, report, report_unblocked};
 use crate::{
+    command::waiting::{Wait, wait_for},
     context::{Caller, ContextArgs},
     failure::{Failure, NOT_IN_TIME},
     show,
 };
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire task claim 7")]
 pub struct Claim {
     /// The task's number
     id: u64,
@@ -21,15 +23,17 @@ pub struct Claim {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire task next\n    teamwire task next --wait 600")]
 pub struct Next {
-    /// How long to wait for a task, in seconds; the exit code is 5 if none becomes ready
-    #[arg(long, short, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
-    wait: u64,
+    /// Wait until a task is ready, for up to DURATION (10m if not given); the exit code is 5 if none becomes ready
+    #[arg(long, short, value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
+    wait: Option<Wait>,
     #[command(flatten)]
     pub(super) output: Output,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire task complete 7 --result \"done in 3f2c1a\"")]
 pub struct Complete {
     #[command(flatten)]
     claim: ClaimArgs,
@@ -41,6 +45,7 @@ pub struct Complete {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire task release 7 --reason \"needs access to the billing database\"")]
 pub struct Release {
     #[command(flatten)]
     claim: ClaimArgs,
@@ -76,14 +81,16 @@ impl Claim {
 impl Next {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        match caller.client.claim_next_task(Duration::from_secs(self.wait)).await? {
+        let Wait(patience) = self.wait.unwrap_or(Wait(Duration::ZERO));
+        let status = async || Some("No task is ready".to_owned());
+        match wait_for(patience, status, caller.client.claim_next_task(patience)).await? {
             Some(claim) => {
                 report_claim(self.output, &claim);
                 Ok(())
             }
             None => Err(Failure::with_code(
                 NOT_IN_TIME,
-                "No task is ready. See `teamwire task list`, or wait for one with --wait SECONDS.",
+                "No task is ready. See `teamwire task list`, or wait for one with --wait.",
             )),
         }
     }

@@ -9,6 +9,9 @@ use super::{Output, optional_text, pair, report};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire task create \"Write the migration\" --owner backend\n    teamwire task create \"Deploy\" --blocked-by 1,2"
+)]
 pub struct Create {
     /// What to do, on one line
     subject: String,

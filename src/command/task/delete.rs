@@ -7,6 +7,7 @@ use super::{Output, report_unblocked};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire task delete 7")]
 pub struct Delete {
     /// The task's number
     id: u64,

@@ -15,6 +15,7 @@ use crate::{
 };
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire task list\n    teamwire task list --follow")]
 pub struct List {
     /// Only tasks with this status [default: all except deleted]
     #[arg(long, value_enum)]
@@ -67,7 +68,9 @@ impl List {
         if self.output.json {
             tasks.iter().for_each(|task| show::line(&show::json("Task", task)));
         } else if tasks.is_empty() {
-            anstream::println!("No matching tasks. Create one with `teamwire task create SUBJECT`.");
+            let is_filtered = self.status.is_some() || self.owner.is_some() || self.ready;
+            let what = if is_filtered { "No tasks match." } else { "The board is empty." };
+            anstream::println!("{what} Create a task with `teamwire task create SUBJECT`.");
         } else {
             show::tasks(&tasks);
         }

@@ -6,6 +6,7 @@ use super::{Output, get};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire task show 7")]
 pub struct Show {
     /// The task's number
     id: u64,

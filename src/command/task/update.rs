@@ -7,6 +7,9 @@ use super::{Output, optional_text, pair, report};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire task update 7 --owner backend\n    teamwire task update 7 --not-blocked-by 3"
+)]
 pub struct Update {
     /// The task's number
     id: u64,

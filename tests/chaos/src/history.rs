@@ -40,8 +40,16 @@ pub enum What {
     SendRefused { op: u64, reason: String },
     /// A session was opened.
     Opened { epoch: u64 },
-    /// A message or notice was delivered.
-    Delivered { message_id: String, sequence: u64, delivery_count: u32, from: String, content: String },
+    /// A message or notice was delivered. `is_urgent`: a shutdown request, which may come before its turn.
+    Delivered {
+        message_id: String,
+        sequence: u64,
+        delivery_count: u32,
+        from: String,
+        content: String,
+        #[serde(default)]
+        is_urgent: bool,
+    },
     /// A message is acknowledged to the client library.
     Acking { message_id: String },
     /// A flush of acknowledgements begins.

@@ -15,7 +15,8 @@ use nix::sys::signal::Signal;
 use super::{MARK, bare_command, eventually, signal};
 
 /// The warnings that every coordinator may log: tests make the store fail.
-const EXPECTED_WARNINGS: [&str; 2] = ["notifications from the store stopped", "the store does not answer"];
+const EXPECTED_WARNINGS: [&str; 3] =
+    ["notifications from the store stopped", "the store does not answer", "the store refuses writes"];
 
 /// The name of its configuration file.
 const CONFIGURATION: &str = "teamwire.toml";

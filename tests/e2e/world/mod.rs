@@ -31,7 +31,7 @@ pub use coordinator::Coordinator;
 pub use network::{Machine, Network};
 pub use output::Output;
 pub use runner::Runner;
-pub(crate) use teamwire_test_redis::{TestCluster, TestRedis, TestSentinel};
+pub(crate) use teamwire_test_redis::{Flavor, TestCluster, TestRedis, TestSentinel};
 
 use crate::agents;
 
@@ -97,6 +97,12 @@ impl World {
         // The server accepts any password; the coordinator must not reveal it.
         let url = redis.url().replace("redis://", &format!("redis://default:{SECRET}@"));
         Some(Self::start(Some(redis), Some(url), ""))
+    }
+
+    /// Starts a coordinator on a Redis.
+    pub fn on_redis(redis: TestRedis) -> Self {
+        let url = redis.url();
+        Self::start(Some(redis), Some(url), "")
     }
 
     /// Starts a coordinator with a configuration on servers that the test itself has started.

@@ -90,7 +90,10 @@ impl Lead {
     }
 
     async fn join(&self, member: usize, credential: &str) -> Result<(), Error> {
-        let joined = self.anonymous.with_credential(credential)?.join(v1::JoinRequest::default()).await?;
+        // Every second member is detached, and must never be lost, whatever happens to it.
+        let liveness = if member % 2 == 0 { v1::Liveness::Attached } else { v1::Liveness::Detached };
+        let request = v1::JoinRequest { liveness: liveness.into(), ..Default::default() };
+        let joined = self.anonymous.with_credential(credential)?.join(request).await?;
         let mut shared = self.play.shared();
         let member = &mut shared.members[member];
         member.credential = joined.credential;

@@ -9,6 +9,10 @@
 //! the message again with a higher count; after the fifth session it moves the message to the dead letters and notifies
 //! the sender. Messages behind it wait that long, which keeps their order.
 //!
+//! A shutdown request overtakes the messages that wait, and is answered between batches: by the runner, which approves it,
+//! or, with [`OnShutdown::Ask`], by a program that reads only the request. Exit code 0 approves, unless the program has
+//! written an answer as a line; any other code rejects, with the output as the reason. It is not retried.
+//!
 //! Two programs that answer every reply with a reply never stop. Check `in_reply_to` in such a program.
 
 mod output;
@@ -21,11 +25,12 @@ use teamwire_proto::v1;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::{
-    output::{Last, Said, cut, reply, sort},
+    output::{Last, Said, answer, cut, reply, sort},
     pipes::Pipes,
 };
 
 use crate::{
+    config::OnShutdown,
     event::RunnerEvent,
     exit::{End, Exit, Why},
     incarnation::{Action, Incarnation, News, delay_after, is_urgent},
@@ -72,7 +77,11 @@ impl Exec<'_, '_> {
     /// Waits for messages or a task, and runs one program with them.
     async fn run_next(&mut self) -> Result<(), Ended> {
         self.gather().await?;
+        self.incarnation.begin_batch();
         let batch = self.batch();
+        if batch.first().is_some_and(|first| is_urgent(first)) {
+            return self.answer_shutdown(batch).await;
+        }
         if !batch.is_empty() {
             return self.run_batch(batch).await;
         }
@@ -125,6 +134,26 @@ impl Exec<'_, '_> {
         }
         self.alone = self.alone.saturating_sub(1);
         self.failures = 0;
+        Ok(())
+    }
+
+    /// Answers a shutdown request, which is a batch by itself: approves it, or lets a program decide with its exit code or
+    /// with a line.
+    async fn answer_shutdown(&mut self, batch: Batch) -> Result<(), Ended> {
+        for delivery in batch {
+            if self.incarnation.config.shutdown_answer() == OnShutdown::Approve {
+                self.incarnation.approve_shutdown(delivery);
+                while self.incarnation.is_approving() {
+                    check(self.incarnation.next().await)?;
+                }
+                continue;
+            }
+            self.incarnation.hand_over(&delivery);
+            let (exit, output) = self.run_program(input_lines::message(&delivery).text).await?;
+            let said = answer(&delivery.message.request_id, &exit, output);
+            self.carry_out(said).await?;
+            self.incarnation.processed(&delivery.message.id);
+        }
         Ok(())
     }
 
@@ -198,7 +227,9 @@ impl Exec<'_, '_> {
     /// Runs one program with its input, until it exits or must be ended. Returns what it has written, as lines.
     async fn run_program(&mut self, input: String) -> Result<(Exit, Vec<Vec<u8>>), Ended> {
         let incarnation = &mut *self.incarnation;
-        let mut process = incarnation.start_program().await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
+        let welcome = incarnation.welcome().await;
+        let mut process =
+            incarnation.start_program(&welcome).await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
         let mut pipes = Pipes::new(&mut process, input);
         let why = loop {
             let can_listen = incarnation.can_listen();

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 use teamwire_client::message;
-use teamwire_proto::v1;
+use teamwire_proto::v1::{self, send_request::Body};
 
 use crate::{
+    exit::Exit,
     incarnation::{Action, Incarnation},
     line_protocol::output_parser::OutputLine,
 };
@@ -55,15 +56,34 @@ impl Said {
 pub(super) fn sort(output: Vec<Vec<u8>>) -> (Vec<Vec<u8>>, String) {
     let (mut lines, mut text) = (Vec::new(), String::new());
     for line in output {
-        let line_text = String::from_utf8_lossy(&line);
-        if OutputLine::parse(&line_text) == OutputLine::Other {
-            text.push_str(&line_text);
+        if OutputLine::parse(&line) == OutputLine::Other {
+            text.push_str(&String::from_utf8_lossy(&line));
             text.push('\n');
         } else {
             lines.push(line);
         }
     }
     (lines, text)
+}
+
+/// Makes the answer to a shutdown request of a program's exit and output.
+pub(super) fn answer(request_id: &str, exit: &Exit, output: Vec<Vec<u8>>) -> Said {
+    let (lines, text) = sort(output);
+    let is_answered = exit.is_success() && lines.iter().any(|line| is_shutdown_response(line));
+    if is_answered {
+        return Said { lines: lines.into(), last: Some(Last::Pass(text)) };
+    }
+    let text = cut(text.trim().to_owned());
+    let reason = if text.is_empty() && !exit.is_success() { exit.text() } else { text };
+    let answer = message::shutdown_response(request_id, exit.is_success(), reason);
+    // What a failed program asks for is not carried out.
+    let lines = if exit.is_success() { lines.into() } else { VecDeque::new() };
+    Said { lines, last: Some(Last::Act(Action::Send(Box::new(answer)))) }
+}
+
+fn is_shutdown_response(line: &[u8]) -> bool {
+    let OutputLine::Send(request, _) = OutputLine::parse(line) else { return false };
+    matches!(request.body, Some(Body::ShutdownResponse(_)))
 }
 
 /// Makes a reply of a text. None: the text is blank.

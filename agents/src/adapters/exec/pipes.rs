@@ -65,7 +65,8 @@ impl Pipes {
                 incarnation.pass(&line);
                 incarnation.pass(b"\n");
             }
-            Moved::Out(Some(Piece::Part(part))) => incarnation.pass(&part),
+            // The program does not read replies.
+            Moved::Out(Some(Piece::Part(part))) => drop(incarnation.handle_part(&part)),
             Moved::Out(None) => self.output = None,
         }
     }

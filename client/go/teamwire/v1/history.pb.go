@@ -107,7 +107,7 @@ const (
 	TaskEventKind_TASK_EVENT_KIND_COMPLETED TaskEventKind = 5
 	// Its owner, the lead or the operator released it.
 	TaskEventKind_TASK_EVENT_KIND_RELEASED TaskEventKind = 6
-	// Its owner was lost, has exited, was stopped or has begun a new life: it is back on the board.
+	// Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board.
 	TaskEventKind_TASK_EVENT_KIND_LAPSED TaskEventKind = 7
 	// It was deleted.
 	TaskEventKind_TASK_EVENT_KIND_DELETED TaskEventKind = 8

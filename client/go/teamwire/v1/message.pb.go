@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a notice of the coordinator is about.
+// What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel.
 type NoticeKind int32
 
 const (
@@ -57,6 +57,14 @@ const (
 	NoticeKind_NOTICE_KIND_UNPROCESSED NoticeKind = 12
 	// The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member.
 	NoticeKind_NOTICE_KIND_WRITES_LOST NoticeKind = 13
+	// The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
+	// set. To the former owner and to the lead.
+	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
+	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
+	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
+	// The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
+	// for each of them.
+	NoticeKind_NOTICE_KIND_DIGEST NoticeKind = 20
 )
 
 // Enum value maps for NoticeKind.
@@ -76,6 +84,9 @@ var (
 		11: "NOTICE_KIND_TASK_REVOKED",
 		12: "NOTICE_KIND_UNPROCESSED",
 		13: "NOTICE_KIND_WRITES_LOST",
+		14: "NOTICE_KIND_TASK_LAPSED",
+		15: "NOTICE_KIND_MEMBER_RESTARTED",
+		20: "NOTICE_KIND_DIGEST",
 	}
 	NoticeKind_value = map[string]int32{
 		"NOTICE_KIND_UNSPECIFIED":        0,
@@ -92,6 +103,9 @@ var (
 		"NOTICE_KIND_TASK_REVOKED":       11,
 		"NOTICE_KIND_UNPROCESSED":        12,
 		"NOTICE_KIND_WRITES_LOST":        13,
+		"NOTICE_KIND_TASK_LAPSED":        14,
+		"NOTICE_KIND_MEMBER_RESTARTED":   15,
+		"NOTICE_KIND_DIGEST":             20,
 	}
 )
 
@@ -120,6 +134,63 @@ func (x NoticeKind) Number() protoreflect.EnumNumber {
 // Deprecated: Use NoticeKind.Descriptor instead.
 func (NoticeKind) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{0}
+}
+
+// What a runner did to end a program.
+type RunnerAction int32
+
+const (
+	// Not reported: the member has no runner, or an older one.
+	RunnerAction_RUNNER_ACTION_UNSPECIFIED RunnerAction = 0
+	// Nothing: the program ended by itself. After an approved shutdown, it found its input closed.
+	RunnerAction_RUNNER_ACTION_NONE RunnerAction = 1
+	// It sent SIGTERM.
+	RunnerAction_RUNNER_ACTION_SIGTERM RunnerAction = 2
+	// It sent SIGKILL: the program did not end in the grace period after SIGTERM, or the member was stopped by force.
+	RunnerAction_RUNNER_ACTION_SIGKILL RunnerAction = 3
+)
+
+// Enum value maps for RunnerAction.
+var (
+	RunnerAction_name = map[int32]string{
+		0: "RUNNER_ACTION_UNSPECIFIED",
+		1: "RUNNER_ACTION_NONE",
+		2: "RUNNER_ACTION_SIGTERM",
+		3: "RUNNER_ACTION_SIGKILL",
+	}
+	RunnerAction_value = map[string]int32{
+		"RUNNER_ACTION_UNSPECIFIED": 0,
+		"RUNNER_ACTION_NONE":        1,
+		"RUNNER_ACTION_SIGTERM":     2,
+		"RUNNER_ACTION_SIGKILL":     3,
+	}
+)
+
+func (x RunnerAction) Enum() *RunnerAction {
+	p := new(RunnerAction)
+	*p = x
+	return p
+}
+
+func (x RunnerAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunnerAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_message_proto_enumTypes[1].Descriptor()
+}
+
+func (RunnerAction) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_message_proto_enumTypes[1]
+}
+
+func (x RunnerAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunnerAction.Descriptor instead.
+func (RunnerAction) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{1}
 }
 
 // What kind of party sent a message.
@@ -163,11 +234,11 @@ func (x SenderKind) String() string {
 }
 
 func (SenderKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[1].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[2].Descriptor()
 }
 
 func (SenderKind) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[1]
+	return &file_teamwire_v1_message_proto_enumTypes[2]
 }
 
 func (x SenderKind) Number() protoreflect.EnumNumber {
@@ -176,7 +247,7 @@ func (x SenderKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SenderKind.Descriptor instead.
 func (SenderKind) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{2}
 }
 
 // What the store had done with a change when the reply was written.
@@ -220,11 +291,11 @@ func (x Durability) String() string {
 }
 
 func (Durability) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[2].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[3].Descriptor()
 }
 
 func (Durability) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[2]
+	return &file_teamwire_v1_message_proto_enumTypes[3]
 }
 
 func (x Durability) Number() protoreflect.EnumNumber {
@@ -233,7 +304,7 @@ func (x Durability) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Durability.Descriptor instead.
 func (Durability) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{3}
 }
 
 // Why the coordinator ends a stream.
@@ -285,11 +356,11 @@ func (x CloseReason) String() string {
 }
 
 func (CloseReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[3].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[4].Descriptor()
 }
 
 func (CloseReason) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[3]
+	return &file_teamwire_v1_message_proto_enumTypes[4]
 }
 
 func (x CloseReason) Number() protoreflect.EnumNumber {
@@ -298,7 +369,7 @@ func (x CloseReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CloseReason.Descriptor instead.
 func (CloseReason) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{4}
 }
 
 // How far a message got.
@@ -346,11 +417,11 @@ func (x ReceiptState) String() string {
 }
 
 func (ReceiptState) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[4].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[5].Descriptor()
 }
 
 func (ReceiptState) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[4]
+	return &file_teamwire_v1_message_proto_enumTypes[5]
 }
 
 func (x ReceiptState) Number() protoreflect.EnumNumber {
@@ -359,7 +430,7 @@ func (x ReceiptState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReceiptState.Descriptor instead.
 func (ReceiptState) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{5}
 }
 
 // Why a message was dead-lettered.
@@ -376,6 +447,8 @@ const (
 	DeadLetterCause_DEAD_LETTER_CAUSE_INBOX_FULL DeadLetterCause = 3
 	// The recipient exited long ago and was removed from the roster.
 	DeadLetterCause_DEAD_LETTER_CAUSE_MEMBER_REMOVED DeadLetterCause = 4
+	// It was a notice. A newer one of the same kind about the same thing took its place, and counts its events.
+	DeadLetterCause_DEAD_LETTER_CAUSE_REPLACED DeadLetterCause = 5
 )
 
 // Enum value maps for DeadLetterCause.
@@ -386,6 +459,7 @@ var (
 		2: "DEAD_LETTER_CAUSE_TARGET_REPLACED",
 		3: "DEAD_LETTER_CAUSE_INBOX_FULL",
 		4: "DEAD_LETTER_CAUSE_MEMBER_REMOVED",
+		5: "DEAD_LETTER_CAUSE_REPLACED",
 	}
 	DeadLetterCause_value = map[string]int32{
 		"DEAD_LETTER_CAUSE_UNSPECIFIED":     0,
@@ -393,6 +467,7 @@ var (
 		"DEAD_LETTER_CAUSE_TARGET_REPLACED": 2,
 		"DEAD_LETTER_CAUSE_INBOX_FULL":      3,
 		"DEAD_LETTER_CAUSE_MEMBER_REMOVED":  4,
+		"DEAD_LETTER_CAUSE_REPLACED":        5,
 	}
 )
 
@@ -407,11 +482,11 @@ func (x DeadLetterCause) String() string {
 }
 
 func (DeadLetterCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[5].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[6].Descriptor()
 }
 
 func (DeadLetterCause) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[5]
+	return &file_teamwire_v1_message_proto_enumTypes[6]
 }
 
 func (x DeadLetterCause) Number() protoreflect.EnumNumber {
@@ -420,7 +495,7 @@ func (x DeadLetterCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeadLetterCause.Descriptor instead.
 func (DeadLetterCause) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{5}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{6}
 }
 
 // A text for one member.
@@ -429,7 +504,7 @@ type DirectMessage struct {
 	// Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Compared without case. In a
 	// delivered message: the name as first written.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
-	// Required. One line, 1 to 200 characters, no control characters; shown as a preview.
+	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Required. UTF-8, 1 byte to 64 KiB (the coordinator's `content_bytes_max`). Never parsed.
 	Content       string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -491,7 +566,7 @@ func (x *DirectMessage) GetContent() string {
 // A text for every member but the sender: all of them or, on any error, none.
 type Broadcast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. One line, 1 to 200 characters, no control characters.
+	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters.
 	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Required. UTF-8, 1 byte to 64 KiB.
 	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
@@ -543,7 +618,8 @@ func (x *Broadcast) GetContent() string {
 	return ""
 }
 
-// Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id.
+// Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. It
+// reaches a member whose inbox is full, and one that acknowledges nothing.
 type ShutdownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The member to ask: see DirectMessage.recipient.
@@ -896,10 +972,21 @@ type Notice struct {
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Set by the coordinator. One sentence for a reader, with what can be done.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
-	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED. How the process ended.
+	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended.
 	Exit *ExitReport `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Set by the coordinator if the notice concerns a task.
-	Task          *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
+	Task *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
+	// Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same
+	// kind about the same thing replaces it: the other fields describe the latest event.
+	Count uint32 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
+	// Set by the coordinator. When the first of these events happened.
+	FirstAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
+	// Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
+	// important if the process failed.
+	Important bool `protobuf:"varint,12,opt,name=important,proto3" json:"important,omitempty"`
+	// Set by the coordinator with NOTICE_KIND_DIGEST. The notices, each of another kind or about another thing, oldest
+	// first. Up to 32; `count` covers the others, too.
+	Gathered      []*Notice `protobuf:"bytes,13,rep,name=gathered,proto3" json:"gathered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -983,6 +1070,34 @@ func (x *Notice) GetTask() *TaskSummary {
 	return nil
 }
 
+func (x *Notice) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Notice) GetFirstAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstAt
+	}
+	return nil
+}
+
+func (x *Notice) GetImportant() bool {
+	if x != nil {
+		return x.Important
+	}
+	return false
+}
+
+func (x *Notice) GetGathered() []*Notice {
+	if x != nil {
+		return x.Gathered
+	}
+	return nil
+}
+
 // How a member's process ended, as its runner saw it.
 type ExitReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -993,7 +1108,11 @@ type ExitReport struct {
 	// Optional. How long the process ran. Absent: not known.
 	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	// Optional. One line, up to 200 characters: why it ended, for a reader.
-	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none.
+	ApprovedRequestId string `protobuf:"bytes,5,opt,name=approved_request_id,json=approvedRequestId,proto3" json:"approved_request_id,omitempty"`
+	// Optional. What the runner did to end the program itself; what it did to end the program's descendants does not count.
+	RunnerAction  RunnerAction `protobuf:"varint,6,opt,name=runner_action,json=runnerAction,proto3,enum=teamwire.v1.RunnerAction" json:"runner_action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1054,6 +1173,20 @@ func (x *ExitReport) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *ExitReport) GetApprovedRequestId() string {
+	if x != nil {
+		return x.ApprovedRequestId
+	}
+	return ""
+}
+
+func (x *ExitReport) GetRunnerAction() RunnerAction {
+	if x != nil {
+		return x.RunnerAction
+	}
+	return RunnerAction_RUNNER_ACTION_UNSPECIFIED
 }
 
 // Something too large to be content, by reference. The coordinator never opens it.
@@ -1759,7 +1892,8 @@ type StreamRequest struct {
 	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
 	// same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64.
+	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
+	// pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
 	UnackedMessagesMax uint32 `protobuf:"varint,2,opt,name=unacked_messages_max,json=unackedMessagesMax,proto3" json:"unacked_messages_max,omitempty"`
 	// Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
 	// treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
@@ -2713,7 +2847,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x124\n" +
 	"\vassigned_by\x18\x04 \x01(\v2\x13.teamwire.v1.SenderR\n" +
-	"assignedBy\"\xfa\x01\n" +
+	"assignedBy\"\x96\x03\n" +
 	"\x06Notice\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.NoticeKindR\x04kind\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -2723,13 +2857,20 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"message_id\x18\x04 \x01(\tR\tmessageId\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12+\n" +
 	"\x04exit\x18\x06 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\x12,\n" +
-	"\x04task\x18\a \x01(\v2\x18.teamwire.v1.TaskSummaryR\x04task\"\x95\x01\n" +
+	"\x04task\x18\a \x01(\v2\x18.teamwire.v1.TaskSummaryR\x04task\x12\x14\n" +
+	"\x05count\x18\n" +
+	" \x01(\rR\x05count\x125\n" +
+	"\bfirst_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\afirstAt\x12\x1c\n" +
+	"\timportant\x18\f \x01(\bR\timportant\x12/\n" +
+	"\bgathered\x18\r \x03(\v2\x13.teamwire.v1.NoticeR\bgathered\"\x85\x02\n" +
 	"\n" +
 	"ExitReport\x12\x17\n" +
 	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x125\n" +
 	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detailB\a\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12.\n" +
+	"\x13approved_request_id\x18\x05 \x01(\tR\x11approvedRequestId\x12>\n" +
+	"\rrunner_action\x18\x06 \x01(\x0e2\x19.teamwire.v1.RunnerActionR\frunnerActionB\a\n" +
 	"\x05_code\"t\n" +
 	"\n" +
 	"Attachment\x12\x10\n" +
@@ -2868,24 +3009,41 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"deliveries\x18\x01 \x03(\v2\x15.teamwire.v1.DeliveryR\n" +
 	"deliveries\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\xba\x03\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\x81\x06\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
-	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
-	"\x10NOTICE_KIND_IDLE\x10\x01\x12\x1d\n" +
-	"\x19NOTICE_KIND_MEMBER_EXITED\x10\x02\x12\x1b\n" +
-	"\x17NOTICE_KIND_MEMBER_LOST\x10\x03\x12!\n" +
-	"\x1dNOTICE_KIND_MEMBER_NOT_EXITED\x10\x04\x12\"\n" +
-	"\x1eNOTICE_KIND_SESSION_SUPERSEDED\x10\x05\x12\x1f\n" +
-	"\x1bNOTICE_KIND_REQUEST_EXPIRED\x10\x06\x12!\n" +
-	"\x1dNOTICE_KIND_REQUEST_CANCELLED\x10\a\x12\x1b\n" +
-	"\x17NOTICE_KIND_DEAD_LETTER\x10\b\x12\x1c\n" +
-	"\x18NOTICE_KIND_LEAD_CHANGED\x10\t\x12\x1f\n" +
+	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
+	"\x10NOTICE_KIND_IDLE\x10\x01\x1a\f\x92\xb5\x18\b\x12\x06member\x12+\n" +
+	"\x19NOTICE_KIND_MEMBER_EXITED\x10\x02\x1a\f\x92\xb5\x18\b\x12\x06member\x12+\n" +
+	"\x17NOTICE_KIND_MEMBER_LOST\x10\x03\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x121\n" +
+	"\x1dNOTICE_KIND_MEMBER_NOT_EXITED\x10\x04\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x122\n" +
+	"\x1eNOTICE_KIND_SESSION_SUPERSEDED\x10\x05\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x123\n" +
+	"\x1bNOTICE_KIND_REQUEST_EXPIRED\x10\x06\x1a\x12\x92\xb5\x18\x0e\b\x01\x12\n" +
+	"request_id\x125\n" +
+	"\x1dNOTICE_KIND_REQUEST_CANCELLED\x10\a\x1a\x12\x92\xb5\x18\x0e\b\x01\x12\n" +
+	"request_id\x12/\n" +
+	"\x17NOTICE_KIND_DEAD_LETTER\x10\b\x1a\x12\x92\xb5\x18\x0e\b\x01\x12\n" +
+	"message_id\x12,\n" +
+	"\x18NOTICE_KIND_LEAD_CHANGED\x10\t\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12-\n" +
 	"\x1bNOTICE_KIND_TASK_ASSIGNMENT\x10\n" +
-	"\x12\x1c\n" +
-	"\x18NOTICE_KIND_TASK_REVOKED\x10\v\x12\x1b\n" +
-	"\x17NOTICE_KIND_UNPROCESSED\x10\f\x12\x1b\n" +
-	"\x17NOTICE_KIND_WRITES_LOST\x10\r*x\n" +
+	"\x1a\f\x92\xb5\x18\b\b\x01\x12\x04task\x12*\n" +
+	"\x18NOTICE_KIND_TASK_REVOKED\x10\v\x1a\f\x92\xb5\x18\b\b\x01\x12\x04task\x12+\n" +
+	"\x17NOTICE_KIND_UNPROCESSED\x10\f\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12#\n" +
+	"\x17NOTICE_KIND_WRITES_LOST\x10\r\x1a\x06\x92\xb5\x18\x02\b\x01\x12)\n" +
+	"\x17NOTICE_KIND_TASK_LAPSED\x10\x0e\x1a\f\x92\xb5\x18\b\b\x01\x12\x04task\x120\n" +
+	"\x1cNOTICE_KIND_MEMBER_RESTARTED\x10\x0f\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12\x1c\n" +
+	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\x04\x92\xb5\x18\x00*{\n" +
+	"\fRunnerAction\x12\x1d\n" +
+	"\x19RUNNER_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12RUNNER_ACTION_NONE\x10\x01\x12\x19\n" +
+	"\x15RUNNER_ACTION_SIGTERM\x10\x02\x12\x19\n" +
+	"\x15RUNNER_ACTION_SIGKILL\x10\x03*x\n" +
 	"\n" +
 	"SenderKind\x12\x1b\n" +
 	"\x17SENDER_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -2910,13 +3068,14 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n" +
 	"\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1b\n" +
 	"\x17RECEIPT_STATE_PROCESSED\x10\x03\x12\x1f\n" +
-	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\xc9\x01\n" +
+	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\xe9\x01\n" +
 	"\x0fDeadLetterCause\x12!\n" +
 	"\x1dDEAD_LETTER_CAUSE_UNSPECIFIED\x10\x00\x12$\n" +
 	" DEAD_LETTER_CAUSE_DELIVERY_LIMIT\x10\x01\x12%\n" +
 	"!DEAD_LETTER_CAUSE_TARGET_REPLACED\x10\x02\x12 \n" +
 	"\x1cDEAD_LETTER_CAUSE_INBOX_FULL\x10\x03\x12$\n" +
-	" DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x042\xfb\x02\n" +
+	" DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x04\x12\x1e\n" +
+	"\x1aDEAD_LETTER_CAUSE_REPLACED\x10\x052\xfb\x02\n" +
 	"\x0eMessageService\x12@\n" +
 	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\x03\x90\x02\x02\x12C\n" +
 	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x12=\n" +
@@ -2938,105 +3097,109 @@ func file_teamwire_v1_message_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_message_proto_rawDescData
 }
 
-var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_teamwire_v1_message_proto_goTypes = []any{
 	(NoticeKind)(0),               // 0: teamwire.v1.NoticeKind
-	(SenderKind)(0),               // 1: teamwire.v1.SenderKind
-	(Durability)(0),               // 2: teamwire.v1.Durability
-	(CloseReason)(0),              // 3: teamwire.v1.CloseReason
-	(ReceiptState)(0),             // 4: teamwire.v1.ReceiptState
-	(DeadLetterCause)(0),          // 5: teamwire.v1.DeadLetterCause
-	(*DirectMessage)(nil),         // 6: teamwire.v1.DirectMessage
-	(*Broadcast)(nil),             // 7: teamwire.v1.Broadcast
-	(*ShutdownRequest)(nil),       // 8: teamwire.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),      // 9: teamwire.v1.ShutdownResponse
-	(*PlanApprovalRequest)(nil),   // 10: teamwire.v1.PlanApprovalRequest
-	(*PlanApprovalResponse)(nil),  // 11: teamwire.v1.PlanApprovalResponse
-	(*TaskSummary)(nil),           // 12: teamwire.v1.TaskSummary
-	(*Notice)(nil),                // 13: teamwire.v1.Notice
-	(*ExitReport)(nil),            // 14: teamwire.v1.ExitReport
-	(*Attachment)(nil),            // 15: teamwire.v1.Attachment
-	(*Sender)(nil),                // 16: teamwire.v1.Sender
-	(*Message)(nil),               // 17: teamwire.v1.Message
-	(*SendRequest)(nil),           // 18: teamwire.v1.SendRequest
-	(*SendResponse)(nil),          // 19: teamwire.v1.SendResponse
-	(*StreamRequest)(nil),         // 20: teamwire.v1.StreamRequest
-	(*StreamResponse)(nil),        // 21: teamwire.v1.StreamResponse
-	(*SessionOpened)(nil),         // 22: teamwire.v1.SessionOpened
-	(*Delivery)(nil),              // 23: teamwire.v1.Delivery
-	(*Heartbeat)(nil),             // 24: teamwire.v1.Heartbeat
-	(*SessionClosing)(nil),        // 25: teamwire.v1.SessionClosing
-	(*AckRequest)(nil),            // 26: teamwire.v1.AckRequest
-	(*AckResponse)(nil),           // 27: teamwire.v1.AckResponse
-	(*GetMessageRequest)(nil),     // 28: teamwire.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),    // 29: teamwire.v1.GetMessageResponse
-	(*Receipt)(nil),               // 30: teamwire.v1.Receipt
-	(*ListInboxRequest)(nil),      // 31: teamwire.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),     // 32: teamwire.v1.ListInboxResponse
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(RunnerAction)(0),             // 1: teamwire.v1.RunnerAction
+	(SenderKind)(0),               // 2: teamwire.v1.SenderKind
+	(Durability)(0),               // 3: teamwire.v1.Durability
+	(CloseReason)(0),              // 4: teamwire.v1.CloseReason
+	(ReceiptState)(0),             // 5: teamwire.v1.ReceiptState
+	(DeadLetterCause)(0),          // 6: teamwire.v1.DeadLetterCause
+	(*DirectMessage)(nil),         // 7: teamwire.v1.DirectMessage
+	(*Broadcast)(nil),             // 8: teamwire.v1.Broadcast
+	(*ShutdownRequest)(nil),       // 9: teamwire.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),      // 10: teamwire.v1.ShutdownResponse
+	(*PlanApprovalRequest)(nil),   // 11: teamwire.v1.PlanApprovalRequest
+	(*PlanApprovalResponse)(nil),  // 12: teamwire.v1.PlanApprovalResponse
+	(*TaskSummary)(nil),           // 13: teamwire.v1.TaskSummary
+	(*Notice)(nil),                // 14: teamwire.v1.Notice
+	(*ExitReport)(nil),            // 15: teamwire.v1.ExitReport
+	(*Attachment)(nil),            // 16: teamwire.v1.Attachment
+	(*Sender)(nil),                // 17: teamwire.v1.Sender
+	(*Message)(nil),               // 18: teamwire.v1.Message
+	(*SendRequest)(nil),           // 19: teamwire.v1.SendRequest
+	(*SendResponse)(nil),          // 20: teamwire.v1.SendResponse
+	(*StreamRequest)(nil),         // 21: teamwire.v1.StreamRequest
+	(*StreamResponse)(nil),        // 22: teamwire.v1.StreamResponse
+	(*SessionOpened)(nil),         // 23: teamwire.v1.SessionOpened
+	(*Delivery)(nil),              // 24: teamwire.v1.Delivery
+	(*Heartbeat)(nil),             // 25: teamwire.v1.Heartbeat
+	(*SessionClosing)(nil),        // 26: teamwire.v1.SessionClosing
+	(*AckRequest)(nil),            // 27: teamwire.v1.AckRequest
+	(*AckResponse)(nil),           // 28: teamwire.v1.AckResponse
+	(*GetMessageRequest)(nil),     // 29: teamwire.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),    // 30: teamwire.v1.GetMessageResponse
+	(*Receipt)(nil),               // 31: teamwire.v1.Receipt
+	(*ListInboxRequest)(nil),      // 32: teamwire.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),     // 33: teamwire.v1.ListInboxResponse
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
 }
 var file_teamwire_v1_message_proto_depIdxs = []int32{
-	33, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
-	33, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	16, // 2: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
+	34, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
+	34, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	17, // 2: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
 	0,  // 3: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
-	14, // 4: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
-	12, // 5: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
-	33, // 6: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
-	1,  // 7: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
-	16, // 8: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
-	34, // 9: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
-	34, // 10: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
-	15, // 11: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
-	6,  // 12: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
-	7,  // 13: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
-	8,  // 14: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	9,  // 15: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	10, // 16: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	11, // 17: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	13, // 18: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
-	15, // 19: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
-	6,  // 20: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
-	7,  // 21: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
-	8,  // 22: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	9,  // 23: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	10, // 24: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	11, // 25: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	34, // 26: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
-	2,  // 27: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
-	22, // 28: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
-	23, // 29: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
-	24, // 30: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
-	25, // 31: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	33, // 32: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	17, // 33: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	34, // 34: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	3,  // 35: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	17, // 36: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	30, // 37: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	4,  // 38: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	34, // 39: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	34, // 40: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	34, // 41: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	5,  // 42: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
-	23, // 43: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	18, // 44: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	20, // 45: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	26, // 46: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	28, // 47: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	31, // 48: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	19, // 49: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	21, // 50: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	27, // 51: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	29, // 52: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	32, // 53: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	49, // [49:54] is the sub-list for method output_type
-	44, // [44:49] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	15, // 4: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
+	13, // 5: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
+	35, // 6: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
+	14, // 7: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
+	34, // 8: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
+	1,  // 9: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
+	2,  // 10: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
+	17, // 11: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
+	35, // 12: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
+	35, // 13: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
+	16, // 14: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
+	7,  // 15: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
+	8,  // 16: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
+	9,  // 17: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	10, // 18: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	11, // 19: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	12, // 20: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 21: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
+	16, // 22: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
+	7,  // 23: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
+	8,  // 24: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
+	9,  // 25: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	10, // 26: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	11, // 27: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	12, // 28: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	35, // 29: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
+	3,  // 30: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
+	23, // 31: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
+	24, // 32: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
+	25, // 33: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
+	26, // 34: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
+	34, // 35: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	18, // 36: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	35, // 37: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	4,  // 38: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	18, // 39: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	31, // 40: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	5,  // 41: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	35, // 42: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	35, // 43: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	35, // 44: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	6,  // 45: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	24, // 46: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	19, // 47: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	21, // 48: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	27, // 49: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	29, // 50: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	32, // 51: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	20, // 52: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	22, // 53: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	28, // 54: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	30, // 55: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	33, // 56: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	52, // [52:57] is the sub-list for method output_type
+	47, // [47:52] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }
@@ -3076,7 +3239,7 @@ func file_teamwire_v1_message_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_message_proto_rawDesc), len(file_teamwire_v1_message_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -244,6 +244,62 @@ func (x *ReasonPolicy) GetStreamReopens() bool {
 	return false
 }
 
+// Who gets notices of one kind, and which of them replace each other.
+type NoticePolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True: every notice of this kind is important. False: one is important only if the event is, such as a crash.
+	Important bool `protobuf:"varint,1,opt,name=important,proto3" json:"important,omitempty"`
+	// The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
+	// While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+	About         string `protobuf:"bytes,2,opt,name=about,proto3" json:"about,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoticePolicy) Reset() {
+	*x = NoticePolicy{}
+	mi := &file_teamwire_v1_options_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoticePolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoticePolicy) ProtoMessage() {}
+
+func (x *NoticePolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_options_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoticePolicy.ProtoReflect.Descriptor instead.
+func (*NoticePolicy) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NoticePolicy) GetImportant() bool {
+	if x != nil {
+		return x.Important
+	}
+	return false
+}
+
+func (x *NoticePolicy) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
 // How long a coordinator holds back a reply. A client adds this time to the deadline of each attempt.
 type WaitPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -257,7 +313,7 @@ type WaitPolicy struct {
 
 func (x *WaitPolicy) Reset() {
 	*x = WaitPolicy{}
-	mi := &file_teamwire_v1_options_proto_msgTypes[1]
+	mi := &file_teamwire_v1_options_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -269,7 +325,7 @@ func (x *WaitPolicy) String() string {
 func (*WaitPolicy) ProtoMessage() {}
 
 func (x *WaitPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_options_proto_msgTypes[1]
+	mi := &file_teamwire_v1_options_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -282,7 +338,7 @@ func (x *WaitPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitPolicy.ProtoReflect.Descriptor instead.
 func (*WaitPolicy) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WaitPolicy) GetDefault() *durationpb.Duration {
@@ -317,7 +373,7 @@ type KindPolicy struct {
 
 func (x *KindPolicy) Reset() {
 	*x = KindPolicy{}
-	mi := &file_teamwire_v1_options_proto_msgTypes[2]
+	mi := &file_teamwire_v1_options_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +385,7 @@ func (x *KindPolicy) String() string {
 func (*KindPolicy) ProtoMessage() {}
 
 func (x *KindPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_options_proto_msgTypes[2]
+	mi := &file_teamwire_v1_options_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +398,7 @@ func (x *KindPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindPolicy.ProtoReflect.Descriptor instead.
 func (*KindPolicy) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *KindPolicy) GetNoun() string {
@@ -383,6 +439,14 @@ var file_teamwire_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Filename:      "teamwire/v1/options.proto",
 	},
 	{
+		ExtendedType:  (*descriptorpb.EnumValueOptions)(nil),
+		ExtensionType: (*NoticePolicy)(nil),
+		Field:         50002,
+		Name:          "teamwire.v1.notice_policy",
+		Tag:           "bytes,50002,opt,name=notice_policy",
+		Filename:      "teamwire/v1/options.proto",
+	},
+	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
 		ExtensionType: (*WaitPolicy)(nil),
 		Field:         50001,
@@ -406,6 +470,10 @@ var (
 	//
 	// optional teamwire.v1.ReasonPolicy reason_policy = 50001;
 	E_ReasonPolicy = &file_teamwire_v1_options_proto_extTypes[0]
+	// Set on every value of NoticeKind but the unspecified one.
+	//
+	// optional teamwire.v1.NoticePolicy notice_policy = 50002;
+	E_NoticePolicy = &file_teamwire_v1_options_proto_extTypes[1]
 )
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -413,11 +481,11 @@ var (
 	// Set on a request's field that asks the coordinator to hold back its reply.
 	//
 	// optional teamwire.v1.WaitPolicy wait_policy = 50001;
-	E_WaitPolicy = &file_teamwire_v1_options_proto_extTypes[1]
+	E_WaitPolicy = &file_teamwire_v1_options_proto_extTypes[2]
 	// Set on every field of Message.body.
 	//
 	// optional teamwire.v1.KindPolicy kind_policy = 50002;
-	E_KindPolicy = &file_teamwire_v1_options_proto_extTypes[2]
+	E_KindPolicy = &file_teamwire_v1_options_proto_extTypes[3]
 )
 
 var File_teamwire_v1_options_proto protoreflect.FileDescriptor
@@ -429,7 +497,10 @@ const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\x0e2\x17.teamwire.v1.StatusCodeR\x04code\x12(\n" +
 	"\x05retry\x18\x02 \x01(\x0e2\x12.teamwire.v1.RetryR\x05retry\x12'\n" +
 	"\x0foutcome_unknown\x18\x03 \x01(\bR\x0eoutcomeUnknown\x12%\n" +
-	"\x0estream_reopens\x18\x04 \x01(\bR\rstreamReopens\"n\n" +
+	"\x0estream_reopens\x18\x04 \x01(\bR\rstreamReopens\"B\n" +
+	"\fNoticePolicy\x12\x1c\n" +
+	"\timportant\x18\x01 \x01(\bR\timportant\x12\x14\n" +
+	"\x05about\x18\x02 \x01(\tR\x05about\"n\n" +
 	"\n" +
 	"WaitPolicy\x123\n" +
 	"\adefault\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\adefault\x12+\n" +
@@ -459,7 +530,8 @@ const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\x11RETRY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fRETRY_AUTOMATIC\x10\x01\x12\x14\n" +
 	"\x10RETRY_ON_REQUEST\x10\x02:c\n" +
-	"\rreason_policy\x12!.google.protobuf.EnumValueOptions\x18ц\x03 \x01(\v2\x19.teamwire.v1.ReasonPolicyR\freasonPolicy:Y\n" +
+	"\rreason_policy\x12!.google.protobuf.EnumValueOptions\x18ц\x03 \x01(\v2\x19.teamwire.v1.ReasonPolicyR\freasonPolicy:c\n" +
+	"\rnotice_policy\x12!.google.protobuf.EnumValueOptions\x18҆\x03 \x01(\v2\x19.teamwire.v1.NoticePolicyR\fnoticePolicy:Y\n" +
 	"\vwait_policy\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\v2\x17.teamwire.v1.WaitPolicyR\n" +
 	"waitPolicy:Y\n" +
 	"\vkind_policy\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\v2\x17.teamwire.v1.KindPolicyR\n" +
@@ -479,32 +551,35 @@ func file_teamwire_v1_options_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_teamwire_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_teamwire_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_teamwire_v1_options_proto_goTypes = []any{
 	(StatusCode)(0),                       // 0: teamwire.v1.StatusCode
 	(Retry)(0),                            // 1: teamwire.v1.Retry
 	(*ReasonPolicy)(nil),                  // 2: teamwire.v1.ReasonPolicy
-	(*WaitPolicy)(nil),                    // 3: teamwire.v1.WaitPolicy
-	(*KindPolicy)(nil),                    // 4: teamwire.v1.KindPolicy
-	(*durationpb.Duration)(nil),           // 5: google.protobuf.Duration
-	(*descriptorpb.EnumValueOptions)(nil), // 6: google.protobuf.EnumValueOptions
-	(*descriptorpb.FieldOptions)(nil),     // 7: google.protobuf.FieldOptions
+	(*NoticePolicy)(nil),                  // 3: teamwire.v1.NoticePolicy
+	(*WaitPolicy)(nil),                    // 4: teamwire.v1.WaitPolicy
+	(*KindPolicy)(nil),                    // 5: teamwire.v1.KindPolicy
+	(*durationpb.Duration)(nil),           // 6: google.protobuf.Duration
+	(*descriptorpb.EnumValueOptions)(nil), // 7: google.protobuf.EnumValueOptions
+	(*descriptorpb.FieldOptions)(nil),     // 8: google.protobuf.FieldOptions
 }
 var file_teamwire_v1_options_proto_depIdxs = []int32{
 	0,  // 0: teamwire.v1.ReasonPolicy.code:type_name -> teamwire.v1.StatusCode
 	1,  // 1: teamwire.v1.ReasonPolicy.retry:type_name -> teamwire.v1.Retry
-	5,  // 2: teamwire.v1.WaitPolicy.default:type_name -> google.protobuf.Duration
-	5,  // 3: teamwire.v1.WaitPolicy.max:type_name -> google.protobuf.Duration
-	6,  // 4: teamwire.v1.reason_policy:extendee -> google.protobuf.EnumValueOptions
-	7,  // 5: teamwire.v1.wait_policy:extendee -> google.protobuf.FieldOptions
-	7,  // 6: teamwire.v1.kind_policy:extendee -> google.protobuf.FieldOptions
-	2,  // 7: teamwire.v1.reason_policy:type_name -> teamwire.v1.ReasonPolicy
-	3,  // 8: teamwire.v1.wait_policy:type_name -> teamwire.v1.WaitPolicy
-	4,  // 9: teamwire.v1.kind_policy:type_name -> teamwire.v1.KindPolicy
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	7,  // [7:10] is the sub-list for extension type_name
-	4,  // [4:7] is the sub-list for extension extendee
+	6,  // 2: teamwire.v1.WaitPolicy.default:type_name -> google.protobuf.Duration
+	6,  // 3: teamwire.v1.WaitPolicy.max:type_name -> google.protobuf.Duration
+	7,  // 4: teamwire.v1.reason_policy:extendee -> google.protobuf.EnumValueOptions
+	7,  // 5: teamwire.v1.notice_policy:extendee -> google.protobuf.EnumValueOptions
+	8,  // 6: teamwire.v1.wait_policy:extendee -> google.protobuf.FieldOptions
+	8,  // 7: teamwire.v1.kind_policy:extendee -> google.protobuf.FieldOptions
+	2,  // 8: teamwire.v1.reason_policy:type_name -> teamwire.v1.ReasonPolicy
+	3,  // 9: teamwire.v1.notice_policy:type_name -> teamwire.v1.NoticePolicy
+	4,  // 10: teamwire.v1.wait_policy:type_name -> teamwire.v1.WaitPolicy
+	5,  // 11: teamwire.v1.kind_policy:type_name -> teamwire.v1.KindPolicy
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	8,  // [8:12] is the sub-list for extension type_name
+	4,  // [4:8] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
 }
 
@@ -519,8 +594,8 @@ func file_teamwire_v1_options_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_options_proto_rawDesc), len(file_teamwire_v1_options_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   3,
-			NumExtensions: 3,
+			NumMessages:   4,
+			NumExtensions: 4,
 			NumServices:   0,
 		},
 		GoTypes:           file_teamwire_v1_options_proto_goTypes,

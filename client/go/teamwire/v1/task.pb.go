@@ -127,10 +127,15 @@ type Task struct {
 	ClaimedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=claimed_at,json=claimedAt,proto3" json:"claimed_at,omitempty"`
 	// Set when it is completed or deleted. When that was.
 	ClosedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=closed_at,json=closedAt,proto3" json:"closed_at,omitempty"`
-	// Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner. May be empty.
+	// Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner or the claim. May
+	// be empty.
 	ReleasedBecause string `protobuf:"bytes,19,opt,name=released_because,json=releasedBecause,proto3" json:"released_because,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// When it last came back to the board. Absent: it never did.
+	ReleasedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
+	// Set while a detached life has claimed it. When the claim ends by itself.
+	ClaimExpiresAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=claim_expires_at,json=claimExpiresAt,proto3" json:"claim_expires_at,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -294,6 +299,20 @@ func (x *Task) GetReleasedBecause() string {
 		return x.ReleasedBecause
 	}
 	return ""
+}
+
+func (x *Task) GetReleasedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReleasedAt
+	}
+	return nil
+}
+
+func (x *Task) GetClaimExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ClaimExpiresAt
+	}
+	return nil
 }
 
 // The request of TaskService.CreateTask.
@@ -1608,7 +1627,7 @@ var File_teamwire_v1_task_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/task.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xa3\x06\n" +
+	"\x16teamwire/v1/task.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xa6\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
@@ -1636,7 +1655,10 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"claimed_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tclaimedAt\x127\n" +
 	"\tclosed_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bclosedAt\x12)\n" +
-	"\x10released_because\x18\x13 \x01(\tR\x0freleasedBecause\x1a;\n" +
+	"\x10released_because\x18\x13 \x01(\tR\x0freleasedBecause\x12;\n" +
+	"\vreleased_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"releasedAt\x12D\n" +
+	"\x10claim_expires_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x0eclaimExpiresAt\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe9\x02\n" +
@@ -1816,45 +1838,47 @@ var file_teamwire_v1_task_proto_depIdxs = []int32{
 	27, // 4: teamwire.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	27, // 5: teamwire.v1.Task.claimed_at:type_name -> google.protobuf.Timestamp
 	27, // 6: teamwire.v1.Task.closed_at:type_name -> google.protobuf.Timestamp
-	24, // 7: teamwire.v1.CreateTaskRequest.metadata:type_name -> teamwire.v1.CreateTaskRequest.MetadataEntry
-	1,  // 8: teamwire.v1.CreateTaskResponse.task:type_name -> teamwire.v1.Task
-	1,  // 9: teamwire.v1.GetTaskResponse.task:type_name -> teamwire.v1.Task
-	0,  // 10: teamwire.v1.ListTasksRequest.status:type_name -> teamwire.v1.TaskStatus
-	1,  // 11: teamwire.v1.ListTasksResponse.tasks:type_name -> teamwire.v1.Task
-	1,  // 12: teamwire.v1.FollowTasksResponse.task:type_name -> teamwire.v1.Task
-	25, // 13: teamwire.v1.UpdateTaskRequest.set_metadata:type_name -> teamwire.v1.UpdateTaskRequest.SetMetadataEntry
-	1,  // 14: teamwire.v1.UpdateTaskResponse.task:type_name -> teamwire.v1.Task
-	1,  // 15: teamwire.v1.Claim.task:type_name -> teamwire.v1.Task
-	12, // 16: teamwire.v1.ClaimTaskResponse.claim:type_name -> teamwire.v1.Claim
-	28, // 17: teamwire.v1.ClaimNextTaskRequest.wait:type_name -> google.protobuf.Duration
-	12, // 18: teamwire.v1.ClaimNextTaskResponse.claim:type_name -> teamwire.v1.Claim
-	1,  // 19: teamwire.v1.CompleteTaskResponse.task:type_name -> teamwire.v1.Task
-	1,  // 20: teamwire.v1.ReleaseTaskResponse.task:type_name -> teamwire.v1.Task
-	2,  // 21: teamwire.v1.TaskService.CreateTask:input_type -> teamwire.v1.CreateTaskRequest
-	4,  // 22: teamwire.v1.TaskService.GetTask:input_type -> teamwire.v1.GetTaskRequest
-	6,  // 23: teamwire.v1.TaskService.ListTasks:input_type -> teamwire.v1.ListTasksRequest
-	8,  // 24: teamwire.v1.TaskService.FollowTasks:input_type -> teamwire.v1.FollowTasksRequest
-	10, // 25: teamwire.v1.TaskService.UpdateTask:input_type -> teamwire.v1.UpdateTaskRequest
-	13, // 26: teamwire.v1.TaskService.ClaimTask:input_type -> teamwire.v1.ClaimTaskRequest
-	15, // 27: teamwire.v1.TaskService.ClaimNextTask:input_type -> teamwire.v1.ClaimNextTaskRequest
-	17, // 28: teamwire.v1.TaskService.CompleteTask:input_type -> teamwire.v1.CompleteTaskRequest
-	19, // 29: teamwire.v1.TaskService.ReleaseTask:input_type -> teamwire.v1.ReleaseTaskRequest
-	21, // 30: teamwire.v1.TaskService.DeleteTask:input_type -> teamwire.v1.DeleteTaskRequest
-	3,  // 31: teamwire.v1.TaskService.CreateTask:output_type -> teamwire.v1.CreateTaskResponse
-	5,  // 32: teamwire.v1.TaskService.GetTask:output_type -> teamwire.v1.GetTaskResponse
-	7,  // 33: teamwire.v1.TaskService.ListTasks:output_type -> teamwire.v1.ListTasksResponse
-	9,  // 34: teamwire.v1.TaskService.FollowTasks:output_type -> teamwire.v1.FollowTasksResponse
-	11, // 35: teamwire.v1.TaskService.UpdateTask:output_type -> teamwire.v1.UpdateTaskResponse
-	14, // 36: teamwire.v1.TaskService.ClaimTask:output_type -> teamwire.v1.ClaimTaskResponse
-	16, // 37: teamwire.v1.TaskService.ClaimNextTask:output_type -> teamwire.v1.ClaimNextTaskResponse
-	18, // 38: teamwire.v1.TaskService.CompleteTask:output_type -> teamwire.v1.CompleteTaskResponse
-	20, // 39: teamwire.v1.TaskService.ReleaseTask:output_type -> teamwire.v1.ReleaseTaskResponse
-	22, // 40: teamwire.v1.TaskService.DeleteTask:output_type -> teamwire.v1.DeleteTaskResponse
-	31, // [31:41] is the sub-list for method output_type
-	21, // [21:31] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	27, // 7: teamwire.v1.Task.released_at:type_name -> google.protobuf.Timestamp
+	27, // 8: teamwire.v1.Task.claim_expires_at:type_name -> google.protobuf.Timestamp
+	24, // 9: teamwire.v1.CreateTaskRequest.metadata:type_name -> teamwire.v1.CreateTaskRequest.MetadataEntry
+	1,  // 10: teamwire.v1.CreateTaskResponse.task:type_name -> teamwire.v1.Task
+	1,  // 11: teamwire.v1.GetTaskResponse.task:type_name -> teamwire.v1.Task
+	0,  // 12: teamwire.v1.ListTasksRequest.status:type_name -> teamwire.v1.TaskStatus
+	1,  // 13: teamwire.v1.ListTasksResponse.tasks:type_name -> teamwire.v1.Task
+	1,  // 14: teamwire.v1.FollowTasksResponse.task:type_name -> teamwire.v1.Task
+	25, // 15: teamwire.v1.UpdateTaskRequest.set_metadata:type_name -> teamwire.v1.UpdateTaskRequest.SetMetadataEntry
+	1,  // 16: teamwire.v1.UpdateTaskResponse.task:type_name -> teamwire.v1.Task
+	1,  // 17: teamwire.v1.Claim.task:type_name -> teamwire.v1.Task
+	12, // 18: teamwire.v1.ClaimTaskResponse.claim:type_name -> teamwire.v1.Claim
+	28, // 19: teamwire.v1.ClaimNextTaskRequest.wait:type_name -> google.protobuf.Duration
+	12, // 20: teamwire.v1.ClaimNextTaskResponse.claim:type_name -> teamwire.v1.Claim
+	1,  // 21: teamwire.v1.CompleteTaskResponse.task:type_name -> teamwire.v1.Task
+	1,  // 22: teamwire.v1.ReleaseTaskResponse.task:type_name -> teamwire.v1.Task
+	2,  // 23: teamwire.v1.TaskService.CreateTask:input_type -> teamwire.v1.CreateTaskRequest
+	4,  // 24: teamwire.v1.TaskService.GetTask:input_type -> teamwire.v1.GetTaskRequest
+	6,  // 25: teamwire.v1.TaskService.ListTasks:input_type -> teamwire.v1.ListTasksRequest
+	8,  // 26: teamwire.v1.TaskService.FollowTasks:input_type -> teamwire.v1.FollowTasksRequest
+	10, // 27: teamwire.v1.TaskService.UpdateTask:input_type -> teamwire.v1.UpdateTaskRequest
+	13, // 28: teamwire.v1.TaskService.ClaimTask:input_type -> teamwire.v1.ClaimTaskRequest
+	15, // 29: teamwire.v1.TaskService.ClaimNextTask:input_type -> teamwire.v1.ClaimNextTaskRequest
+	17, // 30: teamwire.v1.TaskService.CompleteTask:input_type -> teamwire.v1.CompleteTaskRequest
+	19, // 31: teamwire.v1.TaskService.ReleaseTask:input_type -> teamwire.v1.ReleaseTaskRequest
+	21, // 32: teamwire.v1.TaskService.DeleteTask:input_type -> teamwire.v1.DeleteTaskRequest
+	3,  // 33: teamwire.v1.TaskService.CreateTask:output_type -> teamwire.v1.CreateTaskResponse
+	5,  // 34: teamwire.v1.TaskService.GetTask:output_type -> teamwire.v1.GetTaskResponse
+	7,  // 35: teamwire.v1.TaskService.ListTasks:output_type -> teamwire.v1.ListTasksResponse
+	9,  // 36: teamwire.v1.TaskService.FollowTasks:output_type -> teamwire.v1.FollowTasksResponse
+	11, // 37: teamwire.v1.TaskService.UpdateTask:output_type -> teamwire.v1.UpdateTaskResponse
+	14, // 38: teamwire.v1.TaskService.ClaimTask:output_type -> teamwire.v1.ClaimTaskResponse
+	16, // 39: teamwire.v1.TaskService.ClaimNextTask:output_type -> teamwire.v1.ClaimNextTaskResponse
+	18, // 40: teamwire.v1.TaskService.CompleteTask:output_type -> teamwire.v1.CompleteTaskResponse
+	20, // 41: teamwire.v1.TaskService.ReleaseTask:output_type -> teamwire.v1.ReleaseTaskResponse
+	22, // 42: teamwire.v1.TaskService.DeleteTask:output_type -> teamwire.v1.DeleteTaskResponse
+	33, // [33:43] is the sub-list for method output_type
+	23, // [23:33] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_task_proto_init() }

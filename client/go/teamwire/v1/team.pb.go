@@ -86,7 +86,7 @@ const (
 	MemberState_MEMBER_STATE_UNSPECIFIED MemberState = 0
 	// Has joined; has not opened a session in this life.
 	MemberState_MEMBER_STATE_JOINED MemberState = 1
-	// Working.
+	// Working. A detached life: it has called within the time of a lease, or has a session open.
 	MemberState_MEMBER_STATE_ACTIVE MemberState = 2
 	// Alive, with nothing to do.
 	MemberState_MEMBER_STATE_IDLE MemberState = 3
@@ -96,6 +96,9 @@ const (
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
 	// Its lease ran out and the grace passed. It is active again as soon as it calls; the name may be joined again.
 	MemberState_MEMBER_STATE_LOST MemberState = 6
+	// Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+	// as it calls. Neither change is recorded or reported.
+	MemberState_MEMBER_STATE_AWAY MemberState = 7
 )
 
 // Enum value maps for MemberState.
@@ -108,6 +111,7 @@ var (
 		4: "MEMBER_STATE_STOPPING",
 		5: "MEMBER_STATE_EXITED",
 		6: "MEMBER_STATE_LOST",
+		7: "MEMBER_STATE_AWAY",
 	}
 	MemberState_value = map[string]int32{
 		"MEMBER_STATE_UNSPECIFIED": 0,
@@ -117,6 +121,7 @@ var (
 		"MEMBER_STATE_STOPPING":    4,
 		"MEMBER_STATE_EXITED":      5,
 		"MEMBER_STATE_LOST":        6,
+		"MEMBER_STATE_AWAY":        7,
 	}
 )
 
@@ -145,6 +150,119 @@ func (x MemberState) Number() protoreflect.EnumNumber {
 // Deprecated: Use MemberState.Descriptor instead.
 func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
+}
+
+// Whether a process keeps a life going. Decided when the life begins.
+type Liveness int32
+
+const (
+	// In a request: attached.
+	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
+	// A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
+	// the board.
+	Liveness_LIVENESS_ATTACHED Liveness = 1
+	// None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
+	// until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+	Liveness_LIVENESS_DETACHED Liveness = 2
+)
+
+// Enum value maps for Liveness.
+var (
+	Liveness_name = map[int32]string{
+		0: "LIVENESS_UNSPECIFIED",
+		1: "LIVENESS_ATTACHED",
+		2: "LIVENESS_DETACHED",
+	}
+	Liveness_value = map[string]int32{
+		"LIVENESS_UNSPECIFIED": 0,
+		"LIVENESS_ATTACHED":    1,
+		"LIVENESS_DETACHED":    2,
+	}
+)
+
+func (x Liveness) Enum() *Liveness {
+	p := new(Liveness)
+	*p = x
+	return p
+}
+
+func (x Liveness) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Liveness) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_team_proto_enumTypes[2].Descriptor()
+}
+
+func (Liveness) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_team_proto_enumTypes[2]
+}
+
+func (x Liveness) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Liveness.Descriptor instead.
+func (Liveness) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
+}
+
+// Which notices of the coordinator a member gets.
+type NoticeLevel int32
+
+const (
+	// As NOTICE_LEVEL_ALL.
+	NoticeLevel_NOTICE_LEVEL_UNSPECIFIED NoticeLevel = 0
+	// All of them. The default.
+	NoticeLevel_NOTICE_LEVEL_ALL NoticeLevel = 1
+	// Only important ones; see Notice.important. The others are not sent.
+	NoticeLevel_NOTICE_LEVEL_IMPORTANT NoticeLevel = 2
+	// Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
+	// of them by default (the coordinator's `digest_interval`).
+	NoticeLevel_NOTICE_LEVEL_DIGEST NoticeLevel = 3
+)
+
+// Enum value maps for NoticeLevel.
+var (
+	NoticeLevel_name = map[int32]string{
+		0: "NOTICE_LEVEL_UNSPECIFIED",
+		1: "NOTICE_LEVEL_ALL",
+		2: "NOTICE_LEVEL_IMPORTANT",
+		3: "NOTICE_LEVEL_DIGEST",
+	}
+	NoticeLevel_value = map[string]int32{
+		"NOTICE_LEVEL_UNSPECIFIED": 0,
+		"NOTICE_LEVEL_ALL":         1,
+		"NOTICE_LEVEL_IMPORTANT":   2,
+		"NOTICE_LEVEL_DIGEST":      3,
+	}
+)
+
+func (x NoticeLevel) Enum() *NoticeLevel {
+	p := new(NoticeLevel)
+	*p = x
+	return p
+}
+
+func (x NoticeLevel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NoticeLevel) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_team_proto_enumTypes[3].Descriptor()
+}
+
+func (NoticeLevel) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_team_proto_enumTypes[3]
+}
+
+func (x NoticeLevel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NoticeLevel.Descriptor instead.
+func (NoticeLevel) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{3}
 }
 
 // Whether a member is working.
@@ -184,11 +302,11 @@ func (x Activity) String() string {
 }
 
 func (Activity) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_team_proto_enumTypes[2].Descriptor()
+	return file_teamwire_v1_team_proto_enumTypes[4].Descriptor()
 }
 
 func (Activity) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_team_proto_enumTypes[2]
+	return &file_teamwire_v1_team_proto_enumTypes[4]
 }
 
 func (x Activity) Number() protoreflect.EnumNumber {
@@ -197,7 +315,7 @@ func (x Activity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Activity.Descriptor instead.
 func (Activity) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{4}
 }
 
 // A team.
@@ -304,7 +422,7 @@ type Member struct {
 	Incarnation uint64 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// When this life began.
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
-	// When the state last changed.
+	// When the state last changed. An active detached life without a session: about when it last called.
 	StateSince *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
 	// Its attributes, as given when it joined.
 	Attributes *MemberAttributes `protobuf:"bytes,7,opt,name=attributes,proto3" json:"attributes,omitempty"`
@@ -322,10 +440,14 @@ type Member struct {
 	InboxDepth uint64 `protobuf:"varint,13,opt,name=inbox_depth,json=inboxDepth,proto3" json:"inbox_depth,omitempty"`
 	// True while a session is open.
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
-	// The remaining time of its lease. Zero: it has run out.
+	// The remaining time of its lease. Zero: it has run out. A detached life with none left is away.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
-	// True: its inbox accepts only answers and notices.
-	InboxFull     bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
+	// True: its inbox accepts only answers, notices and shutdown requests.
+	InboxFull bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
+	// Whether a process keeps this life going.
+	Liveness Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
+	// Which notices it gets. Always set.
+	NoticeLevel   NoticeLevel `protobuf:"varint,20,opt,name=notice_level,json=noticeLevel,proto3,enum=teamwire.v1.NoticeLevel" json:"notice_level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -472,6 +594,20 @@ func (x *Member) GetInboxFull() bool {
 	return false
 }
 
+func (x *Member) GetLiveness() Liveness {
+	if x != nil {
+		return x.Liveness
+	}
+	return Liveness_LIVENESS_UNSPECIFIED
+}
+
+func (x *Member) GetNoticeLevel() NoticeLevel {
+	if x != nil {
+		return x.NoticeLevel
+	}
+	return NoticeLevel_NOTICE_LEVEL_UNSPECIFIED
+}
+
 // How a member describes itself.
 type MemberAttributes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -570,15 +706,17 @@ type CreateTeamRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Up to 1,000 characters.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator` and `coordinator` are
+	// Optional. The lead's name; same syntax as `name`. Empty: `lead`. `operator`, `coordinator` and `team-lead` are
 	// reserved.
 	LeadName string `protobuf:"bytes,3,opt,name=lead_name,json=leadName,proto3" json:"lead_name,omitempty"`
 	// Optional. The lead's attributes.
 	LeadAttributes *MemberAttributes `protobuf:"bytes,4,opt,name=lead_attributes,json=leadAttributes,proto3" json:"lead_attributes,omitempty"`
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential.
 	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. Whether a process keeps the lead's life going. Unspecified: attached.
+	LeadLiveness  Liveness `protobuf:"varint,6,opt,name=lead_liveness,json=leadLiveness,proto3,enum=teamwire.v1.Liveness" json:"lead_liveness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateTeamRequest) Reset() {
@@ -644,6 +782,13 @@ func (x *CreateTeamRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *CreateTeamRequest) GetLeadLiveness() Liveness {
+	if x != nil {
+		return x.LeadLiveness
+	}
+	return Liveness_LIVENESS_UNSPECIFIED
 }
 
 // The reply of TeamService.CreateTeam.
@@ -1265,8 +1410,14 @@ type JoinRequest struct {
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
 	// key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
+	Liveness Liveness `protobuf:"varint,4,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
+	// Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
+	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+	// token.
+	PreviousExit  *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinRequest) Reset() {
@@ -1318,6 +1469,20 @@ func (x *JoinRequest) GetIdempotencyKey() string {
 		return x.IdempotencyKey
 	}
 	return ""
+}
+
+func (x *JoinRequest) GetLiveness() Liveness {
+	if x != nil {
+		return x.Liveness
+	}
+	return Liveness_LIVENESS_UNSPECIFIED
+}
+
+func (x *JoinRequest) GetPreviousExit() *ExitReport {
+	if x != nil {
+		return x.PreviousExit
+	}
+	return nil
 }
 
 // The reply of TeamService.Join.
@@ -1907,6 +2072,116 @@ func (x *SetLeadResponse) GetTeam() *Team {
 	return nil
 }
 
+// The request of TeamService.SetNoticeLevel.
+type SetNoticeLevelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// The member: see DirectMessage.recipient. Empty: the caller.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// Required: INVALID_FIELD when unspecified. The level.
+	Level         NoticeLevel `protobuf:"varint,3,opt,name=level,proto3,enum=teamwire.v1.NoticeLevel" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNoticeLevelRequest) Reset() {
+	*x = SetNoticeLevelRequest{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNoticeLevelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNoticeLevelRequest) ProtoMessage() {}
+
+func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNoticeLevelRequest.ProtoReflect.Descriptor instead.
+func (*SetNoticeLevelRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SetNoticeLevelRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *SetNoticeLevelRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *SetNoticeLevelRequest) GetLevel() NoticeLevel {
+	if x != nil {
+		return x.Level
+	}
+	return NoticeLevel_NOTICE_LEVEL_UNSPECIFIED
+}
+
+// The reply of TeamService.SetNoticeLevel.
+type SetNoticeLevelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The member after the change.
+	Member        *Member `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNoticeLevelResponse) Reset() {
+	*x = SetNoticeLevelResponse{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNoticeLevelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNoticeLevelResponse) ProtoMessage() {}
+
+func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNoticeLevelResponse.ProtoReflect.Descriptor instead.
+func (*SetNoticeLevelResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetNoticeLevelResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
 var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
@@ -1919,7 +2194,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xa5\x05\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\x95\x06\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -1943,7 +2218,9 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"lease_left\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\tleaseLeft\x12\x1d\n" +
 	"\n" +
-	"inbox_full\x18\x10 \x01(\bR\tinboxFull\"\x9d\x02\n" +
+	"inbox_full\x18\x10 \x01(\bR\tinboxFull\x121\n" +
+	"\bliveness\x18\x11 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12;\n" +
+	"\fnotice_level\x18\x14 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\vnoticeLevel\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -1954,13 +2231,14 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x12plan_mode_required\x18\x06 \x01(\bR\x10planModeRequired\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x02\n" +
 	"\x11CreateTeamRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1b\n" +
 	"\tlead_name\x18\x03 \x01(\tR\bleadName\x12F\n" +
 	"\x0flead_attributes\x18\x04 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\x0eleadAttributes\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\x89\x01\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x12:\n" +
+	"\rlead_liveness\x18\x06 \x01(\x0e2\x15.teamwire.v1.LivenessR\fleadLiveness\"\x89\x01\n" +
 	"\x12CreateTeamResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12'\n" +
 	"\x04lead\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x04lead\x12#\n" +
@@ -2002,13 +2280,15 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x89\x01\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xfa\x01\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
 	"\n" +
 	"attributes\x18\x02 \x01(\v2\x1d.teamwire.v1.MemberAttributesR\n" +
 	"attributes\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x87\x01\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x121\n" +
+	"\bliveness\x18\x04 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12<\n" +
+	"\rprevious_exit\x18\x05 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
@@ -2042,11 +2322,17 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\"8\n" +
 	"\x0fSetLeadResponse\x12%\n" +
-	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team*>\n" +
+	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\"s\n" +
+	"\x15SetNoticeLevelRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12.\n" +
+	"\x05level\x18\x03 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\x05level\"E\n" +
+	"\x16SetNoticeLevelResponse\x12+\n" +
+	"\x06member\x18\x01 \x01(\v2\x13.teamwire.v1.MemberR\x06member*>\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_LEAD\x10\x01\x12\x11\n" +
-	"\rROLE_TEAMMATE\x10\x02*\xbf\x01\n" +
+	"\rROLE_TEAMMATE\x10\x02*\xd6\x01\n" +
 	"\vMemberState\x12\x1c\n" +
 	"\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13MEMBER_STATE_JOINED\x10\x01\x12\x17\n" +
@@ -2054,11 +2340,21 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x11MEMBER_STATE_IDLE\x10\x03\x12\x19\n" +
 	"\x15MEMBER_STATE_STOPPING\x10\x04\x12\x17\n" +
 	"\x13MEMBER_STATE_EXITED\x10\x05\x12\x15\n" +
-	"\x11MEMBER_STATE_LOST\x10\x06*L\n" +
+	"\x11MEMBER_STATE_LOST\x10\x06\x12\x15\n" +
+	"\x11MEMBER_STATE_AWAY\x10\a*R\n" +
+	"\bLiveness\x12\x18\n" +
+	"\x14LIVENESS_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11LIVENESS_ATTACHED\x10\x01\x12\x15\n" +
+	"\x11LIVENESS_DETACHED\x10\x02*v\n" +
+	"\vNoticeLevel\x12\x1c\n" +
+	"\x18NOTICE_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10NOTICE_LEVEL_ALL\x10\x01\x12\x1a\n" +
+	"\x16NOTICE_LEVEL_IMPORTANT\x10\x02\x12\x17\n" +
+	"\x13NOTICE_LEVEL_DIGEST\x10\x03*L\n" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\xba\a\n" +
+	"\rACTIVITY_IDLE\x10\x022\x9a\b\n" +
 	"\vTeamService\x12R\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x03\x90\x02\x02\x12I\n" +
@@ -2073,7 +2369,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
 	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x03\x90\x02\x02\x12O\n" +
 	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x03\x90\x02\x02\x12D\n" +
-	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponseBQ\n" +
+	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\x12^\n" +
+	"\x0eSetNoticeLevel\x12\".teamwire.v1.SetNoticeLevelRequest\x1a#.teamwire.v1.SetNoticeLevelResponse\"\x03\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -2088,102 +2385,115 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_team_proto_rawDescData
 }
 
-var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_teamwire_v1_team_proto_goTypes = []any{
 	(Role)(0),                      // 0: teamwire.v1.Role
 	(MemberState)(0),               // 1: teamwire.v1.MemberState
-	(Activity)(0),                  // 2: teamwire.v1.Activity
-	(*Team)(nil),                   // 3: teamwire.v1.Team
-	(*Member)(nil),                 // 4: teamwire.v1.Member
-	(*MemberAttributes)(nil),       // 5: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),      // 6: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),     // 7: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),         // 8: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),        // 9: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),       // 10: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),      // 11: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),      // 12: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),     // 13: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),          // 14: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),         // 15: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),  // 16: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil), // 17: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),            // 18: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),           // 19: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),           // 20: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 21: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),     // 22: teamwire.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),    // 23: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),       // 24: teamwire.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 25: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 26: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 27: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 28: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 29: teamwire.v1.SetLeadResponse
-	nil,                            // 30: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 31: google.protobuf.Timestamp
-	(*ExitReport)(nil),             // 32: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
+	(Liveness)(0),                  // 2: teamwire.v1.Liveness
+	(NoticeLevel)(0),               // 3: teamwire.v1.NoticeLevel
+	(Activity)(0),                  // 4: teamwire.v1.Activity
+	(*Team)(nil),                   // 5: teamwire.v1.Team
+	(*Member)(nil),                 // 6: teamwire.v1.Member
+	(*MemberAttributes)(nil),       // 7: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),      // 8: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),     // 9: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),         // 10: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),        // 11: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),       // 12: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),      // 13: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),      // 14: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),     // 15: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),          // 16: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),         // 17: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),  // 18: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil), // 19: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),            // 20: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),           // 21: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),           // 22: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 23: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),     // 24: teamwire.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),    // 25: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),       // 26: teamwire.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 27: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),       // 28: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),      // 29: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),         // 30: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),        // 31: teamwire.v1.SetLeadResponse
+	(*SetNoticeLevelRequest)(nil),  // 32: teamwire.v1.SetNoticeLevelRequest
+	(*SetNoticeLevelResponse)(nil), // 33: teamwire.v1.SetNoticeLevelResponse
+	nil,                            // 34: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*ExitReport)(nil),             // 36: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
-	31, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	35, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
 	1,  // 2: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	31, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	31, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
-	5,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	32, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	33, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
-	30, // 8: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	5,  // 9: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	3,  // 10: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	4,  // 11: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	3,  // 12: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	3,  // 13: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	33, // 14: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	31, // 15: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	33, // 16: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	31, // 17: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	5,  // 18: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	3,  // 19: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	4,  // 20: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	32, // 21: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	4,  // 22: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	2,  // 23: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	33, // 24: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 25: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	4,  // 26: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	3,  // 27: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	6,  // 28: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	8,  // 29: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	10, // 30: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	12, // 31: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	14, // 32: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	16, // 33: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	18, // 34: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	20, // 35: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	22, // 36: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	24, // 37: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	26, // 38: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	28, // 39: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	7,  // 40: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	9,  // 41: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	11, // 42: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	13, // 43: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	15, // 44: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	17, // 45: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	19, // 46: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	21, // 47: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	23, // 48: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	25, // 49: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	27, // 50: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	29, // 51: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	40, // [40:52] is the sub-list for method output_type
-	28, // [28:40] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	35, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	35, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	7,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
+	36, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	37, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	2,  // 8: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
+	3,  // 9: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
+	34, // 10: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	7,  // 11: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 12: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	5,  // 13: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	6,  // 14: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	5,  // 15: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	5,  // 16: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	37, // 17: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	35, // 18: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	37, // 19: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	35, // 20: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 21: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 22: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	36, // 23: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	5,  // 24: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	6,  // 25: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	36, // 26: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	6,  // 27: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	4,  // 28: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	37, // 29: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 30: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	6,  // 31: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	5,  // 32: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 33: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	6,  // 34: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	8,  // 35: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	10, // 36: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	12, // 37: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	14, // 38: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	16, // 39: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	18, // 40: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	20, // 41: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	22, // 42: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	24, // 43: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	26, // 44: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	28, // 45: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	30, // 46: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	32, // 47: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	9,  // 48: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	11, // 49: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	13, // 50: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	15, // 51: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	17, // 52: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	19, // 53: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	21, // 54: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	23, // 55: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	25, // 56: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	27, // 57: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	29, // 58: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	31, // 59: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	33, // 60: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	48, // [48:61] is the sub-list for method output_type
+	35, // [35:48] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -2197,8 +2507,8 @@ func file_teamwire_v1_team_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_team_proto_rawDesc), len(file_teamwire_v1_team_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   28,
+			NumEnums:      5,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

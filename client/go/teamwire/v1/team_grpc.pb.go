@@ -33,6 +33,7 @@ const (
 	TeamService_Heartbeat_FullMethodName      = "/teamwire.v1.TeamService/Heartbeat"
 	TeamService_ForceStop_FullMethodName      = "/teamwire.v1.TeamService/ForceStop"
 	TeamService_SetLead_FullMethodName        = "/teamwire.v1.TeamService/SetLead"
+	TeamService_SetNoticeLevel_FullMethodName = "/teamwire.v1.TeamService/SetNoticeLevel"
 )
 
 // TeamServiceClient is the client API for TeamService service.
@@ -60,8 +61,8 @@ type TeamServiceClient interface {
 	// INVALID_ARGUMENT: INVALID_FIELD.
 	ListTeams(ctx context.Context, in *ListTeamsRequest, opts ...grpc.CallOption) (*ListTeamsResponse, error)
 	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-	// caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-	// ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+	// caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+	// its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error)
@@ -76,10 +77,10 @@ type TeamServiceClient interface {
 	// Starts a new life (incarnation) under a member's name, with a new credential.
 	//
 	// The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-	// never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-	// even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-	// refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-	// cancelled.
+	// never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+	// a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+	// one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+	// stays, and requests that were pending for the earlier life are cancelled.
 	//
 	// UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -107,11 +108,17 @@ type TeamServiceClient interface {
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
 	ForceStop(ctx context.Context, in *ForceStopRequest, opts ...grpc.CallOption) (*ForceStopResponse, error)
 	// Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-	// the current one is lost or has exited.
+	// the current one is lost, away or has exited.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
 	// INVALID_ARGUMENT: MISSING_RECIPIENT.
 	SetLead(ctx context.Context, in *SetLeadRequest, opts ...grpc.CallOption) (*SetLeadResponse, error)
+	// Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+	// any member's. The level belongs to the name: a new life keeps it.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+	// AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+	SetNoticeLevel(ctx context.Context, in *SetNoticeLevelRequest, opts ...grpc.CallOption) (*SetNoticeLevelResponse, error)
 }
 
 type teamServiceClient struct {
@@ -242,6 +249,16 @@ func (c *teamServiceClient) SetLead(ctx context.Context, in *SetLeadRequest, opt
 	return out, nil
 }
 
+func (c *teamServiceClient) SetNoticeLevel(ctx context.Context, in *SetNoticeLevelRequest, opts ...grpc.CallOption) (*SetNoticeLevelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetNoticeLevelResponse)
+	err := c.cc.Invoke(ctx, TeamService_SetNoticeLevel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TeamServiceServer is the server API for TeamService service.
 // All implementations must embed UnimplementedTeamServiceServer
 // for forward compatibility.
@@ -267,8 +284,8 @@ type TeamServiceServer interface {
 	// INVALID_ARGUMENT: INVALID_FIELD.
 	ListTeams(context.Context, *ListTeamsRequest) (*ListTeamsResponse, error)
 	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-	// caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-	// ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+	// caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+	// its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
@@ -283,10 +300,10 @@ type TeamServiceServer interface {
 	// Starts a new life (incarnation) under a member's name, with a new credential.
 	//
 	// The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-	// never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-	// even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-	// refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-	// cancelled.
+	// never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+	// a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+	// one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+	// stays, and requests that were pending for the earlier life are cancelled.
 	//
 	// UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -314,11 +331,17 @@ type TeamServiceServer interface {
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
 	ForceStop(context.Context, *ForceStopRequest) (*ForceStopResponse, error)
 	// Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-	// the current one is lost or has exited.
+	// the current one is lost, away or has exited.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
 	// INVALID_ARGUMENT: MISSING_RECIPIENT.
 	SetLead(context.Context, *SetLeadRequest) (*SetLeadResponse, error)
+	// Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+	// any member's. The level belongs to the name: a new life keeps it.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+	// AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+	SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error)
 	mustEmbedUnimplementedTeamServiceServer()
 }
 
@@ -364,6 +387,9 @@ func (UnimplementedTeamServiceServer) ForceStop(context.Context, *ForceStopReque
 }
 func (UnimplementedTeamServiceServer) SetLead(context.Context, *SetLeadRequest) (*SetLeadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetLead not implemented")
+}
+func (UnimplementedTeamServiceServer) SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetNoticeLevel not implemented")
 }
 func (UnimplementedTeamServiceServer) mustEmbedUnimplementedTeamServiceServer() {}
 func (UnimplementedTeamServiceServer) testEmbeddedByValue()                     {}
@@ -602,6 +628,24 @@ func _TeamService_SetLead_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_SetNoticeLevel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetNoticeLevelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).SetNoticeLevel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_SetNoticeLevel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).SetNoticeLevel(ctx, req.(*SetNoticeLevelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TeamService_ServiceDesc is the grpc.ServiceDesc for TeamService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -656,6 +700,10 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetLead",
 			Handler:    _TeamService_SetLead_Handler,
+		},
+		{
+			MethodName: "SetNoticeLevel",
+			Handler:    _TeamService_SetNoticeLevel_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -8,7 +8,10 @@ use tonic::{Request, Response, Status, transport::Channel};
 use tracing::{Instrument as _, Span};
 
 use super::{Client, Session};
-use crate::{Error, retry::Failure};
+use crate::{
+    Error,
+    retry::{Failure, is_refused},
+};
 
 /// How long one attempt of a call may take, besides the time that the coordinator is asked to wait.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
@@ -95,6 +98,9 @@ impl Client {
             if delay >= left || !failure.is_retried(call.effect, &self.retry) {
                 return Err(self.error(call, failure, may_have_changed, status));
             }
+            if self.stops_waiting(&status, began.elapsed(), delay, Some(left)) {
+                return Err(self.error(call, failure, may_have_changed, status));
+            }
             tracing::debug!(call = call.name, code = ?status.code(), message = status.message(), ?delay, "retrying");
             sleep(delay).await;
         }
@@ -156,14 +162,25 @@ impl Client {
         let address = self.address.to_string();
         let detail = status.message().to_owned();
         match failure {
-            Failure::Refused(refusal) | Failure::NotNow { refusal, is_outcome_known: true } => Error::Refused(refusal),
+            Failure::Refused(refusal) => Error::Refused(refusal),
+            // This attempt changed nothing, but an earlier one may have.
+            Failure::NotNow { refusal, .. } if may_have_changed && refusal.reason == Reason::StoreUnavailable => {
+                Error::OutcomeUnknown {
+                    call: call.name,
+                    idempotency_key: call.idempotency_key,
+                    detail: refusal.message,
+                }
+            }
+            Failure::NotNow { refusal, is_outcome_known: true } => Error::Refused(refusal),
             Failure::Unexpected => Error::Unexpected { address, status: Box::new(status) },
             _ if may_have_changed => {
                 Error::OutcomeUnknown { call: call.name, idempotency_key: call.idempotency_key, detail }
             }
             Failure::NotNow { refusal, .. } => Error::Refused(refusal),
             Failure::Insecure(detail) => Error::Insecure { address, detail },
-            Failure::NotSent | Failure::Stale | Failure::Broken => Error::Unreachable { address, detail },
+            Failure::NotSent | Failure::Stale | Failure::Broken => {
+                Error::Unreachable { address, detail, is_refused: is_refused(&status) }
+            }
         }
     }
 }

@@ -152,6 +152,8 @@ calls! {
     teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse;
     /// Makes another member the lead. Not retried while its outcome is unknown. [`Client::hand_over`] takes the member.
     teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse;
+    /// Sets which notices of the coordinator a member gets.
+    teams.set_notice_level = SetNoticeLevel(SetNoticeLevelRequest.team) -> SetNoticeLevelResponse;
     /// Returns a request for a shutdown or a plan approval.
     requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse;
     /// Lists requests, newest first.

@@ -5,7 +5,7 @@
 mod call;
 mod calls;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use teamwire_proto::{address::Address, join_string::JoinString, v1};
 use tokio::sync::watch;
@@ -19,9 +19,10 @@ pub(crate) use self::{
     calls::{history, messages, tasks, teams},
 };
 use crate::{
-    ConnectOptions, Error, Reason, Retry, TlsOptions,
-    retry::Failure,
+    ConnectOptions, Error, Reason, Retry, TlsOptions, Waiting,
+    retry::{Failure, is_refused},
     transport::{Link, Transport},
+    waiting::WaitObserver,
 };
 
 /// A connection to a coordinator, or to one of several that share a store.
@@ -35,6 +36,7 @@ pub struct Client {
     authorization: Option<MetadataValue<Ascii>>,
     team: String,
     retry: Retry,
+    wait_observer: Option<WaitObserver>,
     /// The session that calls belong to. The subscription updates it; clones share it.
     session: Arc<watch::Sender<Session>>,
 }
@@ -71,6 +73,7 @@ impl Client {
             authorization: None,
             team: String::new(),
             retry: Retry::default(),
+            wait_observer: None,
             session: Arc::default(),
         })
     }
@@ -144,6 +147,17 @@ impl Client {
         self.credential().split(':').collect()
     }
 
+    /// Sets a function to call before each wait between two attempts, of calls and of streams other than subscriptions.
+    ///
+    /// If it returns [`ControlFlow::Break`], the call fails with the error of the last attempt.
+    pub fn with_wait_observer(
+        mut self,
+        observe: impl Fn(&Waiting<'_>) -> ControlFlow<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.wait_observer = Some(WaitObserver(Arc::new(observe)));
+        self
+    }
+
     /// Returns the coordinator's address, or all addresses separated by commas.
     pub fn address(&self) -> &str {
         &self.address
@@ -165,6 +179,26 @@ impl Client {
             _ => {}
         }
         failure
+    }
+
+    /// Tells the observer that the client is about to wait. Returns whether it wants to stop.
+    pub(crate) fn stops_waiting(
+        &self,
+        status: &Status,
+        waited: Duration,
+        delay: Duration,
+        left: Option<Duration>,
+    ) -> bool {
+        let Some(WaitObserver(observe)) = &self.wait_observer else { return false };
+        let waiting = Waiting {
+            address: &self.address,
+            detail: status.message(),
+            is_absent: is_refused(status) && !self.transport.has_connected(),
+            waited,
+            delay,
+            left,
+        };
+        observe(&waiting).is_break()
     }
 
     pub(crate) fn transport(&self) -> &Arc<Transport> {

@@ -9,19 +9,16 @@ use tokio::sync::Notify;
 use super::{Delivery, Event};
 use crate::Error;
 
-/// The most messages that wait for the application. A session has at most 64 unacknowledged ones. While the queue is full,
-/// the stream is not read, so that the coordinator waits.
-const DELIVERIES_MAX: usize = 256;
-
 /// A queue with priorities: the end of the subscription, then the latest change of its connection, then shutdown
 /// requests, then the other messages in order.
+///
+/// It never makes the reader wait, or a shutdown request and the end could not get past what the application does not
+/// take. The session's credit bounds it: the coordinator sends no more while too much is unacknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     state: Mutex<State>,
     /// Notified when there is something to take.
     filled: Notify,
-    /// Notified when there is room.
-    emptied: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -35,21 +32,14 @@ struct State {
 }
 
 impl Inbox {
-    /// Waits for room, and adds a message.
-    pub(super) async fn put(&self, delivery: Delivery) {
-        loop {
-            {
-                let mut state = self.state();
-                if state.urgent.len() + state.deliveries.len() < DELIVERIES_MAX {
-                    match delivery.message.body {
-                        Some(Body::ShutdownRequest(_)) => state.urgent.push_back(delivery),
-                        _ => state.deliveries.push_back(delivery),
-                    }
-                    break;
-                }
-            }
-            self.emptied.notified().await;
+    /// Adds a message.
+    pub(super) fn put(&self, delivery: Delivery) {
+        let mut state = self.state();
+        match delivery.message.body {
+            Some(Body::ShutdownRequest(_)) => state.urgent.push_back(delivery),
+            _ => state.deliveries.push_back(delivery),
         }
+        drop(state);
         self.filled.notify_one();
     }
 
@@ -92,7 +82,6 @@ impl Inbox {
             return Some(Some(Ok(link)));
         }
         let delivery = state.urgent.pop_front().or_else(|| state.deliveries.pop_front())?;
-        self.emptied.notify_one();
         Some(Some(Ok(Event::Delivery(Box::new(delivery)))))
     }
 
@@ -103,8 +92,6 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
-
     use super::{
         super::{Acks, Closed},
         *,
@@ -134,7 +121,7 @@ mod tests {
     async fn shutdown_requests_come_first_and_other_messages_in_order() {
         let inbox = Inbox::default();
         for delivery in [direct("a"), direct("b"), shutdown("x"), direct("c"), shutdown("y")] {
-            inbox.put(delivery).await;
+            inbox.put(delivery);
         }
         for id in ["x", "y", "a", "b", "c"] {
             assert_eq!(next_id(&inbox).await, id);
@@ -144,22 +131,10 @@ mod tests {
     #[tokio::test]
     async fn the_end_comes_first_and_only_once() {
         let inbox = Inbox::default();
-        inbox.put(direct("a")).await;
+        inbox.put(direct("a"));
         inbox.end(Ok(Event::Closed(Closed::MemberStopped)));
         assert!(matches!(inbox.take().await, Some(Ok(Event::Closed(Closed::MemberStopped)))));
         assert!(inbox.take().await.is_none());
         assert!(inbox.take().await.is_none());
-    }
-
-    #[tokio::test]
-    async fn a_full_inbox_makes_the_reader_wait() {
-        let inbox = Inbox::default();
-        for i in 0..DELIVERIES_MAX {
-            inbox.put(direct(&i.to_string())).await;
-        }
-        let mut waiting = Box::pin(inbox.put(direct("last")));
-        assert!(waiting.as_mut().now_or_never().is_none());
-        assert_eq!(next_id(&inbox).await, "0");
-        waiting.await;
     }
 }

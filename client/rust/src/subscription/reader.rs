@@ -117,7 +117,7 @@ impl Reader {
                     self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
                     self.inbox.opened(opened);
                 }
-                Some(Frame::Delivery(delivery)) => self.deliver(delivery).await,
+                Some(Frame::Delivery(delivery)) => self.deliver(delivery),
                 Some(Frame::Closing(closing)) => return closed(closing),
                 // An unknown kind of frame is from a later version.
                 Some(Frame::Heartbeat(_)) | None => {}
@@ -125,11 +125,11 @@ impl Reader {
         }
     }
 
-    async fn deliver(&self, delivery: v1::Delivery) {
+    fn deliver(&self, delivery: v1::Delivery) {
         let v1::Delivery { sequence, delivery_count, message: Some(message) } = delivery else { return };
         if self.acks.is_new(&message) {
             let acks = self.acks.clone();
-            self.inbox.put(Delivery { message, sequence, delivery_count, acks }).await;
+            self.inbox.put(Delivery { message, sequence, delivery_count, acks });
         }
     }
 

@@ -16,15 +16,17 @@ pub(crate) struct Fault {
     pub(crate) text: String,
     /// True: it stays until a person changes something.
     pub(crate) is_final: bool,
+    /// True: nothing listens at the address.
+    pub(crate) is_refused: bool,
 }
 
 impl Fault {
     pub(super) fn passing(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_final: false }
+        Self { text: text.into(), is_final: false, is_refused: false }
     }
 
     pub(super) fn lasting(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_final: true }
+        Self { text: text.into(), is_final: true, is_refused: false }
     }
 
     pub(super) fn certificate_required() -> Self {
@@ -44,6 +46,9 @@ impl Fault {
             Some(error) => Self::of_tls(error, &address.host),
             None if address.is_tls && error.kind() == io::ErrorKind::UnexpectedEof => {
                 Self::passing("it closed the connection during the TLS handshake; it may speak plain http")
+            }
+            None if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Self { is_refused: true, ..Self::passing("connection refused") }
             }
             None => Self::passing(error.to_string()),
         }
@@ -128,6 +133,11 @@ impl DialError {
 
     pub(super) fn not_final(self) -> Self {
         Self { is_final: false, ..self }
+    }
+
+    /// Returns whether nothing listens at any of the addresses.
+    pub(crate) fn is_refused(&self) -> bool {
+        !self.faults.is_empty() && self.faults.iter().all(|(_, fault)| fault.is_refused)
     }
 
     /// Returns whether it stays until a person changes something.

@@ -168,9 +168,14 @@ impl Transport {
         }
         drop(state);
         made.map_err(|error| {
-            let error = if self.has_connected.load(Ordering::Relaxed) { error.not_final() } else { error };
+            let error = if self.has_connected() { error.not_final() } else { error };
             Status::from_error(Box::new(ConnectError(Box::new(error))))
         })
+    }
+
+    /// Returns whether a coordinator has answered before.
+    pub(crate) fn has_connected(&self) -> bool {
+        self.has_connected.load(Ordering::Relaxed)
     }
 
     /// Leaves a link whose coordinator drains.

@@ -4,13 +4,14 @@ use teamwire_proto::{
     Reason, Refusal,
     name::Name,
     v1::{self, CancelCause, MemberState, NoticeKind, RequestKind, history_entry::Event},
+    word,
 };
 
 use crate::domain::{
     actor::Actor,
     history,
     identity::{self, Admit, CallerCredentials, Principal, invalid},
-    post,
+    notices,
     query::show_new_member,
     records::{Exit, Life, SessionEnd, TeamRecord},
     request, session,
@@ -23,34 +24,43 @@ use crate::domain::{
 
 /// Ends the caller's own life.
 pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveRequest) -> Result<(), RuleError> {
-    let report = request.exit.clone().unwrap_or_default();
-    if report.code.is_some_and(|code| !(0..=255).contains(&code)) || !(0..=64).contains(&report.signal) {
-        return Err(Refusal::new(Reason::InvalidField, "exit.code must be 0 to 255, and exit.signal 0 to 64.")
-            .field("exit")
-            .into());
-    }
-    check_line(&report.detail, "exit.detail", Reason::InvalidField, &tx.ctx.limits)?;
+    let mut exit = exit_of(tx, request.exit.as_ref(), "exit")?;
     // A session that an approval has ended may still report. One that another process has superseded may not, because
     // its end is not the member's.
     let (team, name) = identity::member(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
-    let exit = Exit {
-        code: report.code,
-        signal: report.signal,
-        duration_ms: duration_ms(report.duration.as_ref()),
-        detail: report.detail,
-    };
     let present = team.member(&name).ok_or_else(invalid)?;
-    // The exit was reported before, or the member was declared exited without a report; only better knowledge changes
-    // anything.
-    if let Life::Exited { exit: known, .. } = &present.life
-        && (*known == exit || exit == Exit::default())
-    {
-        return Ok(());
+    let is_unknown = exit == Exit::default();
+    if let Life::Exited { exit: known, .. } = &present.life {
+        exit.approved_request_id.clone_from(&known.approved_request_id);
+        // The exit was reported before, or the member was declared exited without a report; only better knowledge changes
+        // anything.
+        if *known == exit || is_unknown {
+            return Ok(());
+        }
     }
     conclude_life(tx, &mut team, &name, exit)?;
     tx.put("", &team);
     Ok(())
+}
+
+/// Checks the report of an exit in the field of this name. Absent: nothing is known.
+pub(super) fn exit_of(tx: &Tx<'_>, report: Option<&v1::ExitReport>, field: &str) -> Result<Exit, Refusal> {
+    let report = report.cloned().unwrap_or_default();
+    let runner_action = report.runner_action().into();
+    if report.code.is_some_and(|code| !(0..=255).contains(&code)) || !(0..=64).contains(&report.signal) {
+        let message = format!("{field}.code must be 0 to 255, and {field}.signal 0 to 64.");
+        return Err(Refusal::new(Reason::InvalidField, message).field(field));
+    }
+    check_line(&report.detail, &format!("{field}.detail"), Reason::InvalidField, &tx.ctx.limits)?;
+    Ok(Exit {
+        code: report.code,
+        signal: report.signal,
+        duration_ms: duration_ms(report.duration.as_ref()),
+        detail: report.detail,
+        approved_request_id: String::new(),
+        runner_action,
+    })
 }
 
 /// Makes a member exited: cancels its requests, ends its session, notifies the lead. The caller puts the team.
@@ -58,7 +68,7 @@ pub(in crate::domain) fn conclude_life(
     tx: &mut Tx<'_>,
     team: &mut TeamRecord,
     name: &Name,
-    exit: Exit,
+    mut exit: Exit,
 ) -> Result<(), RuleError> {
     let now_ms = tx.ctx.now_ms;
     for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
@@ -67,54 +77,54 @@ pub(in crate::domain) fn conclude_life(
     let is_lead = team.is_lead(name);
     let member = team.member_mut(name).ok_or_else(invalid)?;
     let (dismissed, approved) = match &member.life {
-        Life::Stopping { request_id, .. } => (true, request_id.is_some()),
+        Life::Stopping { request_id, .. } => {
+            exit.approved_request_id = request_id.clone().unwrap_or_default();
+            (true, request_id.is_some())
+        }
         Life::Exited { dismissed, .. } => (*dismissed, false),
         Life::Live | Life::Lost => (false, false),
     };
     member.enter(Life::Exited { exit: exit.clone(), dismissed }, now_ms);
     let (shown, incarnation) = (member.name.clone(), member.incarnation);
     let report = v1::ExitReport::from(exit);
-    let how = exit_text(&report);
-    history::append(
-        tx,
-        Event::Member(v1::MemberEvent {
-            member: shown.to_string(),
-            state: MemberState::Exited.into(),
-            incarnation,
-            exit: Some(report.clone()),
-            detail: how.clone(),
-            ..v1::MemberEvent::default()
-        }),
-    );
+    let how = word::exit(&report);
+    history::append(tx, exit_event(&shown, incarnation, &report));
     tx.end_lease(name.folded());
-    let tasks = give_back::give_back(tx, name, "Its owner has exited.")?;
+    let tasks = give_back::give_back(tx, name, "its owner has exited")?;
     if !approved {
         session::end(tx, name, SessionEnd::Stopped)?;
     }
     if !is_lead {
         let assigned = give_back::still_assigned(tx, name)?;
         let (back, left) = (give_back::given_back_text(&tasks), give_back::still_assigned_text(&assigned));
+        let what = match report.approved_request_id.as_str() {
+            "" => format!("{shown} has exited: {how}"),
+            _ => format!("{shown} {how}"),
+        };
         let notice = v1::Notice {
             kind: NoticeKind::MemberExited.into(),
             member: shown.to_string(),
-            text: format!("{shown} has exited: {how}.{back}{left}"),
+            text: format!("{what}.{back}{left}"),
+            important: !approved && (report.signal > 0 || report.code.is_some_and(|code| code != 0)),
             exit: Some(report),
             ..v1::Notice::default()
         };
-        post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
+        notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)?;
     }
     tx.notify(Topic::Team);
     Ok(())
 }
 
-/// Describes an exit in a few words.
-fn exit_text(exit: &v1::ExitReport) -> String {
-    match (exit.code, exit.signal) {
-        (_, signal) if signal > 0 => format!("ended by signal {signal}"),
-        (Some(code), _) => format!("exit code {code}"),
-        (None, _) if !exit.detail.is_empty() => exit.detail.clone(),
-        (None, _) => "how is not known".to_owned(),
-    }
+/// Makes the history's entry for the end of a life.
+pub(super) fn exit_event(member: &Name, incarnation: u64, exit: &v1::ExitReport) -> Event {
+    Event::Member(v1::MemberEvent {
+        member: member.to_string(),
+        state: MemberState::Exited.into(),
+        incarnation,
+        exit: Some(exit.clone()),
+        detail: word::exit(exit),
+        ..v1::MemberEvent::default()
+    })
 }
 
 /// Stops a member by force.
@@ -160,7 +170,7 @@ pub fn force_stop(
             ..v1::MemberEvent::default()
         };
         history::append(tx, Event::Member(event));
-        give_back::give_back(tx, &name, "Its owner was stopped by force.")?;
+        give_back::give_back(tx, &name, "its owner was stopped by force")?;
         session::end(tx, &name, SessionEnd::Stopped)?;
         tx.put("", &team);
     }

@@ -9,7 +9,7 @@ use crate::domain::{
     actor::Actor,
     identity::{self, Admit, CallerCredentials},
     life::renew,
-    post,
+    notices,
     records::{Life, PresenceRecord},
     text::check_line,
     tx::{RuleError, Tx},
@@ -45,7 +45,7 @@ pub fn heartbeat(
         let text = if summary.is_empty() { format!("{name} is idle.") } else { format!("{name} is idle: {summary}") };
         let notice =
             v1::Notice { kind: NoticeKind::Idle.into(), member: name.to_string(), text, ..v1::Notice::default() };
-        post::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice);
+        notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
     }
     let stopping = team.member(&name).is_some_and(|member| matches!(member.life, Life::Stopping { .. }));
     let state = match (stopping, idle) {

@@ -1,32 +1,48 @@
 //! Joining: a life starts under a member's name.
 
+use std::time::Duration;
+
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     id,
     name::Name,
-    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind},
+    v1::{self, CancelCause, Liveness, MemberState, NoticeKind, RequestKind},
+    word,
 };
 
-use crate::domain::{
-    actor::Actor,
-    history::{self, member_event},
-    idempotency::{KeyedCall, fingerprint, without_labels},
-    identity::{self, Admit, CallerCredentials, invalid, is_or_was, superseded},
-    life::{NewLife, attributes, new_credential},
-    post,
-    query::{show_new_member, show_team},
-    records::{JoinTokenRecord, Life, PresenceRecord, SessionEnd, TeamRecord},
-    request, session,
-    task::give_back,
-    tx::{RuleError, Tx},
+use super::exit::{exit_event, exit_of};
+use crate::{
+    domain::{
+        actor::Actor,
+        fields::known,
+        history::{self, member_event},
+        idempotency::{KeyedCall, fingerprint, without_labels},
+        identity::{self, Admit, CallerCredentials, invalid, is_or_was, superseded},
+        life::{NewLife, attributes, new_credential},
+        notices,
+        query::{show_new_member, show_team},
+        records::{JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
+        request, session,
+        task::give_back,
+        time::ms,
+        tx::{RuleError, Tx},
+    },
+    store::Leases,
 };
 
-/// Starts a life under a member's name.
+/// How long a crash counts when a notice says how many there were.
+const CRASHES_WINDOW: Duration = Duration::from_secs(600);
+
+/// How many crashes of a member are counted.
+const CRASHES_MAX: usize = 100;
+
+/// Starts a life under a member's name. `leases`: as just read.
 pub fn join(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     request: &v1::JoinRequest,
+    leases: &Leases,
 ) -> Result<v1::JoinResponse, RuleError> {
     let team = match &who.credential {
         Credential::Join { .. } | Credential::Member { .. } => tx.read::<TeamRecord>("")?.ok_or_else(invalid)?,
@@ -59,7 +75,7 @@ pub fn join(
     }
 
     let name = match &token {
-        Some(token) => use_token(tx, &team, token, &request.name)?,
+        Some(token) => use_token(tx, &team, token, &request.name, leases)?,
         None => own_name(&team, who, &request.name)?,
     };
     let told = request.attributes.clone().unwrap_or_default();
@@ -75,6 +91,12 @@ pub fn join(
         )
         .into());
     }
+    let crash = match (&request.previous_exit, &before) {
+        (Some(report), Some(before)) if token.is_none() && matches!(before.life, Life::Live | Life::Lost) => {
+            Some(v1::ExitReport::from(exit_of(tx, Some(report), "previous_exit")?))
+        }
+        _ => None,
+    };
     for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
         if before.is_some() {
             request::cancel(tx, &mut team, &name, kind, CancelCause::TargetReplaced)?;
@@ -83,8 +105,18 @@ pub fn join(
     let plan_mode_required = told.plan_mode_required
         || token.as_ref().is_some_and(|token| token.plan_mode_required)
         || (token.is_none() && before.as_ref().is_some_and(|before| before.plan_mode_required));
-    let life = NewLife { name: name.clone(), secret: &secret, attributes: attributes(&told)?, plan_mode_required };
-    let member = life.begin(before.as_ref(), tx.ctx.now_ms);
+    let life = NewLife {
+        name: name.clone(),
+        secret: &secret,
+        attributes: attributes(&told)?,
+        plan_mode_required,
+        detached: known::<Liveness>(request.liveness, "liveness")? == Liveness::Detached,
+    };
+    let mut member = life.begin(before.as_ref(), tx.ctx.now_ms);
+    if let (Some(exit), Some(before)) = (&crash, &before) {
+        note_crash(tx, &mut member);
+        history::append(tx, exit_event(&before.name, before.incarnation, exit));
+    }
     match team.member_mut(&name) {
         Some(present) => *present = member.clone(),
         None => team.members.push(member.clone()),
@@ -97,12 +129,19 @@ pub fn join(
     tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     tx.delete::<PresenceRecord>(name.folded());
     if before.is_some() {
-        give_back::give_back(tx, &name, "Its owner has begun a new life.")?;
+        give_back::give_back(tx, &name, "its owner has begun a new life")?;
     }
     session::end(tx, &name, SessionEnd::Replaced)?;
     history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, ""));
-    if before.is_some_and(|before| before.life == Life::Live) && !team.is_lead(&name) {
-        tell_lead_of_takeover(tx, &team, &member.name);
+    if !team.is_lead(&name) {
+        match crash {
+            Some(exit) => tell_lead_of_restart(tx, &team, &member, exit)?,
+            // A detached life has no process that this one could have replaced.
+            None if before.is_some_and(|before| before.life == Life::Live && !before.detached) => {
+                tell_lead_of_takeover(tx, &team, &member.name)?;
+            }
+            None => {}
+        }
     }
     let reply = v1::JoinResponse {
         team: Some(show_team(&team)),
@@ -153,7 +192,13 @@ fn check_credential(
     }
 }
 
-fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &str) -> Result<Name, Refusal> {
+fn use_token(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    token: &JoinTokenRecord,
+    asked: &str,
+    leases: &Leases,
+) -> Result<Name, Refusal> {
     if token.expires_ms <= tx.ctx.now_ms {
         return Err(Refusal::new(
             Reason::JoinTokenExpired,
@@ -182,20 +227,23 @@ fn use_token(tx: &Tx<'_>, team: &TeamRecord, token: &JoinTokenRecord, asked: &st
             name
         }
     };
-    let taken = team.member(&name).filter(|member| {
-        // The name of an exited lead carries the lead's powers, so only a token bound to that name may take it.
-        member.life.is_live() || (team.is_lead(&name) && token.member.is_none())
-    });
-    let alias = name.folded() == teamwire_proto::name::LEAD_ALIAS && !team.is_lead(&name);
-    if taken.is_some() || alias {
-        return Err(Refusal::new(
-            Reason::MemberExists,
-            format!(
-                "The name {name} is taken. Choose another; or, if it is yours, start a new life with your credential; or \
-                 wait until its bearer has exited."
-            ),
-        )
-        .field("name"));
+    let Some(bearer) = team.member(&name) else { return Ok(name) };
+    let is_away = bearer.is_away(leases);
+    // The name of an exited lead carries the lead's powers, and a member that is away may come back. So only a token bound to
+    // such a name may take it.
+    let is_protected = is_away || team.is_lead(&name);
+    if (bearer.life.is_live() && !is_away) || (is_protected && token.member.is_none()) {
+        let instead = match is_away {
+            true => "join with a token that the lead issues for this name",
+            false => "wait until its bearer has exited",
+        };
+        let text = format!(
+            "The name {name} is taken. Choose another; or, if it is yours, start a new life with your credential; or {instead}."
+        );
+        return Err(Refusal::new(Reason::MemberExists, text).field("name"));
+    }
+    if is_away {
+        tx.check_lease_gone(name.folded());
     }
     Ok(name)
 }
@@ -206,7 +254,7 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
     if record.credential != who.hash {
         return Err(superseded(&record.name));
     }
-    if !asked.is_empty() && Name::parse(asked, "name")? != record.name {
+    if !asked.is_empty() && Name::parse_member(asked, "name")? != record.name {
         return Err(Refusal::new(
             Reason::NotPermitted,
             format!("This credential is {}'s. To take another name, join with a token.", record.name),
@@ -229,12 +277,54 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
     Ok(record.name.clone())
 }
 
-fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) {
+/// Counts a crash of the life before this one.
+fn note_crash(tx: &Tx<'_>, member: &mut MemberRecord) {
+    let since_ms = tx.ctx.now_ms.saturating_sub(ms(CRASHES_WINDOW));
+    member.crashes_ms.retain(|at_ms| *at_ms > since_ms);
+    if member.crashes_ms.len() < CRASHES_MAX {
+        member.crashes_ms.push(tx.ctx.now_ms);
+    }
+}
+
+fn tell_lead_of_restart(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    member: &MemberRecord,
+    exit: v1::ExitReport,
+) -> Result<(), RuleError> {
+    let crashes = member.crashes_ms.len();
+    let again = match crashes {
+        0 | 1 => String::new(),
+        count => format!(", {} time in {} min", ordinal(count), CRASHES_WINDOW.as_secs() / 60),
+    };
+    let notice = v1::Notice {
+        kind: NoticeKind::MemberRestarted.into(),
+        member: member.name.to_string(),
+        text: format!("{} crashed ({}) and was restarted{again}.", member.name, word::exit(&exit)),
+        exit: Some(exit),
+        ..v1::Notice::default()
+    };
+    notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
+}
+
+/// Writes a number as a rank, such as 2nd.
+fn ordinal(number: usize) -> String {
+    let suffix = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{suffix}")
+}
+
+fn tell_lead_of_takeover(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name) -> Result<(), RuleError> {
     let notice = v1::Notice {
         kind: NoticeKind::SessionSuperseded.into(),
         member: name.to_string(),
         text: format!("A new process has taken over the name {name}; the previous one was asked to exit."),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice);
+    notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
 }

@@ -5,35 +5,48 @@ use teamwire_proto::{
     v1::{self, NoticeKind, TeamEventKind},
 };
 
-use crate::domain::{
-    actor::Actor,
-    history::{self, team_event},
-    identity::{self, Admit, CallerCredentials, Principal},
-    post,
-    query::show_team,
-    records::TeamRecord,
-    request,
-    tx::{RuleError, Tx},
+use crate::{
+    domain::{
+        actor::Actor,
+        history::{self, team_event},
+        identity::{self, Admit, CallerCredentials, Principal},
+        notices,
+        query::show_team,
+        records::TeamRecord,
+        request,
+        tx::{RuleError, Tx},
+    },
+    store::Leases,
 };
 
-/// Makes another member the lead.
-pub fn set_lead(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::SetLeadRequest) -> Result<v1::Team, RuleError> {
+/// Makes another member the lead. `leases`: as just read.
+pub fn set_lead(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::SetLeadRequest,
+    leases: &Leases,
+) -> Result<v1::Team, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("hand over the lead's role")?;
     let to = team.resolve_receiver(&request.member, "member")?.name.clone();
     if team.is_lead(&to) {
         return Ok(show_team(&team));
     }
-    let lead_is_live = team.member(&team.lead).is_some_and(|lead| lead.life.is_live());
-    if caller == Principal::Operator && lead_is_live {
-        return Err(Refusal::new(
-            Reason::LeadActive,
-            format!(
-                "{} leads and is live. Let it hand over its role, or appoint another lead once it is lost or has exited.",
-                team.lead
-            ),
-        )
-        .into());
+    if caller == Principal::Operator
+        && let Some(lead) = team.member(&team.lead).filter(|lead| lead.life.is_live())
+    {
+        if !lead.is_away(leases) {
+            return Err(Refusal::new(
+                Reason::LeadActive,
+                format!(
+                    "{} leads and is live. Let it hand over its role, or appoint another lead once it is away or lost, or has \
+                     exited.",
+                    team.lead
+                ),
+            )
+            .into());
+        }
+        tx.check_lease_gone(team.lead.folded());
     }
     let mut team = TeamRecord::clone(&team);
     let old = std::mem::replace(&mut team.lead, to.clone());
@@ -48,7 +61,7 @@ pub fn set_lead(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::SetLeadR
         text: format!("{to} leads the team now, in place of {old}.{open}"),
         ..v1::Notice::default()
     };
-    post::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice);
+    notices::notify(tx, &team, &[&Actor::Member(old), &Actor::Member(to)], notice)?;
     tx.put("", &team);
     Ok(show_team(&team))
 }

@@ -1,10 +1,11 @@
-//! Who is in a team: inviting, joining, leaving, stopping by force; and who leads.
+//! Who is in a team: inviting, joining, leaving, stopping by force; who leads; which notices members get.
 
 mod exit;
 mod heartbeat;
 mod invite;
 mod join;
 mod lead;
+mod notice_level;
 
 pub(super) use exit::conclude_life;
 pub use exit::{force_stop, leave};
@@ -12,3 +13,4 @@ pub use heartbeat::heartbeat;
 pub use invite::{create_observer, invite};
 pub use join::join;
 pub use lead::set_lead;
+pub use notice_level::set_notice_level;

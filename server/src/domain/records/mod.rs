@@ -4,6 +4,7 @@
 //! it and it can gain fields without a migration. The records of the task board are in `task/board.rs`.
 
 mod credentials;
+mod notices;
 mod presence;
 mod receipt;
 pub(in crate::domain) mod record_type;
@@ -11,6 +12,7 @@ mod session;
 mod team;
 
 pub use credentials::{JoinTokenRecord, ObserverRecord};
+pub use notices::{DueNoticesRecord, NoticeLevel, NoticeSlot, NoticesRecord, SentNotice, WaitingNotice};
 pub use presence::PresenceRecord;
 pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
 pub use record_type::RecordType;

@@ -23,6 +23,13 @@ pub struct SessionRecord {
     pub maybe_delivered: Vec<u64>,
     /// How far earlier sessions are known to have delivered: the highest cursors, in descending order.
     pub surely_delivered: Vec<u64>,
+    /// The sequences of shutdown requests that an earlier session may have delivered ahead of their turn, beyond its
+    /// entry in `maybe_delivered`, once for each session. The oldest first.
+    #[serde(default)]
+    pub maybe_overtook: Vec<u64>,
+    /// The same for sessions that are known to have delivered them beyond their entry in `surely_delivered`.
+    #[serde(default)]
+    pub surely_overtook: Vec<u64>,
 }
 
 stored_as_json!(SessionRecord, "session");
@@ -51,6 +58,9 @@ pub struct CursorRecord {
     pub reserved: u64,
     /// The session has delivered everything up to this sequence. May lag.
     pub delivered: u64,
+    /// The sequences above `delivered` of shutdown requests that the session has delivered ahead of their turn. May lag.
+    #[serde(default)]
+    pub overtook: Vec<u64>,
     /// The sequence and the delivery time of every unacknowledged message. May lag.
     pub unacked: Vec<(u64, u64)>,
 }
@@ -60,17 +70,31 @@ stored_as_json!(CursorRecord, "cursor");
 impl SessionRecord {
     /// Returns how many earlier sessions may have delivered the message with this sequence.
     pub fn maybe_seen(&self, sequence: u64) -> u32 {
-        count(&self.maybe_delivered, sequence)
+        count(&self.maybe_delivered, &self.maybe_overtook, sequence)
     }
 
     /// Returns how many earlier sessions have delivered the message with this sequence.
     pub fn surely_seen(&self, sequence: u64) -> u32 {
-        count(&self.surely_delivered, sequence)
+        count(&self.surely_delivered, &self.surely_overtook, sequence)
     }
 }
 
-fn count(cursors: &[u64], sequence: u64) -> u32 {
-    u32::try_from(cursors.partition_point(|cursor| *cursor >= sequence)).unwrap_or(u32::MAX)
+impl CursorRecord {
+    /// Returns whether the session has delivered the message with this sequence.
+    pub fn has_delivered(&self, sequence: u64) -> bool {
+        self.delivered >= sequence || self.overtook.contains(&sequence)
+    }
+
+    /// Returns whether the message with this sequence was delivered and is not acknowledged.
+    pub fn is_unacked(&self, sequence: u64) -> bool {
+        self.unacked.iter().any(|(unacked, _)| *unacked == sequence)
+    }
+}
+
+fn count(cursors: &[u64], overtook: &[u64], sequence: u64) -> u32 {
+    let in_order = cursors.partition_point(|cursor| *cursor >= sequence);
+    let ahead = overtook.iter().filter(|overtook| **overtook == sequence).count();
+    u32::try_from(in_order + ahead).unwrap_or(u32::MAX)
 }
 
 /// Returns whether the store has lost a session: it is newer than `latest`, the newest one in the store.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use teamwire_proto::{name::Name, v1};
 use uuid::Uuid;
 
-use super::record_type::stored_as_json;
+use super::{notices::NoticeLevel, record_type::stored_as_json};
 use crate::domain::{secret::SecretHash, time::duration};
 
 /// A team with its roster. Nearly every rule reads this record. Id: "".
@@ -37,6 +37,9 @@ pub struct MemberRecord {
     pub incarnation: u64,
     /// The state of this life.
     pub life: Life,
+    /// Whether no process keeps this life going, so that it is away, and not lost, while its lease has run out.
+    #[serde(default)]
+    pub detached: bool,
     /// When this life started.
     pub joined_ms: u64,
     /// When `life` last changed.
@@ -61,6 +64,12 @@ pub struct MemberRecord {
     /// Its plan that awaits an answer.
     #[serde(default)]
     pub pending_plan: Option<Pending>,
+    /// Which notices it gets.
+    #[serde(default)]
+    pub notice_level: NoticeLevel,
+    /// When its program's latest crashes were reported, the oldest first, across its lives.
+    #[serde(default)]
+    pub crashes_ms: Vec<u64>,
 }
 
 /// A request that awaits an answer.
@@ -97,7 +106,7 @@ pub enum Life {
 }
 
 impl Life {
-    /// Returns whether this life keeps its team from being deleted and its name from being taken.
+    /// Returns whether this life has neither ended nor been lost.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live | Self::Stopping { .. })
     }
@@ -114,12 +123,24 @@ pub struct Exit {
     pub duration_ms: u64,
     /// Why, for a reader.
     pub detail: String,
+    /// The shutdown request that the member had approved. Empty: none.
+    #[serde(default)]
+    pub approved_request_id: String,
+    /// What the runner did to end the process: a `RunnerAction` of the protocol.
+    #[serde(default)]
+    pub runner_action: i32,
 }
 
 impl From<Exit> for v1::ExitReport {
     fn from(exit: Exit) -> Self {
-        let duration = (exit.duration_ms > 0).then(|| duration(exit.duration_ms));
-        Self { code: exit.code, signal: exit.signal, duration, detail: exit.detail }
+        Self {
+            code: exit.code,
+            signal: exit.signal,
+            duration: (exit.duration_ms > 0).then(|| duration(exit.duration_ms)),
+            detail: exit.detail,
+            approved_request_id: exit.approved_request_id,
+            runner_action: exit.runner_action,
+        }
     }
 }
 

@@ -53,8 +53,11 @@ pub struct TaskRecord {
     pub closed_ms: u64,
     /// The token of the current claim, or of the last one if its owner has completed or released the task.
     pub claim: Option<String>,
-    /// Why it was last released.
+    /// Why it last came back to the board.
     pub released_because: String,
+    /// When it last came back to the board. Zero: it never did.
+    #[serde(default)]
+    pub released_ms: u64,
 }
 
 stored_as_json!(TaskRecord, "task");
@@ -90,6 +93,23 @@ impl From<Status> for TaskStatus {
 }
 
 impl TaskRecord {
+    /// Puts it back on the board.
+    pub fn go_back(&mut self, because: &str, now_ms: u64) {
+        self.status = Status::Pending;
+        self.claim = None;
+        because.clone_into(&mut self.released_because);
+        self.released_ms = now_ms;
+    }
+
+    /// Says when and why it last came back to the board. `None`: it never did.
+    pub fn released_text(&self) -> Option<String> {
+        let because = self.released_because.trim_end_matches('.');
+        let why = if because.is_empty() { String::new() } else { format!(": {because}") };
+        // To the second, for a reader.
+        let at = timestamp(self.released_ms - self.released_ms % 1_000);
+        (self.released_ms > 0).then(|| format!("Task {} went back to the board at {at}{why}", self.id))
+    }
+
     /// Returns whether it is completed or deleted, which is final.
     pub fn is_closed(&self) -> bool {
         matches!(self.status, Status::Completed | Status::Deleted)
@@ -118,6 +138,9 @@ pub struct BoardRecord {
     pub completed: Ids,
     /// Deleted, with the time of deletion in milliseconds since 1970.
     pub deleted: BTreeMap<u64, u64>,
+    /// Claimed by a detached life, with the time at which the claim expires in milliseconds since 1970.
+    #[serde(default)]
+    pub expiring: BTreeMap<u64, u64>,
 }
 
 stored_as_json!(BoardRecord, "board");
@@ -159,6 +182,7 @@ impl BoardRecord {
             });
         }
         self.deleted.remove(&id);
+        self.expiring.remove(&id);
         match place {
             Place::Ready => self.ready.insert(id..=id),
             Place::Assigned(name) => self.assigned.entry(name).or_default().insert(id..=id),
@@ -285,6 +309,8 @@ pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
         claimed_at: instant(task.claimed_ms).filter(|_| task.status == Status::InProgress),
         closed_at: instant(task.closed_ms),
         released_because: task.released_because.clone(),
+        released_at: instant(task.released_ms),
+        claim_expires_at: board.expiring.get(&task.id).copied().map(timestamp),
     }
 }
 

@@ -85,9 +85,9 @@ impl Change {
 /// Returns a task of this team, for changing it.
 pub(super) fn find(tx: &mut Tx<'_>, board: &BoardRecord, id: u64) -> Result<TaskRecord, RuleError> {
     if id == 0 || id > board.last_id {
-        return Err(not_found(id).into());
+        return Err(not_found(board, id).into());
     }
-    let task = tx.read::<TaskRecord>(&record_id(id))?.ok_or_else(|| not_found(id))?;
+    let task = tx.read::<TaskRecord>(&record_id(id))?.ok_or_else(|| not_found(board, id))?;
     Ok(TaskRecord::clone(&task))
 }
 
@@ -110,7 +110,10 @@ pub(super) fn record(tx: &mut Tx<'_>, kind: TaskEventKind, task: &TaskRecord, ac
     history::append(tx, Event::Task(event));
 }
 
-pub(super) fn not_found(id: u64) -> Refusal {
-    Refusal::new(Reason::TaskNotFound, format!("There is no task {id} in your team. See `teamwire task list`."))
-        .field("task_id")
+pub(super) fn not_found(board: &BoardRecord, id: u64) -> Refusal {
+    let text = match board.last_id {
+        0 => format!("There is no task {id}: the board is empty. Create a task with `teamwire task create SUBJECT`."),
+        _ => format!("There is no task {id} in your team. See `teamwire task list`."),
+    };
+    Refusal::new(Reason::TaskNotFound, text).field("task_id")
 }

@@ -20,6 +20,7 @@ use crate::domain::{
     life,
     records::{Life, TeamRecord},
     text::{check_line, check_size},
+    time::{ms, timestamp},
     tx::{RuleError, Tx},
 };
 
@@ -100,6 +101,9 @@ fn take(
     let token = tx.new_secret();
     task.claim = Some(token.clone());
     change.board.place(task.id, Place::Claimed(name.clone()));
+    if team.member(name).is_some_and(|member| member.detached) {
+        change.board.expiring.insert(task.id, task.claimed_ms + ms(tx.ctx.limits.claim_ttl));
+    }
     write(tx, &mut task);
     record(tx, TaskEventKind::Claimed, &task, &Actor::Member(name.clone()), "");
     let board = change.finish(tx);
@@ -129,7 +133,7 @@ pub fn complete(
     check_claim(&caller, &task, &request.claim_token)?;
     refuse_blocked(&change, &task)?;
     if task.status == Status::InProgress {
-        tell_revoked(tx, &team, &actor, &task);
+        tell_revoked(tx, &team, &actor, &task)?;
     }
     if let (None, Principal::Member { name, .. }) = (&task.owner, &caller) {
         task.owner = Some(name.clone());
@@ -163,9 +167,14 @@ pub fn release(
     refuse_closed(&task)?;
     check_claim(&caller, &task, &request.claim_token)?;
     if task.status == Status::InProgress {
-        tell_revoked(tx, &team, &actor, &task);
+        tell_revoked(tx, &team, &actor, &task)?;
         let kept = task.claim.take().filter(|token| *token == request.claim_token);
-        back_to_the_board(tx, &mut change, &mut task, kept, &request.reason);
+        let is_own = matches!(&caller, Principal::Member { name, .. } if task.is_owned_by(name));
+        let because = match request.reason.as_str() {
+            "" if !is_own => format!("{} released it", v1::Sender::from(&actor).name),
+            reason => reason.to_owned(),
+        };
+        back_to_the_board(tx, &mut change, &mut task, kept, &because);
         record(tx, TaskEventKind::Released, &task, &actor, &request.reason);
         let board = change.finish(tx);
         return Ok(show(&task, &board));
@@ -197,16 +206,35 @@ fn check_claim(caller: &Principal, task: &TaskRecord, token: &str) -> Result<(),
     if token.is_empty() && !holds && task.status == Status::InProgress {
         return Err(claimed(task));
     }
-    let text = match (&task.status, &task.owner) {
-        (Status::Pending, _) if token.is_empty() => "is not claimed. Claim it first".to_owned(),
-        (Status::InProgress, Some(owner)) => {
-            format!("is in progress with {owner}, and this is not the token of that claim. Stop working on it")
+    Err(stale_claim(task, token, holds))
+}
+
+/// Returns the refusal of a token whose claim has ended. `holds`: whether the caller has claimed the task again.
+fn stale_claim(task: &TaskRecord, token: &str, holds: bool) -> Refusal {
+    let id = task.id;
+    let text = match (&task.status, &task.owner, task.released_text()) {
+        (Status::Pending, ..) if token.is_empty() => format!("Task {id} is not claimed. Claim it first."),
+        (Status::InProgress, ..) if holds => format!(
+            "This is not the token of your present claim of task {id}. Use the token that `teamwire task show {id}` prints."
+        ),
+        (Status::InProgress, Some(owner), Some(released)) => {
+            format!("{released}. {owner} has claimed it since. Stop working on it.")
         }
-        _ => {
-            "is back on the board: the claim of this token has ended. Stop working on it, or claim it again".to_owned()
+        (Status::InProgress, Some(owner), None) => {
+            format!(
+                "Task {id} is in progress with {owner}, and this is not the token of that claim. Stop working on it."
+            )
         }
+        (.., Some(released)) => format!("{released}. Stop working on it, or claim it again."),
+        (.., None) => format!("Task {id} is on the board, and this token belongs to no claim of it. Claim it first."),
     };
-    Err(Refusal::new(Reason::StaleClaim, format!("Task {} {text}.", task.id)).field("claim_token"))
+    let refusal = Refusal::new(Reason::StaleClaim, text).field("claim_token");
+    match task.released_ms {
+        0 => refusal,
+        at_ms => refusal
+            .with("released_at", timestamp(at_ms).to_string())
+            .with("released_because", task.released_because.clone()),
+    }
 }
 
 fn refuse_blocked(change: &Change, task: &TaskRecord) -> Result<(), Refusal> {

@@ -34,7 +34,7 @@ pub(super) fn block(
         }
         let mut blocker = find(tx, &change.board, id).map_err(|stop| with_field(stop, field))?;
         if blocker.status == Status::Deleted {
-            return Err(not_found(id).field(field).into());
+            return Err(not_found(&change.board, id).field(field).into());
         }
         if let Some(mut path) = change.waiting.path(id, task.id) {
             path.insert(0, task.id);

@@ -11,7 +11,7 @@ use teamwire_proto::{
 use super::{
     authority::{lead_or_operator, owner_or_lead, refuse_closed},
     board::{Place, Status, TaskRecord, show},
-    change::{Change, find, read_board, record, write},
+    change::{Change, find, not_found, read_board, record, write},
     dependencies::{block, unblock},
     notices::{tell_assigned, tell_revoked},
 };
@@ -21,7 +21,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal},
     limits::Limits,
     records::TeamRecord,
-    text::{check_line, check_size},
+    text::{check_line, check_size, is_visible},
     tx::{RuleError, Tx},
 };
 
@@ -60,6 +60,10 @@ pub fn create(
         )
         .into());
     }
+    // The new task's own number does not exist yet, so it is an unknown task rather than a cycle.
+    if let Some(id) = request.blocked_by.iter().find(|id| **id > change.board.last_id) {
+        return Err(not_found(&change.board, *id).field("blocked_by").into());
+    }
     change.board.last_id += 1;
     let now_ms = tx.ctx.now_ms;
     let mut task = TaskRecord {
@@ -85,13 +89,14 @@ pub fn create(
         closed_ms: 0,
         claim: None,
         released_because: String::new(),
+        released_ms: 0,
     };
     block(tx, &mut change, &mut task, &request.blocked_by, "blocked_by")?;
     change.place_pending(&task);
     write(tx, &mut task);
     record(tx, TaskEventKind::Created, &task, &actor, "");
     if task.owner.is_some() {
-        tell_assigned(tx, &team, &actor, &task);
+        tell_assigned(tx, &team, &actor, &task)?;
     }
     let board = change.finish(tx);
     let reply = v1::CreateTaskResponse { task: Some(show(&task, &board)), replayed: false };
@@ -175,7 +180,7 @@ pub fn update(
     let kind = if assigned { TaskEventKind::Assigned } else { TaskEventKind::Updated };
     record(tx, kind, &task, &actor, "");
     if assigned {
-        tell_assigned(tx, &team, &actor, &task);
+        tell_assigned(tx, &team, &actor, &task)?;
     }
     let board = change.finish(tx);
     Ok(show(&task, &board))
@@ -196,9 +201,8 @@ fn assign(
     }
     if task.status == Status::InProgress {
         lead_or_operator(caller, task)?;
-        tell_revoked(tx, team, actor, task);
-        task.status = Status::Pending;
-        task.claim = None;
+        tell_revoked(tx, team, actor, task)?;
+        task.go_back(&format!("{} reassigned it", v1::Sender::from(actor).name), tx.ctx.now_ms);
     } else if task.owner.is_some() {
         owner_or_lead(caller, task)?;
     }
@@ -217,7 +221,7 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) ->
     }
     if task.status == Status::InProgress {
         owner_or_lead(&caller, &task)?;
-        tell_revoked(tx, &team, &actor, &task);
+        tell_revoked(tx, &team, &actor, &task)?;
     }
     task.status = Status::Deleted;
     task.closed_ms = tx.ctx.now_ms;
@@ -231,7 +235,7 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) ->
 
 fn subject(text: &str, limits: &Limits) -> Result<String, Refusal> {
     let trimmed = text.trim_matches(' ');
-    if trimmed.is_empty() {
+    if !is_visible(trimmed) {
         return Err(Refusal::new(Reason::InvalidField, "subject is required: say on one line what is to be done.")
             .field("subject"));
     }

@@ -1,11 +1,11 @@
 //! The task board.
 //!
 //! A claim has no lease: it ends with the life of its owner, whose lease its heartbeats renew. Every rule that ends a
-//! life calls [`give_back::give_back`].
+//! life calls [`give_back::give_back`]. A detached life may last forever, so its claims expire.
 //!
 //! - [`board`]: what is stored. [`change`]: a board that is about to be changed.
 //! - [`edit`]: adding, changing and deleting tasks; [`dependencies`] between them.
-//! - [`claim`]: who works on them. [`give_back`]: what happens to a member's tasks when its life ends.
+//! - [`claim`]: who works on them. [`give_back`]: what happens to a member's tasks when its life or their claims end.
 //! - [`listing`]: which tasks a list contains.
 //! - [`authority`]: who may change a task. [`notices`]: what owners learn.
 

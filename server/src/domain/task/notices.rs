@@ -3,7 +3,12 @@
 use teamwire_proto::v1::{self, NoticeKind};
 
 use super::board::TaskRecord;
-use crate::domain::{actor::Actor, post, records::TeamRecord, tx::Tx};
+use crate::domain::{
+    actor::Actor,
+    notices,
+    records::TeamRecord,
+    tx::{RuleError, Tx},
+};
 
 /// How many bytes a description may have to be included in a notice.
 const NOTICE_DESCRIPTION_BYTES_MAX: usize = 4 * 1024;
@@ -19,8 +24,15 @@ fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
 }
 
 /// Notifies a task's owner that it is assigned to it, unless the owner assigned it itself.
-pub(super) fn tell_assigned(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) {
-    let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else { return };
+pub(super) fn tell_assigned(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    actor: &Actor,
+    task: &TaskRecord,
+) -> Result<(), RuleError> {
+    let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else {
+        return Ok(());
+    };
     let notice = v1::Notice {
         kind: NoticeKind::TaskAssignment.into(),
         task: Some(summary(task, actor)),
@@ -31,17 +43,41 @@ pub(super) fn tell_assigned(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, t
         ),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&owner], notice);
+    notices::notify(tx, team, &[&owner], notice)
+}
+
+/// Notifies a task's former owner and the lead that its claim has expired. `task`: back on the board, but with its owner.
+pub(super) fn tell_lapsed(tx: &mut Tx<'_>, team: &TeamRecord, task: &TaskRecord) -> Result<(), RuleError> {
+    let (Some(owner), Some(released)) = (&task.owner, task.released_text()) else { return Ok(()) };
+    let notice = v1::Notice {
+        kind: NoticeKind::TaskLapsed.into(),
+        member: owner.to_string(),
+        task: Some(summary(task, &Actor::Coordinator)),
+        text: format!(
+            "{released}. {owner} had claimed it and must stop working on it, or claim it again with `teamwire task claim {}`.",
+            task.id
+        ),
+        ..v1::Notice::default()
+    };
+    let (owner, lead) = (Actor::Member(owner.clone()), Actor::Member(team.lead.clone()));
+    notices::notify(tx, team, &[&owner, &lead], notice)
 }
 
 /// Notifies a task's owner that another caller ended its claim.
-pub(super) fn tell_revoked(tx: &mut Tx<'_>, team: &TeamRecord, actor: &Actor, task: &TaskRecord) {
-    let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else { return };
+pub(super) fn tell_revoked(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    actor: &Actor,
+    task: &TaskRecord,
+) -> Result<(), RuleError> {
+    let Some(owner) = task.owner.clone().map(Actor::Member).filter(|owner| owner != actor) else {
+        return Ok(());
+    };
     let notice = v1::Notice {
         kind: NoticeKind::TaskRevoked.into(),
         task: Some(summary(task, actor)),
         text: format!("Task {} is no longer yours: {}. Stop working on it.", task.id, task.subject),
         ..v1::Notice::default()
     };
-    post::notify(tx, team, &[&owner], notice);
+    notices::notify(tx, team, &[&owner], notice)
 }

@@ -17,8 +17,11 @@ use redb::{
     Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction, backends,
 };
 
-use super::tables::{CLOCK_MS, FACTS, FORMAT, FORMAT_KNOWN, Result, Tables, VERSION};
-use crate::store::StoreError;
+use super::{
+    reserve::Reserve,
+    tables::{CLOCK_MS, FACTS, FORMAT, Result, Tables, VERSION, WRITTEN_BY},
+};
+use crate::store::{FORMAT_KNOWN, StoreError, newer_format};
 
 /// The size of the page cache.
 const CACHE_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -73,7 +76,7 @@ impl StoreFile {
         self.set(State::Closed(format!("{} is being opened", self.name)));
         let opened = catch_panic(|| {
             let database = (self.opener)()?;
-            let facts = prepare(&database)?;
+            let facts = prepare(&self.name, &database)?;
             Ok((database, facts))
         });
         match opened {
@@ -127,6 +130,11 @@ impl StoreFile {
         match error {
             redb::Error::DatabaseAlreadyOpen => StoreError::Unavailable(format!("another coordinator has {name} open")),
             redb::Error::Corrupted(reason) => StoreError::Corrupt(format!("{name} is damaged: {reason}")),
+            redb::Error::Io(error) if is_full(&error) => StoreError::Full(format!("{name}: {error}")),
+            // From the opener or from `prepare`.
+            redb::Error::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<Unusable>()) => {
+                StoreError::Unusable(error.to_string())
+            }
             redb::Error::UpgradeRequired(format) => {
                 StoreError::Corrupt(format!("{name} is in the file format {format}, which is too old"))
             }
@@ -159,6 +167,22 @@ impl StoreFile {
     }
 }
 
+/// Why this program must not use the file.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unusable(String);
+
+impl From<Unusable> for redb::Error {
+    fn from(unusable: Unusable) -> Self {
+        Self::Io(io::Error::other(unusable))
+    }
+}
+
+/// Returns whether a disk is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Runs code that reads the file. redb panics on some kinds of damage; that becomes an error.
 fn catch_panic<R>(run: impl FnOnce() -> Result<R>) -> Result<R> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(message(&*panic).to_owned())))
@@ -172,32 +196,63 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Creates the tables of a new file, or reads the facts of an existing one.
-fn prepare(database: &Database) -> Result<Facts> {
+/// Creates the tables of a new file, or reads the facts of an existing one. `name` is the file's, for errors.
+fn prepare(name: &str, database: &Database) -> Result<Facts> {
     let txn = database.begin_write()?;
-    let tables = Tables::open(&txn)?;
-    let fact = |name| -> Result<Option<u64>> { Ok(tables.facts.get(name)?.map(|number| number.value())) };
-    let facts = Facts { version: fact(VERSION)?.unwrap_or(0), clock_ms: fact(CLOCK_MS)?.unwrap_or(0) };
-    match fact(FORMAT)? {
+    let mut facts = txn.open_table(FACTS)?;
+    let fact = |name| -> Result<Option<u64>> { Ok(facts.get(name)?.map(|number| number.value())) };
+    let found = Facts { version: fact(VERSION)?.unwrap_or(0), clock_ms: fact(CLOCK_MS)?.unwrap_or(0) };
+    let format = fact(FORMAT)?;
+    let written_by = fact(WRITTEN_BY)?.map(release_name);
+    match format {
         Some(FORMAT_KNOWN) => {
-            drop(tables);
+            drop(facts);
             txn.abort()?;
         }
-        Some(newer) => return Err(redb::Error::Corrupted(format!("its layout is {newer}, not {FORMAT_KNOWN}"))),
+        Some(newer) => return Err(Unusable(newer_format(name, newer, written_by.as_deref())).into()),
         None => {
-            drop(tables);
-            txn.open_table(FACTS)?.insert(FORMAT, FORMAT_KNOWN)?;
+            facts.insert(FORMAT, FORMAT_KNOWN)?;
+            facts.insert(WRITTEN_BY, RELEASE)?;
+            drop(facts);
+            drop(Tables::open(&txn)?);
             txn.commit()?;
         }
     }
-    Ok(facts)
+    Ok(found)
 }
 
-/// Returns an opener for the file at `path`, which waits up to `grace` for another process to release it.
-pub(super) fn on_disk(path: &Path, grace: Duration) -> Opener {
+/// This release: a thousand to the power of two times its major version, and so on.
+const RELEASE: u64 = {
+    let (major, minor, patch) = (
+        number(env!("CARGO_PKG_VERSION_MAJOR")),
+        number(env!("CARGO_PKG_VERSION_MINOR")),
+        number(env!("CARGO_PKG_VERSION_PATCH")),
+    );
+    (major * 1_000 + minor) * 1_000 + patch
+};
+
+const fn number(digits: &str) -> u64 {
+    let (digits, mut number, mut at) = (digits.as_bytes(), 0, 0);
+    while at < digits.len() {
+        number = number * 10 + (digits[at] - b'0') as u64;
+        at += 1;
+    }
+    number
+}
+
+fn release_name(release: u64) -> String {
+    format!("{}.{}.{}", release / 1_000_000, release / 1_000 % 1_000, release % 1_000)
+}
+
+/// Returns an opener for the file at `path`, which waits up to `grace` for another process to release it. It creates a missing
+/// file, unless the reserve shows that there was one.
+pub(super) fn on_disk(path: &Path, grace: Duration, reserve: Reserve) -> Opener {
     let path = path.to_owned();
     Box::new(move || {
         let asked = Instant::now();
+        if let Some(loss) = reserve.find_loss() {
+            return Err(io::Error::other(Unusable(loss)).into());
+        }
         loop {
             match builder(&path).create_file(create(&path)?) {
                 Err(DatabaseError::DatabaseAlreadyOpen) if asked.elapsed() < grace => thread::sleep(RELEASE_POLL),

@@ -4,13 +4,15 @@
 //! it, commits them all with one flush to disk, and only then acknowledges them. Under load, transactions share the cost of the
 //! flush; without load, none waits for others. Reads see the last commit and never block.
 //!
-//! While the disk is full, every transaction fails with [`StoreError::Refusing`], including those that only free space. The
-//! writer retries once a second. Reads keep working. A failed flush stops the store until the process restarts.
+//! While the disk is full, transactions fail with [`StoreError::Full`], except those that a full store applies: they use the space
+//! of a reserve, as long as no other program takes it. The writer looks for room once a second. Reads keep working. A failed
+//! flush stops the store until the process restarts.
 
 mod apply;
 mod clock;
 mod file;
 mod plan;
+mod reserve;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use self::{
     clock::Clock,
     file::{Opener, StoreFile},
+    reserve::Reserve,
     tables::{ENTRIES, LEASES, RECORDS, Result as ReadResult, STREAMS},
     writer::{Job, QUEUE_MAX, Writer},
 };
@@ -57,21 +60,29 @@ impl EmbeddedStore {
     /// Opens the file at `path`, or creates it with access for this user only. Its directory must exist.
     ///
     /// Blocks while it checks a file that was not closed cleanly. Fails with [`StoreError::Unavailable`] if another coordinator
-    /// keeps the file open for some seconds, and with [`StoreError::Corrupt`] if the file is not a store or is damaged.
+    /// keeps the file open for some seconds, with [`StoreError::Corrupt`] if the file is not a store or is damaged, and with
+    /// [`StoreError::Unusable`] if it is of a newer version, or missing or empty although there was a store.
     pub fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
         Self::open_within(path, RELEASE_GRACE)
     }
 
     fn open_within(path: &Path, grace: Duration) -> Result<Arc<Self>, StoreError> {
-        Self::start(path.display().to_string(), file::on_disk(path, grace), Durability::Fsynced)
+        let reserve = Reserve::of(path);
+        let opener = file::on_disk(path, grace, reserve.clone());
+        Self::start(path.display().to_string(), opener, Some(reserve), Durability::Fsynced)
     }
 
     /// Opens an empty store that is gone when the process ends, for tests and trials.
     pub fn in_memory() -> Result<Arc<Self>, StoreError> {
-        Self::start("the store in memory".to_owned(), file::in_memory(), Durability::Applied)
+        Self::start("the store in memory".to_owned(), file::in_memory(), None, Durability::Applied)
     }
 
-    fn start(name: String, opener: Opener, durability: Durability) -> Result<Arc<Self>, StoreError> {
+    fn start(
+        name: String,
+        opener: Opener,
+        reserve: Option<Reserve>,
+        durability: Durability,
+    ) -> Result<Arc<Self>, StoreError> {
         let (file, facts) = StoreFile::open(name, opener)?;
         let file = Arc::new(file);
         let clock = Arc::new(Clock::starting_at_least(facts.clock_ms));
@@ -86,6 +97,8 @@ impl EmbeddedStore {
             version: facts.version,
             purged_ms: 0,
             last_failure: None,
+            reserve,
+            full: None,
         };
         let writer = writer.start().map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
         Ok(Arc::new(Self { file, clock, notifications, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
@@ -228,6 +241,12 @@ impl Store for EmbeddedStore {
         let (answer, answered) = oneshot::channel();
         let job = Job::Commit { namespace: namespace.clone(), txn: txn.clone(), answer };
         self.queue()?.send(job).await.map_err(|_| writer_gone())?;
+        answered.await.unwrap_or_else(|_| Err(writer_gone()))
+    }
+
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.queue()?.send(Job::CheckWritable { answer }).await.map_err(|_| writer_gone())?;
         answered.await.unwrap_or_else(|_| Err(writer_gone()))
     }
 

@@ -27,15 +27,15 @@ pub(super) const REPLIES: Definition = TableDefinition::new("replies");
 /// One of the names below -> a number.
 pub(super) const FACTS: TableDefinition<'static, &'static str, u64> = TableDefinition::new("facts");
 
-/// The file's layout, [`FORMAT_KNOWN`].
+/// The format of the store, [`FORMAT_KNOWN`](crate::store::FORMAT_KNOWN).
 pub(super) const FORMAT: &str = "format";
 /// The last version given to a record.
 pub(super) const VERSION: &str = "version";
 /// The clock at the last commit.
 pub(super) const CLOCK_MS: &str = "clock_ms";
 
-/// The layout that this module implements.
-pub(super) const FORMAT_KNOWN: u64 = 1;
+/// The release that created the file.
+pub(super) const WRITTEN_BY: &str = "written_by";
 
 /// The length of a day, by which idempotency keys are grouped and purged.
 pub(super) const DAY_MS: u64 = 24 * 60 * 60 * 1_000;

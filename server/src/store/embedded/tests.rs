@@ -166,6 +166,41 @@ async fn file_that_is_not_a_store_is_left_alone() {
 }
 
 #[tokio::test]
+async fn file_of_a_newer_version_is_refused_and_said_to_be_newer() {
+    let (_directory, path) = file();
+    drop(EmbeddedStore::open(&path).unwrap());
+    let database = redb::Database::create(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(tables::FACTS).unwrap().insert(tables::FORMAT, 2).unwrap();
+    txn.open_table(tables::FACTS).unwrap().insert(tables::WRITTEN_BY, 9_008_007).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+    let error = EmbeddedStore::open(&path).unwrap_err();
+    let StoreError::Unusable(text) = &error else { panic!("{error:?}") };
+    for part in ["written by teamwire 9.8.7 in format 2", "up to format 1", "Upgrade teamwire"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn file_that_is_gone_is_not_replaced_by_an_empty_one() {
+    let (_directory, path) = file();
+    let store = EmbeddedStore::open(&path).unwrap();
+    commit(&store, vec![append("s", "x")]).await.unwrap();
+    drop(store);
+    let whole = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let error = EmbeddedStore::open(&path).unwrap_err();
+    assert!(matches!(&error, StoreError::Unusable(text) if text.contains("is missing")), "{error}");
+    assert!(!path.exists());
+    fs::write(&path, "").unwrap();
+    let error = EmbeddedStore::open(&path).unwrap_err();
+    assert!(matches!(&error, StoreError::Unusable(text) if text.contains("is empty")), "{error}");
+    fs::write(&path, whole).unwrap();
+    assert_eq!(sequences(&EmbeddedStore::open(&path).unwrap()).await, [1]);
+}
+
+#[tokio::test]
 async fn expired_idempotency_keys_are_purged() {
     let store = EmbeddedStore::in_memory().unwrap();
     let now_ms = store.clock.now_ms();
@@ -302,7 +337,7 @@ fn on_faulty_disk(path: &Path) -> (Arc<EmbeddedStore>, Arc<Faults>) {
         let disk = Disk { file: FileBackend::new(file)?, faults: given.clone() };
         redb::Builder::new().create_with_backend(disk)
     });
-    (EmbeddedStore::start("the store".to_owned(), opener, Durability::Fsynced).unwrap(), faults)
+    (EmbeddedStore::start("the store".to_owned(), opener, None, Durability::Fsynced).unwrap(), faults)
 }
 
 /// An operation on a disk.
@@ -381,7 +416,7 @@ async fn power_failure_keeps_acknowledged_commits_and_tears_none() {
         let disk = RecordingDisk { disk: backends::InMemoryBackend::new(), steps: Arc::clone(&given) };
         Builder::new().create_with_backend(disk)
     });
-    let store = EmbeddedStore::start("the store".to_owned(), opener, Durability::Fsynced).unwrap();
+    let store = EmbeddedStore::start("the store".to_owned(), opener, None, Durability::Fsynced).unwrap();
     // The number of steps after which each commit was acknowledged.
     let mut answered = Vec::new();
     let mut random = StdRng::seed_from_u64(1);
@@ -412,19 +447,21 @@ async fn full_disk_refuses_commits_until_there_is_room_again() {
     commit(&store, vec![append("s", "before")]).await.unwrap();
     faults.full.store(true, Ordering::Relaxed);
     let error = commit(&store, vec![append("s", "full")]).await.unwrap_err();
-    assert!(matches!(error, StoreError::Refusing(_) | StoreError::Unavailable(_)), "{error}");
+    assert!(matches!(error, StoreError::Full(_) | StoreError::Unavailable(_)), "{error}");
     let error = commit(&store, vec![append("s", "still full")]).await.unwrap_err();
-    assert!(matches!(error, StoreError::Refusing(_)), "{error}");
+    assert!(matches!(error, StoreError::Full(_)), "{error}");
+    assert!(matches!(store.check_writable().await, Err(StoreError::Full(_))));
     faults.full.store(false, Ordering::Relaxed);
     let commit = loop {
         match commit(&store, vec![append("s", "after")]).await {
             Ok(commit) => break commit,
-            Err(StoreError::Refusing(_)) => tokio::task::yield_now().await,
+            Err(StoreError::Full(_)) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }
     };
     assert_eq!(commit.appended, [Some(2)]);
     assert_eq!(sequences(&store).await, [1, 2]);
+    store.check_writable().await.unwrap();
 }
 
 #[tokio::test]

@@ -12,8 +12,9 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use super::{
     apply::{apply, purge_replies},
     clock::Clock,
-    file::StoreFile,
+    file::{StoreFile, is_full},
     plan::plan,
+    reserve::Reserve,
     tables::{CLOCK_MS, DAY_MS, Result, Tables, VERSION},
 };
 use crate::store::{Commit, Durability, Namespace, Notification, Outcome, StoreError, Txn, Write};
@@ -30,13 +31,20 @@ const PURGE_MAX: usize = 256;
 /// How long the writer pauses after a failure. Reopening the file can mean reading all of it.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
+/// The answer to a transaction.
+type Answer = std::result::Result<Outcome, StoreError>;
+
 /// A request to the writer.
 #[derive(Debug)]
 pub(super) enum Job {
     Commit {
         namespace: Namespace,
         txn: Txn,
-        answer: oneshot::Sender<std::result::Result<Outcome, StoreError>>,
+        answer: oneshot::Sender<Answer>,
+    },
+    /// Find out whether the store takes writes.
+    CheckWritable {
+        answer: oneshot::Sender<std::result::Result<(), StoreError>>,
     },
     /// Use the file: a reader found that it fails.
     CheckFile,
@@ -55,6 +63,10 @@ pub(super) struct Writer {
     pub(super) purged_ms: u64,
     /// When and how the last write failed.
     pub(super) last_failure: Option<(Instant, StoreError)>,
+    /// Space to give up when the disk is full. `None`: the store is not on a disk.
+    pub(super) reserve: Option<Reserve>,
+    /// While the disk is full: when that was last found, and the error.
+    pub(super) full: Option<(Instant, StoreError)>,
 }
 
 /// Why a batch failed.
@@ -75,54 +87,106 @@ type Request<'b> = (&'b Namespace, &'b Txn);
 
 impl Writer {
     /// Starts the thread. It ends when the sender of its queue is dropped.
-    pub(super) fn start(self) -> io::Result<thread::JoinHandle<()>> {
+    pub(super) fn start(mut self) -> io::Result<thread::JoinHandle<()>> {
+        self.take_reserve();
         thread::Builder::new().name("store-writer".to_owned()).spawn(move || self.run())
     }
 
     fn run(mut self) {
         let mut jobs = Vec::with_capacity(BATCH_MAX);
         while self.queue.blocking_recv_many(&mut jobs, BATCH_MAX) > 0 {
-            let (mut requests, mut answers) = (Vec::new(), Vec::new());
+            let (mut requests, mut answers, mut checks) = (Vec::new(), Vec::new(), Vec::new());
             for job in jobs.drain(..) {
-                if let Job::Commit { namespace, txn, answer } = job {
-                    requests.push((namespace, txn));
-                    answers.push(answer);
+                match job {
+                    Job::Commit { namespace, txn, answer } => {
+                        requests.push((namespace, txn));
+                        answers.push(answer);
+                    }
+                    Job::CheckWritable { answer } => checks.push(answer),
+                    Job::CheckFile => {}
                 }
             }
             let requests: Vec<Request<'_>> = requests.iter().map(|(namespace, txn)| (namespace, txn)).collect();
-            match self.carry_out(&requests) {
-                Ok(outcomes) => {
-                    self.publish(&requests, &outcomes);
-                    for (answer, outcome) in answers.into_iter().zip(outcomes) {
-                        // The caller may be gone.
-                        let _ = answer.send(Ok(outcome));
-                    }
+            for ((request, answer), outcome) in requests.iter().zip(answers).zip(self.carry_out_all(&requests)) {
+                if let Ok(Outcome::Committed(_)) = &outcome {
+                    self.publish(request);
                 }
-                Err(error) => {
-                    for answer in answers {
-                        let _ = answer.send(Err(error.clone()));
-                    }
-                }
+                // The caller may be gone.
+                let _ = answer.send(outcome);
+            }
+            for answer in checks {
+                let _ = answer.send(self.check_writable());
             }
         }
     }
 
-    fn publish(&self, requests: &[Request<'_>], outcomes: &[Outcome]) {
-        for ((namespace, txn), outcome) in requests.iter().zip(outcomes) {
-            if matches!(outcome, Outcome::Refused(_)) {
-                continue;
-            }
-            for write in &txn.writes {
-                if let Write::Notify { topic, by } = write {
-                    // There may be no receivers.
-                    let _ = self.notifications.send(Notification::Topic {
-                        namespace: (*namespace).clone(),
-                        topic: topic.clone(),
-                        by: *by,
-                    });
-                }
+    fn publish(&self, (namespace, txn): &Request<'_>) {
+        for write in &txn.writes {
+            if let Write::Notify { topic, by } = write {
+                // There may be no receivers.
+                let _ = self.notifications.send(Notification::Topic {
+                    namespace: (*namespace).clone(),
+                    topic: topic.clone(),
+                    by: *by,
+                });
             }
         }
+    }
+
+    /// Carries out requests together. If the disk is full, refuses those that a full store does not apply.
+    fn carry_out_all(&mut self, requests: &[Request<'_>]) -> Vec<Answer> {
+        self.look_for_room();
+        if self.full.is_none() {
+            match self.carry_out(requests) {
+                Err(StoreError::Full(reason)) => self.set_full(StoreError::Full(reason)),
+                outcomes => return each(outcomes, requests.len()),
+            }
+        }
+        let fits = |(_, txn): &&Request<'_>| txn.applies_when_full();
+        let fitting: Vec<Request<'_>> = requests.iter().filter(fits).copied().collect();
+        let outcomes = self.carry_out(&fitting);
+        let mut outcomes = each(outcomes, fitting.len()).into_iter();
+        let refused = || Err(self.full.as_ref().map_or_else(|| closed(), |(_, error)| error.clone()));
+        let answer = |request| if fits(&request) { outcomes.next() } else { None }.unwrap_or_else(refused);
+        requests.iter().map(answer).collect()
+    }
+
+    /// Finds out whether the store takes writes, by a commit that changes nothing if the last one failed.
+    fn check_writable(&mut self) -> std::result::Result<(), StoreError> {
+        self.look_for_room();
+        match (&self.full, &self.last_failure) {
+            (Some((_, error)), _) => Err(error.clone()),
+            (None, None) => Ok(()),
+            (None, Some(_)) => self.carry_out(&[(&Namespace::directory(), &Txn::default())]).map(drop),
+        }
+    }
+
+    /// Gives up the reserve, for the transactions that a full store applies.
+    fn set_full(&mut self, error: StoreError) {
+        self.full = Some((Instant::now(), error));
+        self.last_failure = None;
+        if let Some(reserve) = &self.reserve {
+            reserve.give_up();
+        }
+    }
+
+    /// Once a second while the disk is full, finds out whether there is room again.
+    fn look_for_room(&mut self) {
+        if self.full.as_ref().is_some_and(|(at, _)| at.elapsed() >= RETRY_PAUSE) {
+            self.take_reserve();
+        }
+    }
+
+    /// Takes up the reserve again. If the disk has no room for it, the store is full.
+    fn take_reserve(&mut self) {
+        self.full = match self.reserve.as_ref().map_or(Ok(()), Reserve::take) {
+            Err(error) if is_full(&error) => Some((Instant::now(), self.file.explain(redb::Error::Io(error)))),
+            Err(error) => {
+                tracing::warn!(%error, "the store has no reserve: if the disk fills up, members cannot acknowledge messages");
+                None
+            }
+            Ok(()) => None,
+        };
     }
 
     fn carry_out(&mut self, requests: &[Request<'_>]) -> std::result::Result<Vec<Outcome>, StoreError> {
@@ -137,13 +201,18 @@ impl Writer {
                 self.reopen().map_err(refusing)?;
                 match self.file.begin_write()? {
                     Some(txn) => txn,
-                    None => return Err(StoreError::Refusing("the file is closed".to_owned())),
+                    None => return Err(closed()),
                 }
             }
         };
         let before = self.version;
         let failed = match txn.map_err(BatchError::Before).and_then(|txn| self.write(txn, requests)) {
-            Ok(outcomes) => return Ok(outcomes),
+            Ok(outcomes) => {
+                if self.version != before {
+                    self.last_failure = None;
+                }
+                return Ok(outcomes);
+            }
             Err(failed) => failed,
         };
         self.version = before;
@@ -202,7 +271,9 @@ impl Writer {
         let before = self.version;
         let (error, may_be_durable) = match failed {
             BatchError::Before(error) => (self.file.explain(error), false),
-            BatchError::Committing(error) if is_full(&error) => (self.file.explain(error), true),
+            BatchError::Committing(redb::Error::Io(error)) if is_full(&error) => {
+                (self.file.explain(redb::Error::Io(error)), true)
+            }
             BatchError::Committing(error) => {
                 // After a failed flush, the kernel may consider pages written that never reached the disk. Reading them back
                 // proves nothing.
@@ -220,7 +291,7 @@ impl Writer {
         let reopened = self.reopen();
         // The reopened file is the final word on whether the batch is in it.
         let undone = !may_be_durable || (reopened.is_ok() && self.version == before);
-        if undone { refusing(error) } else { error }
+        if undone { refusing(error) } else { StoreError::Unavailable(error.to_string()) }
     }
 
     fn reopen(&mut self) -> std::result::Result<(), StoreError> {
@@ -244,7 +315,14 @@ fn refusing(error: StoreError) -> StoreError {
     }
 }
 
-fn is_full(error: &redb::Error) -> bool {
-    matches!(error, redb::Error::Io(error)
-        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+fn closed() -> StoreError {
+    StoreError::Refusing("the file is closed".to_owned())
+}
+
+/// Gives each request its outcome, or the error of all.
+fn each(outcomes: std::result::Result<Vec<Outcome>, StoreError>, requests: usize) -> Vec<Answer> {
+    match outcomes {
+        Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error); requests],
+    }
 }

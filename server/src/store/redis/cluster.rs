@@ -224,9 +224,9 @@ async fn query_slots(server: Arc<Server>) -> Result<(Arc<Server>, Vec<Range>), S
     let mut query = Pipeline::new();
     query.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
     let answers = server.read(&query).await.map_err(|failed| match failed.error {
-        StoreError::Unavailable(text) if text.contains("cluster support disabled") => {
-            StoreError::Unavailable(format!("{}: it is not a cluster node; use redis:", server.address()))
-        }
+        StoreError::Unavailable(text) if text.contains("cluster support disabled") => StoreError::Misconfigured(
+            format!("{} is not a cluster node: use redis: in the store URL", server.address()),
+        ),
         error => error,
     })?;
     match <[Value; 2]>::try_from(answers) {

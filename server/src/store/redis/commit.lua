@@ -5,8 +5,8 @@
 -- Keys: the namespace's meta hash, then every record hash, stream and lease hash that the transaction names.
 -- Arguments: the notification channel, the caller's own channel, the server's history (data_loss.rs), the number of checks, the
 -- checks, the writes; transaction.rs lists each.
--- Returns {1, version, now, removed, 1 if the namespace now has that version, 1 if notifications were published, then the sequence
--- of each append, or 0}, or {0, what failed, ...}.
+-- Returns {1, version, now, removed, 1 if the namespace now has that version, 1 if notifications were published, the version of the
+-- commit that created the namespace, then the sequence of each append, or 0}, or {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
 local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
 
@@ -32,19 +32,19 @@ end
 
 local function commit(keys, args)
   local call, sub, match, floor, max, format = redis.call, string.sub, string.match, math.floor, math.max, string.format
-  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'e', 'h'}, {}
-  for i = 2, #keys do fields[i + 2] = sub(keys[i], #base + 1) end
+  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'e', 'h', 'b'}, {}
+  for i = 2, #keys do fields[i + 3] = sub(keys[i], #base + 1) end
   local known, time = call_with('HMGET', meta, fields), call('TIME')
   for i = 2, #keys do
-    if sub(fields[i + 2], 1, 1) == 's' then
-      local state, entries = known[i + 2], call('XLEN', keys[i])
+    if sub(fields[i + 3], 1, 1) == 's' then
+      local state, entries = known[i + 3], call('XLEN', keys[i])
       local next, weight = match(state or '1 0', '^(%d+) (%d+)$')
       if not next or entries == 0 and weight ~= '0' or entries > 0 and not state then
         return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not as a coordinator left it')
       end
       next = next + 0
       streams[i] = {first = next, next = next, entries = entries, weight = weight + 0, changed = false}
-    elseif not known[i + 2] then
+    elseif not known[i + 3] then
       call('HLEN', keys[i]) -- fails if it is not a hash
     end
   end
@@ -52,6 +52,8 @@ local function commit(keys, args)
   -- Later than any version ever given, even if the server lost the last of them.
   local later = max((known[1] or 0) + 1, now_us)
   local version, now = format('%d', later), floor(later / 1000)
+  -- The version of the commit that created the namespace.
+  local born = known[4] or known[1] and '0' or version
   local past, history = known[3] or '', args[3] .. ' '
   if #history > 1 and sub(past, 1, #history) ~= history then past = sub(history .. (known[1] or 0) .. ';' .. past, 1, 300) end
   local day = floor(now / DAY_MS)
@@ -77,7 +79,7 @@ local function commit(keys, args)
     at = at + 1 + ARGUMENTS[op]
   end
 
-  local first, published, answer, removals, doomed = at, nil, {1, version, now, 0, 0, 0}, {}, {}
+  local first, published, answer, removals, doomed = at, nil, {1, version, now, 0, 0, 0, born}, {}, {}
   while at <= count do
     local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
     if op == 'A' then -- a: stream, b: data, c: weight, d: maximum entries
@@ -112,7 +114,7 @@ local function commit(keys, args)
   end
 
   at = first
-  local appended, removed, expires, kept, dropped, put, gone = 6, 0, known[2], false, false, {}, {}
+  local appended, removed, expires, kept, dropped, put, gone = 7, 0, known[2], false, false, {}, {}
   while at <= count do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
@@ -152,11 +154,12 @@ local function commit(keys, args)
   end
   local set = {'v', version}
   if expires ~= known[2] then set[3], set[4] = 'e', expires end
+  if not known[1] then set[#set + 1], set[#set + 2] = 'b', born end
   if past ~= known[3] then set[#set + 1], set[#set + 2] = 'h', past end
   for i = 2, #keys do
     local s = streams[i]
-    if s and s.changed or not s and not known[i + 2] then
-      set[#set + 1], set[#set + 2] = fields[i + 2], s and format('%d %d', s.next, s.weight) or ''
+    if s and s.changed or not s and not known[i + 3] then
+      set[#set + 1], set[#set + 2] = fields[i + 3], s and format('%d %d', s.next, s.weight) or ''
     end
     kept = kept or s and s.changed
   end
@@ -166,8 +169,16 @@ local function commit(keys, args)
 end
 
 redis.register_function{function_name = NAME .. '_commit', callback = commit}
--- For transactions that only free memory, which may run while memory is full.
-redis.register_function{function_name = NAME .. '_free', callback = commit, flags = {'allow-oom'}}
+-- For transactions that apply even while memory is full.
+redis.register_function{function_name = NAME .. '_commit_when_full', callback = commit, flags = {'allow-oom'}}
+
+-- Creates the store's marker, unless there is one. Returns it; see marker.rs. Runs while memory is full, so that the store can be used.
+redis.register_function{function_name = NAME .. '_mark_store', callback = function(keys, args)
+  if redis.call('HSETNX', keys[1], 'id', args[1]) == 1 then
+    redis.call('HSET', keys[1], 'format', args[2], 'release', args[3])
+  end
+  return redis.call('HMGET', keys[1], 'id', 'format', 'release')
+end, flags = {'allow-oom'}}
 
 -- Counts a loss, once under each history. Returns the count so far, or 0 if the namespace does not exist.
 redis.register_function(NAME .. '_count_loss', function(keys, args)

@@ -8,8 +8,20 @@ use std::sync::{
 use parking_lot::RwLock;
 use redis::{Cmd, FromRedisValue, RedisError, Value, aio::MultiplexedConnection};
 
-use super::replicas::{ReplicaWaits, history_in};
+use super::{
+    keys::Keys,
+    marker::Marker,
+    replicas::{ReplicaWaits, history_in},
+};
 use crate::store::{Durability, StoreError};
+
+/// Where the marker is, and how to create it.
+#[derive(Clone)]
+pub(super) struct MarkerPlace {
+    pub(super) keys: Keys,
+    /// The name of the function that creates it.
+    pub(super) create: String,
+}
 
 /// An established connection.
 pub(super) struct Connection {
@@ -76,9 +88,10 @@ impl Connection {
         }
     }
 
-    /// Reads the server's durability settings and its history. If the server refuses to reveal its settings, commits count as
-    /// not fsynced; if it refuses to reveal its history, losses go undetected.
-    pub(super) async fn refresh(&self) -> Result<(), RedisError> {
+    /// Reads the server's durability settings, its history, and the store's marker if it is at `marker`. If the server refuses to
+    /// reveal its settings, commits count as not fsynced; if it refuses to reveal its replication ID, what a failover loses goes
+    /// undetected.
+    pub(super) async fn refresh(&self, marker: Option<&MarkerPlace>) -> Result<Option<Marker>, RedisError> {
         let mut query = redis::cmd("CONFIG");
         query.arg("GET").arg("appendonly").arg("appendfsync");
         let settings: Vec<String> = self.query_or_default(&query).await?;
@@ -86,8 +99,23 @@ impl Connection {
         self.fsynced.store(is("appendonly", "yes") && is("appendfsync", "always"), Ordering::Relaxed);
         let mut query = redis::cmd("INFO");
         let info: String = self.query_or_default(query.arg("replication")).await?;
-        *self.history.write() = history_in(&info).into();
-        Ok(())
+        let marker = match marker {
+            Some(place) => self.marker(place).await?,
+            None => None,
+        };
+        let id = marker.as_ref().map_or("", |marker| &marker.id);
+        *self.history.write() = [history_in(&info), id].concat().into();
+        Ok(marker)
+    }
+
+    /// Reads the store's marker, and creates it first if there is none. `None` if the server refuses.
+    async fn marker(&self, place: &MarkerPlace) -> Result<Option<Marker>, RedisError> {
+        let answer: Option<Value> = self.query_or_default(&Marker::query(&place.keys)).await?;
+        if let Some(marker) = answer.and_then(Marker::parse) {
+            return Ok(Some(marker));
+        }
+        let answer: Option<Value> = self.query_or_default(&Marker::create(&place.keys, &place.create)).await?;
+        Ok(answer.and_then(Marker::parse))
     }
 
     /// Sends a query. Returns the default if the server refuses to answer it.

@@ -1,17 +1,19 @@
 //! Detects commits that Redis acknowledged and then lost.
 //!
 //! A replica that takes over can lack its primary's last commits, and a server without persistence comes back empty. Both start
-//! a new *history*: Redis gives every run of a primary its own replication ID. So:
+//! a new *history*: Redis gives every run of a primary its own replication ID. A store that is emptied, as by FLUSHALL, starts a
+//! new history, too, because its marker's random id is part of the history (see `marker.rs`). So:
 //! - every commit states the history it runs under, and the meta hash of its namespace keeps the last few histories, each with its
-//!   *floor*: the namespace's version when that history began;
+//!   *floor*: the namespace's version when that history began; and the version of the commit that created the namespace;
 //! - the coordinator remembers, for each namespace, the last version acknowledged to it, and under which history;
 //! - when a server shows a new history, the coordinator checks every namespace it remembers. A version above the floor of the
 //!   history that came next was lost. Later commits, by any coordinator, do not hide that.
 //!
-//! A namespace that no longer exists was lost too, unless a coordinator dropped it; a drop is published to all coordinators. If
-//! a drop happens elsewhere while this coordinator is disconnected, in the very seconds in which the server changes, it is
-//! reported as a loss although nothing was lost. Two kinds of loss go undetected: in namespaces that no running coordinator has
-//! written to, and without a new history, as by FLUSHALL.
+//! A namespace that no longer exists, or that was created again, was lost too, unless a coordinator dropped it; a drop is
+//! published to all coordinators. If a drop happens elsewhere while this coordinator is disconnected, in the very seconds in which
+//! the history changes, it is reported as a loss although nothing was lost. Losses go undetected in namespaces that no running
+//! coordinator has written to, and without a new history: when some keys are deleted but not the marker, and in a cluster, whose
+//! nodes share no marker, when a node is emptied.
 
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -56,19 +58,23 @@ impl fmt::Debug for LossDetector {
     }
 }
 
-/// The last commit to a namespace that was acknowledged under a history.
+/// The last commit to a namespace that was acknowledged under a history, and since the namespace was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Acknowledged {
-    version: u64,
-    history: Arc<str>,
+pub(super) struct Acknowledged {
+    pub(super) version: u64,
+    pub(super) history: Arc<str>,
+    /// The version of the commit that created the namespace.
+    pub(super) born: u64,
     /// Whether it dropped the namespace.
-    dropped: bool,
+    pub(super) dropped: bool,
 }
 
 /// The versions and histories stored in a namespace.
 #[derive(Debug, PartialEq, Eq)]
 struct StoredHistory {
     version: u64,
+    /// The version of the commit that created the namespace.
+    born: u64,
     /// The histories of the last commits, each with its floor, newest first.
     histories: Vec<(String, u64)>,
 }
@@ -91,22 +97,22 @@ impl LossDetector {
     }
 
     /// Remembers an acknowledged commit that left its version in the namespace, or dropped the namespace.
-    pub(super) fn record_commit(&self, namespace: &Namespace, version: u64, history: Arc<str>, dropped: bool) {
+    pub(super) fn record_commit(&self, namespace: &Namespace, new: Acknowledged) {
         // Without a history, losses cannot be detected.
-        if history.is_empty() {
+        if new.history.is_empty() {
             return;
         }
-        let new = Acknowledged { version, history, dropped };
         let mut all = self.acknowledged.lock();
         let Some(last) = all.get_mut(namespace) else {
             all.put(namespace.clone(), vec![new]);
             return;
         };
-        match last.iter_mut().find(|last| last.history == new.history) {
+        match last.iter_mut().find(|last| last.history == new.history && last.born == new.born) {
             // Concurrent commits may be acknowledged in any order.
             Some(last) if last.version < new.version => *last = new,
             Some(_) => (),
-            // The commits under earlier histories are still unchecked, and this commit says nothing about them.
+            // The commits under earlier histories, and before the namespace was created again, are still unchecked, and this
+            // commit says nothing about them.
             None => {
                 last.truncate(HISTORIES_MAX - 1);
                 last.push(new);
@@ -133,6 +139,8 @@ impl LossDetector {
 
     /// Checks all remembered namespaces, and retries each until the store answers.
     pub(super) async fn check_all(&self, topology: &Topology, keys: &Keys) {
+        // Otherwise a namespace that was emptied just now would look dropped.
+        topology.check().await;
         let mut namespaces: Vec<Namespace> =
             self.acknowledged.lock().iter().map(|(namespace, _)| namespace.clone()).collect();
         while !namespaces.is_empty() {
@@ -152,14 +160,14 @@ impl LossDetector {
 
     async fn check(&self, topology: &Topology, keys: &Keys, namespace: &Namespace) -> Result<(), StoreError> {
         let mut query = Pipeline::new();
-        query.cmd("HMGET").arg(keys.meta(namespace)).arg(&["v", "h"]);
+        query.cmd("HMGET").arg(keys.meta(namespace)).arg(&["v", "h", "b"]);
         let before = self.acknowledged.lock().peek(namespace).cloned().unwrap_or_default();
         // Read the namespace after that, so that a commit acknowledged in between does not look lost.
         let past = topology.read(Some(namespace), &query).await?.pop().as_ref().and_then(StoredHistory::read);
         let now = topology.history_of(namespace);
         let kept = |last: &Acknowledged| match &past {
             // Within one history, a namespace disappears only by a drop.
-            None if now.as_ref() == Some(&last.history) => None,
+            past if now.as_ref() == Some(&last.history) && !last.is_in(past.as_ref()) => None,
             past => last.lost_in(past.as_ref()),
         };
         let lost = before.iter().filter_map(|last| Some((last.version, kept(last)?))).max();
@@ -208,15 +216,21 @@ impl LossDetector {
 }
 
 impl Acknowledged {
+    /// Returns whether the namespace still exists, and was not created again.
+    fn is_in(&self, past: Option<&StoredHistory>) -> bool {
+        past.is_some_and(|past| past.born == self.born)
+    }
+
     /// If the commit was lost, returns the last surviving version of its history, or 0 if nothing of it survived. `past`: the
     /// namespace's contents, if it exists.
     fn lost_in(&self, past: Option<&StoredHistory>) -> Option<u64> {
         let kept = match past {
             None => 0,
+            Some(past) if past.born != self.born => 0,
             Some(past) => match past.histories.iter().position(|(id, _)| **id == *self.history) {
                 Some(0) => past.version,
                 Some(at) => past.histories[at - 1].1,
-                // Everything under that history is gone, or the namespace was dropped and recreated.
+                // Everything under that history is gone.
                 None => past.histories.last().map_or(past.version, |(_, floor)| *floor),
             },
         };
@@ -228,7 +242,8 @@ impl Acknowledged {
 impl StoredHistory {
     /// Parses the version and the histories. `None` if the namespace does not exist.
     fn read(answer: &Value) -> Option<Self> {
-        let (version, histories): (Option<u64>, Option<String>) = redis::from_redis_value(answer.clone()).ok()?;
+        let (version, histories, born): (Option<u64>, Option<String>, Option<u64>) =
+            redis::from_redis_value(answer.clone()).ok()?;
         let histories = histories.unwrap_or_default();
         // The oldest history may be truncated.
         let whole = histories.rsplit_once(';').map_or("", |(whole, _)| whole);
@@ -236,7 +251,7 @@ impl StoredHistory {
             let (id, floor) = history.split_once(' ')?;
             Some((id.to_owned(), floor.parse().ok()?))
         });
-        Some(Self { version: version?, histories: each.collect() })
+        Some(Self { version: version?, born: born.unwrap_or(0), histories: each.collect() })
     }
 }
 
@@ -247,12 +262,16 @@ mod tests {
     use super::*;
 
     fn past(version: &str, histories: &str) -> Option<StoredHistory> {
+        past_born("0", version, histories)
+    }
+
+    fn past_born(born: &str, version: &str, histories: &str) -> Option<StoredHistory> {
         let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        StoredHistory::read(&Value::Array(vec![bulk(version), bulk(histories)]))
+        StoredHistory::read(&Value::Array(vec![bulk(version), bulk(histories), bulk(born)]))
     }
 
     fn last(version: u64, history: &str) -> Acknowledged {
-        Acknowledged { version, history: history.into(), dropped: false }
+        Acknowledged { version, history: history.into(), born: 0, dropped: false }
     }
 
     #[test]
@@ -285,8 +304,11 @@ mod tests {
         assert_eq!(last(5, "x").lost_in(None), Some(0));
         assert_eq!(dropped(5, "x").lost_in(None), None);
         // Recreated, at once or on another server.
-        assert_eq!(dropped(5, "x").lost_in(past("7", "x 0;").as_ref()), None);
-        assert_eq!(dropped(5, "x").lost_in(past("7", "y 0;").as_ref()), None);
+        for recreated in [past_born("6", "7", "x 0;"), past_born("6", "7", "y 0;")] {
+            assert_eq!(dropped(5, "x").lost_in(recreated.as_ref()), None);
+            // Not dropped: it was emptied, and then recreated.
+            assert_eq!(last(5, "x").lost_in(recreated.as_ref()), Some(0));
+        }
         // The namespace is back in its state before the drop.
         assert_eq!(dropped(5, "x").lost_in(past("7", "y 4;x 0;").as_ref()), Some(4));
         assert_eq!(dropped(5, "x").lost_in(past("4", "x 0;").as_ref()), Some(4));

@@ -1,6 +1,6 @@
 //! Classifies failed calls: the error for the caller, and what may recover from it.
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 
 use super::functions::FunctionLibrary;
 use crate::store::StoreError;
@@ -50,9 +50,10 @@ impl CallError {
             error.is_unrecoverable_error() || error.is_timeout() || code.as_deref() == Some("READONLY");
         let error = match code.as_deref() {
             // The server answers these before it executes anything.
+            Some("OOM") => StoreError::Full(text),
             Some(
-                "OOM" | "READONLY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY"
-                | "MOVED" | "ASK" | "TRYAGAIN",
+                "READONLY" | "MISCONF" | "NOREPLICAS" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "MOVED"
+                | "ASK" | "TRYAGAIN",
             ) => StoreError::Refusing(text),
             Some("WRONGTYPE" | "CORRUPT") => StoreError::Corrupt(text),
             _ if recovery == Recovery::WaitForSlot => StoreError::Refusing(text),
@@ -60,13 +61,32 @@ impl CallError {
             Some("ERR") if text.contains("cluster is down") => StoreError::Refusing(text),
             // The function itself failed. It fails only on contents it cannot read, and before it writes.
             Some("ERR") if functions.is_named_in(&text) => StoreError::Corrupt(text),
-            Some("ERR") if text.contains("unknown command") && text.contains("FUNCTION") => {
-                StoreError::Unavailable(format!("{address}: teamwire requires Redis 7.0 or newer, or Valkey: {error}"))
-            }
-            _ => StoreError::Unavailable(text),
+            Some("ERR") if text.contains("unknown command") && text.contains("FUNCTION") => StoreError::Misconfigured(
+                format!("{address}: teamwire requires Redis 7.0 or newer, or Valkey: {error}"),
+            ),
+            _ => misconfigured(error, address, code.as_deref()).unwrap_or(StoreError::Unavailable(text)),
         };
         Self { error, recovery, connection_lost }
     }
+}
+
+/// Explains an error that lasts until a person changes the store's URL or the server's users.
+fn misconfigured(error: &RedisError, address: &str, code: Option<&str>) -> Option<StoreError> {
+    let why = match code {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => {
+            format!("{address} does not accept the user and password in the store URL: correct them ({error})")
+        }
+        Some("NOAUTH") => {
+            format!("{address} requires a password: write it into the store URL, as redis://[USER]:PASSWORD@HOST")
+        }
+        Some("NOPERM") => format!("{address}: the user in the store URL lacks a right that teamwire needs: {error}"),
+        // The client's own text; the server's code is the general ERR.
+        _ if error.to_string().contains("refused to switch database") => {
+            format!("{address} does not have the database in the store URL: name one that it has ({error})")
+        }
+        _ => return None,
+    };
+    Some(StoreError::Misconfigured(why))
 }
 
 impl From<StoreError> for CallError {
@@ -115,7 +135,8 @@ mod tests {
 
     #[test]
     fn errors_before_execution_are_distinguished_from_unknown_outcomes() {
-        for refused in ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY"] {
+        assert!(matches!(failed("OOM x").error, StoreError::Full(_)));
+        for refused in ["READONLY", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY"] {
             assert!(matches!(failed(&format!("{refused} x")).error, StoreError::Refusing(_)), "{refused}");
         }
         for corrupt in [
@@ -125,8 +146,11 @@ mod tests {
         ] {
             assert!(matches!(failed(&corrupt).error, StoreError::Corrupt(_)), "{corrupt}");
         }
-        for unknown in ["ERR x", "NOAUTH x", "NOPERM x", "SOMETHING new"] {
+        for unknown in ["ERR x", "SOMETHING new"] {
             assert!(matches!(failed(unknown).error, StoreError::Unavailable(_)), "{unknown}");
+        }
+        for denied in ["NOAUTH x", "NOPERM x"] {
+            assert!(matches!(failed(denied).error, StoreError::Misconfigured(_)), "{denied}");
         }
     }
 

@@ -10,8 +10,10 @@ const BODY: &str = include_str!("commit.lua");
 pub(super) enum Function {
     /// Executes a transaction.
     Commit,
-    /// Executes a transaction that only frees memory, even while memory is full.
-    Free,
+    /// Executes a transaction even while memory is full.
+    CommitWhenFull,
+    /// Creates the store's marker.
+    MarkStore,
     /// Counts a loss.
     CountLoss,
     /// Adds a mark to the replication log.
@@ -34,7 +36,8 @@ impl FunctionLibrary {
     pub(super) fn name_of(&self, function: Function) -> String {
         let suffix = match function {
             Function::Commit => "commit",
-            Function::Free => "free",
+            Function::CommitWhenFull => "commit_when_full",
+            Function::MarkStore => "mark_store",
             Function::CountLoss => "count_loss",
             Function::Mark => "mark",
         };

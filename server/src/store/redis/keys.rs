@@ -6,6 +6,7 @@
 //!   - `v`: the last version, in microseconds since 1970, which is also the namespace's clock;
 //!   - `e`: `<day> <day before>`, the days whose idempotency keys exist and expire; the second may be missing;
 //!   - `h`: the server's histories, `<id> <floor>;` each, newest first; see `data_loss.rs`;
+//!   - `b`: the version of the commit that created the namespace;
 //!   - `g`: how many losses were counted, and `gh`: under which history the last one was counted;
 //!   - `s:<stream>`: a stream's next sequence and its weight;
 //!   - the name of every other hash, so that the function finds everything it must drop;
@@ -14,6 +15,8 @@
 //! - `l`: the leases: name -> milliseconds since 1970;
 //! - `d:<day>`: the idempotency keys used on a day since 1970, with their replies; expires by itself;
 //! - `w`: the mark that `replicas.rs` sets and deletes.
+//!
+//! The namespace `~store` has only the meta hash, which is the store's marker; see `marker.rs`.
 
 use std::{fmt, iter};
 
@@ -59,6 +62,16 @@ impl Keys {
 
     pub(super) fn leases(&self, namespace: &Namespace) -> String {
         self.key(namespace, "l", "")
+    }
+
+    /// Returns the key of the store's marker.
+    pub(super) fn marker(&self) -> String {
+        self.meta(&Self::marker_namespace())
+    }
+
+    /// Returns the namespace that the marker is in, which decides where it is in a cluster.
+    pub(super) fn marker_namespace() -> Namespace {
+        Namespace::from_stored("~store")
     }
 
     /// Returns a key of the namespace that never holds anything for long.

@@ -19,6 +19,7 @@ mod data_loss;
 mod error;
 mod functions;
 mod keys;
+mod marker;
 mod notifications;
 mod replicas;
 mod reply;
@@ -41,7 +42,7 @@ use tokio::{
 };
 
 use self::{
-    data_loss::LossDetector,
+    data_loss::{Acknowledged, LossDetector},
     functions::Function,
     keys::Keys,
     reply::{array, entry, extent, number, pairs, record, time_ms, unparsable},
@@ -52,6 +53,10 @@ use super::{
     Entry, Extent, Failed, Key, Leases, Loss, NOTIFICATIONS_MAX, Namespace, Notification, Outcome, Range, Record,
     Store, StoreError, Txn, Write,
 };
+
+/// How often a read of one instant is attempted. A server executes the queries of a read in a row, unless they are so many
+/// that it receives them in parts.
+const SNAPSHOT_ATTEMPTS_MAX: u32 = 100;
 
 /// The store in Redis. See the [module](self).
 #[derive(Debug)]
@@ -75,8 +80,8 @@ impl RedisStore {
             )
         })?;
         let recheck = Arc::new(Notify::new());
-        let topology = Topology::new(endpoint, replication, recheck.clone());
-        topology.connect().await?;
+        let topology = Topology::new(endpoint, &keys, replication, recheck.clone());
+        topology.connect(&keys).await?;
         topology.warn_of_eviction().await;
         // Subscribe before anyone can ask for notifications, so that none are missed.
         let subscription = topology.subscribe(keys.channels()).await?;
@@ -98,6 +103,29 @@ impl RedisStore {
     pub(crate) fn handles_scheme(scheme: &str) -> bool {
         let base = scheme.split('+').next().unwrap_or_default();
         ["redis", "rediss", "valkey", "valkeys"].contains(&base)
+    }
+
+    /// Runs queries on a namespace, all as of one instant. Returns the namespace's version at that instant, too.
+    ///
+    /// The version before and after the queries shows whether a commit came between them. MULTI would do the same, but a
+    /// server whose memory is full refuses every command in it, reads included.
+    async fn snapshot(&self, namespace: &Namespace, queries: &Pipeline) -> Result<(Value, Vec<Value>), StoreError> {
+        let mut version = redis::cmd("HGET");
+        version.arg(self.keys.meta(namespace)).arg("v");
+        let mut bracketed = Pipeline::new();
+        bracketed.add_command(version.clone());
+        for query in queries.cmd_iter() {
+            bracketed.add_command(query.clone());
+        }
+        bracketed.add_command(version);
+        for _ in 0..SNAPSHOT_ATTEMPTS_MAX {
+            let mut answers = self.topology.read(Some(namespace), &bracketed).await?;
+            let (after, before) = (answers.pop().ok_or_else(unparsable)?, answers.drain(..1).next());
+            if before.as_ref() == Some(&after) {
+                return Ok((after, answers));
+            }
+        }
+        Err(StoreError::Unavailable(format!("{namespace:?} changes too fast to be read as of one instant")))
     }
 
     async fn query_one(&self, namespace: Option<&Namespace>, command: redis::Cmd) -> Result<Value, StoreError> {
@@ -132,17 +160,14 @@ impl Store for RedisStore {
             return Ok(Vec::new());
         }
         let mut queries = Pipeline::new();
-        if kinds.len() > 1 {
-            // Read everything at one instant.
-            queries.atomic();
-        }
         for (kind, fields) in &kinds {
             queries.cmd("HMGET").arg(self.keys.records(namespace, kind)).arg(fields);
         }
-        let mut answers = Vec::with_capacity(kinds.len());
-        for answer in self.topology.read(Some(namespace), &queries).await? {
-            answers.push(array(answer)?);
-        }
+        let found = match kinds.len() {
+            1 => self.topology.read(Some(namespace), &queries).await?,
+            _ => self.snapshot(namespace, &queries).await?.1,
+        };
+        let mut answers = found.into_iter().map(array).collect::<Result<Vec<_>, _>>()?;
         let take = |(query, place): (usize, usize)| {
             let mut field = |place: usize| {
                 let value = answers.get_mut(query).and_then(|answer| answer.get_mut(place));
@@ -192,26 +217,21 @@ impl Store for RedisStore {
             return Ok(Vec::new());
         }
         let mut queries = Pipeline::new();
-        queries.atomic();
         let fields: Vec<String> = streams.iter().map(|stream| Keys::extent_field(stream)).collect();
         queries.cmd("HMGET").arg(self.keys.meta(namespace)).arg(fields);
         for stream in streams {
             queries.cmd("XLEN").arg(self.keys.stream(namespace, stream));
         }
-        let mut answers = self.topology.read(Some(namespace), &queries).await?.into_iter();
+        let mut answers = self.snapshot(namespace, &queries).await?.1.into_iter();
         let counters = array(answers.next().ok_or_else(unparsable)?)?;
         counters.into_iter().zip(answers).map(|(counters, entries)| extent(counters, entries)).collect()
     }
 
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
         let mut queries = Pipeline::new();
-        queries.atomic();
-        queries.cmd("HGETALL").arg(self.keys.leases(namespace));
-        queries.cmd("HGET").arg(self.keys.meta(namespace)).arg("v");
-        queries.cmd("TIME");
-        let answers: [Value; 3] =
-            self.topology.read(Some(namespace), &queries).await?.try_into().map_err(|_| unparsable())?;
-        let [leases, clock, time] = answers;
+        queries.cmd("HGETALL").arg(self.keys.leases(namespace)).cmd("TIME");
+        let (clock, answers) = self.snapshot(namespace, &queries).await?;
+        let [leases, time]: [Value; 2] = answers.try_into().map_err(|_| unparsable())?;
         let clock_ms = if clock == Value::Nil { 0 } else { number(clock)? / 1_000 };
         let mut until_ms = BTreeMap::new();
         for (name, until) in pairs(leases)? {
@@ -226,12 +246,11 @@ impl Store for RedisStore {
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let call = FunctionCall::new(&self.keys, namespace, txn);
-        let frees = only_frees_memory(txn);
-        let function = if frees { Function::Free } else { Function::Commit };
+        let function = if txn.applies_when_full() { Function::CommitWhenFull } else { Function::Commit };
         let reply = self.topology.call(namespace, function, |name, history| call.command(name, history)).await?;
         let (mut outcome, flags) = call.outcome(txn, &reply.value, reply.durability)?;
         match &mut outcome {
-            Outcome::Committed(commit) if !frees => {
+            Outcome::Committed(commit) if !only_frees_memory(txn) => {
                 commit.durability = reply.replicated(|| self.keys.mark(namespace)).await?;
             }
             // The remembered reply becomes the answer to this call, so it must be as durable.
@@ -243,7 +262,9 @@ impl Store for RedisStore {
         let Outcome::Committed(commit) = &outcome else { return Ok(outcome) };
         let drops = txn.writes.contains(&Write::DropNamespace);
         if flags.is_kept || drops {
-            self.loss_detector.record_commit(namespace, commit.version, reply.history, drops);
+            let (version, history) = (commit.version, reply.history);
+            let acknowledged = Acknowledged { version, history, born: flags.born, dropped: drops };
+            self.loss_detector.record_commit(namespace, acknowledged);
         }
         if !flags.is_published {
             for write in &txn.writes {
@@ -257,6 +278,14 @@ impl Store for RedisStore {
             }
         }
         Ok(outcome)
+    }
+
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        // Unlike the transaction that a store applies when it is full, the same one through this function needs room.
+        let (directory, nothing) = (Namespace::directory(), Txn::default());
+        let call = FunctionCall::new(&self.keys, &directory, &nothing);
+        let command = |name: &str, history: &str| call.command(name, history);
+        self.topology.call(&directory, Function::Commit, command).await.map(drop)
     }
 
     fn notifications(&self) -> broadcast::Receiver<Notification> {

@@ -48,7 +48,7 @@ pub(super) struct ReplicaWaits {
 struct Waiting {
     /// A key of its namespace, to use as the mark.
     mark: String,
-    /// The history under which it was acknowledged. Each history has its own log.
+    /// The history under which it was acknowledged, which starts with the replication ID. Each replication ID has its own log.
     history: Arc<str>,
     reached: oneshot::Sender<Result<(), String>>,
 }
@@ -91,7 +91,7 @@ async fn run(
         }
         for waiting in served {
             let reached = match &outcome {
-                Ok((_, history)) if **history != *waiting.history => {
+                Ok((_, history)) if !waiting.history.starts_with(&**history) => {
                     Err(format!("{}: its replication history has changed", server.addr()))
                 }
                 Ok((replicas, _)) if *replicas < policy.replicas => {
@@ -152,7 +152,7 @@ async fn connect(server: &ConnectionInfo, policy: ReplicationPolicy) -> Result<M
     timeout(GRACE, connecting).await.unwrap_or_else(|late| Err(std::io::Error::from(late).into()))
 }
 
-/// Returns the history in the output of `INFO replication`: the start of the replication ID. Empty if there is none.
+/// Returns the start of the replication ID in the output of `INFO replication`. Empty if there is none.
 pub(super) fn history_in(info: &str) -> &str {
     let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
     id.and_then(|id| id.get(..HISTORY_LENGTH)).unwrap_or_default()

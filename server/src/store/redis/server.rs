@@ -7,9 +7,10 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, RedisE
 use tokio::{sync::Notify, time::timeout};
 
 use super::{
-    connection::{Connection, Reply},
+    connection::{Connection, MarkerPlace, Reply},
     error::{CallError, is_function_missing},
     functions::{Function, FunctionLibrary},
+    marker::Marker,
     replicas::{ReplicaWaits, ReplicationPolicy},
     sentinel::Sentinels,
     single_flight::SingleFlight,
@@ -31,6 +32,8 @@ pub(super) struct Server {
     connecting: SingleFlight<Arc<Connection>>,
     /// The last known history, on whichever connection.
     history: Mutex<Arc<str>>,
+    /// The id in the last known marker.
+    store_id: Mutex<Option<String>>,
 }
 
 /// What all servers of a store share.
@@ -41,6 +44,8 @@ pub(super) struct Context {
     pub(super) recheck: Arc<Notify>,
     /// How commits wait for replicas, if they do.
     pub(super) replication: Option<ReplicationPolicy>,
+    /// The store's marker. `None` in a cluster, where one node's marker says nothing about the others.
+    pub(super) marker: Option<MarkerPlace>,
 }
 
 /// Where a server is.
@@ -67,6 +72,7 @@ impl Server {
             connection: RwLock::new(None),
             connecting: SingleFlight::new(),
             history: Mutex::new(Arc::from("")),
+            store_id: Mutex::new(None),
         })
     }
 
@@ -149,8 +155,28 @@ impl Server {
                 return Ok(());
             }
         }
-        connection.refresh().await.map_err(|error| self.handle_error(&connection, &error).error)?;
+        let refreshed = connection.refresh(self.context.marker.as_ref()).await;
+        let marker = refreshed.map_err(|error| self.handle_error(&connection, &error).error)?;
+        if let Err(newer) = self.note_marker(&connection, marker) {
+            tracing::error!(error = %newer, "the store can no longer be used");
+            self.discard(&connection);
+            return Err(newer);
+        }
         self.note_history(&connection);
+        Ok(())
+    }
+
+    /// Checks that this version can read the store, and reports a store that was emptied.
+    fn note_marker(&self, connection: &Connection, marker: Option<Marker>) -> Result<(), StoreError> {
+        let Some(marker) = marker else { return Ok(()) };
+        marker.check_format(&connection.address)?;
+        let before = self.store_id.lock().replace(marker.id.clone());
+        if before.is_some_and(|before| before != marker.id) {
+            tracing::error!(
+                server = connection.address,
+                "the store was emptied, for example by FLUSHALL, or replaced by another one: everything that was in it is gone"
+            );
+        }
         Ok(())
     }
 
@@ -220,11 +246,12 @@ impl Server {
             return Err(StoreError::Refusing(format!("{}: it is not a primary at present", connection.address)));
         }
         match connection.send(&self.context.functions.load()).await.map_err(explain) {
-            // The server may have the library already, and commits that only free memory must reach a full server.
-            Ok(_) | Err(StoreError::Refusing(_)) => (),
+            // The server may have the library already, and a full server must still be read and drained.
+            Ok(_) | Err(StoreError::Refusing(_) | StoreError::Full(_)) => (),
             Err(error) => return Err(error),
         }
-        connection.refresh().await.map_err(explain)?;
+        let marker = connection.refresh(self.context.marker.as_ref()).await.map_err(explain)?;
+        self.note_marker(&connection, marker)?;
         Ok(connection)
     }
 

@@ -10,9 +10,11 @@ use tokio::{
 
 use super::{
     cluster::Cluster,
-    connection::Reply,
+    connection::{MarkerPlace, Reply},
     error::CallError,
     functions::{Function, FunctionLibrary},
+    keys::Keys,
+    marker::Marker,
     replicas::ReplicationPolicy,
     sentinel::Sentinels,
     server::{Context, Location, Server},
@@ -40,8 +42,17 @@ impl fmt::Debug for Topology {
 
 impl Topology {
     /// Makes the topology that a URL names, without connecting. Notifies `recheck` when a server may have lost commits.
-    pub(super) fn new(endpoint: Endpoint, replication: Option<ReplicationPolicy>, recheck: Arc<Notify>) -> Self {
-        let context = Context { functions: Arc::new(FunctionLibrary::new()), recheck, replication };
+    pub(super) fn new(
+        endpoint: Endpoint,
+        keys: &Keys,
+        replication: Option<ReplicationPolicy>,
+        recheck: Arc<Notify>,
+    ) -> Self {
+        let functions = Arc::new(FunctionLibrary::new());
+        let marker = endpoint
+            .is_single()
+            .then(|| MarkerPlace { keys: keys.clone(), create: functions.name_of(Function::MarkStore) });
+        let context = Context { functions, recheck, replication, marker };
         match endpoint {
             Endpoint::Server(server) => Self::Single(Server::new(Location::Fixed(Box::new(server)), context)),
             Endpoint::Sentinel { sentinels, service, primary } => Self::Single(Server::new(
@@ -52,12 +63,26 @@ impl Topology {
         }
     }
 
-    /// Connects. Fails if no server is reachable.
-    pub(super) async fn connect(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Single(server) => server.connect().await.map(drop),
-            Self::Cluster(cluster) => cluster.refresh().await,
-        }
+    /// Connects. Fails if no server is reachable, or if a newer version of teamwire wrote the store.
+    pub(super) async fn connect(&self, keys: &Keys) -> Result<(), StoreError> {
+        let cluster = match self {
+            Self::Single(server) => return server.connect().await.map(drop),
+            Self::Cluster(cluster) => cluster,
+        };
+        cluster.refresh().await?;
+        let namespace = Keys::marker_namespace();
+        let mut query = Pipeline::new();
+        query.add_command(Marker::query(keys));
+        let answer = self.read(Some(&namespace), &query).await?.pop();
+        let marker = match answer.and_then(Marker::parse) {
+            Some(marker) => Some(marker),
+            // If the store refuses writes, it has no marker yet.
+            None => {
+                let created = self.call(&namespace, Function::MarkStore, |name, _| Marker::create(keys, name)).await;
+                created.ok().and_then(|reply| Marker::parse(reply.value))
+            }
+        };
+        marker.map_or(Ok(()), |marker| marker.check_format("the cluster"))
     }
 
     /// Calls a function on a namespace. `command` builds the command from the function's name and the server's history.

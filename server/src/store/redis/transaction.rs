@@ -35,7 +35,7 @@ const WEIGHT_MAX: u64 = 1 << 40;
 const RUN_MAX: u64 = 64;
 
 /// Returns whether a transaction only frees memory: it neither appends nor remembers a reply, and it either removes or ends
-/// something or puts nothing. Such a transaction runs even while memory is full.
+/// something or puts nothing. Such a transaction does not wait for replicas.
 pub(super) fn only_frees_memory(txn: &Txn) -> bool {
     let grows = |write: &Write| matches!(write, Write::Append { .. } | Write::RememberReply { .. });
     let puts = |write: &Write| matches!(write, Write::Put { .. });
@@ -56,6 +56,8 @@ pub(super) struct FunctionCall<'t> {
 /// What a reply says besides the outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplyFlags {
+    /// The version of the commit that created the namespace.
+    pub(super) born: u64,
     /// The namespace now has the commit's version.
     pub(super) is_kept: bool,
     /// The notifications were published. `false`: there were none, or no other store listens.
@@ -270,11 +272,12 @@ fn committed(
     let removed = int(answer.next()?)?;
     let is_kept = int(answer.next()?)? == 1;
     let is_published = int(answer.next()?)? == 1;
+    let born = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
     let appends = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).count();
     let appended: Option<Vec<_>> =
         answer.map(|sequence| int(sequence).map(|number| (number > 0).then_some(number))).collect();
     let appended = appended.filter(|appended| appended.len() == appends)?;
-    Some((Commit { version, at_ms, durability, appended, removed }, ReplyFlags { is_kept, is_published }))
+    Some((Commit { version, at_ms, durability, appended, removed }, ReplyFlags { born, is_kept, is_published }))
 }
 
 /// Splits sequences into contiguous runs, each as its first and last sequence.
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn only_transactions_that_free_memory_may_run_when_memory_is_full() {
+    fn only_transactions_that_free_memory_skip_the_wait_for_replicas() {
         let key = Key::new("member", "x");
         let frees = |writes| only_frees_memory(&Txn { checks: vec![], writes });
         assert!(frees(vec![remove("s", &[1])]));

@@ -233,7 +233,7 @@ pub(super) fn host_of(server: &ConnectionInfo) -> &str {
 }
 
 fn invalid(why: &str) -> StoreError {
-    StoreError::Unavailable(format!("the store URL is not valid: {why}"))
+    StoreError::Misconfigured(format!("the store URL is not valid: {why}"))
 }
 
 #[cfg(test)]

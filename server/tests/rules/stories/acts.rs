@@ -62,9 +62,10 @@ impl Call {
         self.depths.get(name).is_none_or(|entries| *entries < model::INBOX_ENTRIES_MAX)
     }
 
-    /// Returns whether an inbox has room for an answer, which may exceed the bound.
-    fn has_twice_room(&self, name: &str) -> bool {
-        self.depths.get(name).is_none_or(|entries| *entries < 2 * model::INBOX_ENTRIES_MAX)
+    /// Returns whether an inbox has room for an answer, which may exceed the bound, as may all that is about shutdowns.
+    fn has_extra_room(&self, name: &str, asks: Asks) -> bool {
+        let factor = if asks == Asks::Shutdown { 3 } else { 2 };
+        self.depths.get(name).is_none_or(|entries| *entries < factor * model::INBOX_ENTRIES_MAX)
     }
 
     fn in_team(&self, request: v1::SendRequest) -> v1::SendRequest {
@@ -106,8 +107,8 @@ impl Story {
             Act::Stream => self.open_stream(call).await,
             Act::Ack { messages } => self.acknowledge(call, messages).await,
             Act::Heartbeat { idle } => self.heartbeat(call, *idle).await,
-            Act::Join { name, twice } => self.join(call, name, *twice).await,
-            Act::Rejoin => self.rejoin(call).await,
+            Act::Join { name, twice, detached } => self.join(call, name, *twice, *detached).await,
+            Act::Rejoin { detached } => self.rejoin(call, *detached).await,
             Act::Leave { code } => self.leave(call, *code).await,
             Act::Force { name } => self.force_stop(call, name).await,
             Act::SetLead { name } => self.set_lead(call, name).await,
@@ -224,7 +225,8 @@ impl Story {
     }
 
     async fn request_shutdown(&mut self, call: &Call, to: &str) -> Option<Done> {
-        let is_accepted = self.model.accepts_shutdown(&call.caller, to, |name| call.has_room(name));
+        let is_accepted =
+            self.model.accepts_shutdown(&call.caller, to, |name| call.has_extra_room(name, Asks::Shutdown));
         let recipients = is_accepted.then(|| vec![to.to_owned()]);
         let only_for = self.model.members.get(to).map(|bearer| bearer.incarnation);
         let expected = Expected { request: shutdown(to), content: String::new(), recipients, only_for };
@@ -271,7 +273,7 @@ impl Story {
             Asks::Shutdown => answer(&asked.id, approve, &content),
             Asks::Plan => answer_plan(to, &asked.id, approve, &content),
         };
-        let room = |name: &str| call.has_twice_room(name);
+        let room = |name: &str| call.has_extra_room(name, asks);
         let expected = self.model.accepts_answer(&call.caller, at, asks, to, approve, room);
         let reply = self.send_comparably(call, &call.in_team(request)).await;
         let reply = self.expect(reply, expected.is_some(), "an answer")?;
@@ -369,7 +371,7 @@ impl Story {
         Some(Done::Accepted)
     }
 
-    async fn join(&mut self, call: &Call, name: &'static str, twice: bool) -> Option<Done> {
+    async fn join(&mut self, call: &Call, name: &'static str, twice: bool, detached: bool) -> Option<Done> {
         let plan_mode_required = name == PLANNER;
         let invite = v1::InviteRequest {
             team: "alpha".to_owned(),
@@ -379,7 +381,7 @@ impl Story {
         };
         let token = self.coordinators[0].invite(&operator(), &invite).await.unwrap().join_token;
         let idempotency_key = if twice { "again".to_owned() } else { String::new() };
-        let request = v1::JoinRequest { idempotency_key, ..Default::default() };
+        let request = v1::JoinRequest { idempotency_key, ..join_by(detached) };
         let joined = call.c.join(&presented(&token), &request).await;
         let is_accepted = self.model.accepts_join(name);
         // The invitation changed something in any case.
@@ -388,16 +390,16 @@ impl Story {
             let again = call.c.join(&presented(&token), &request).await.unwrap();
             assert_eq!(again.credential, joined.credential, "the reply is not the first one");
         }
-        self.begin(name, plan_mode_required, &joined);
+        self.begin(name, plan_mode_required, detached, &joined);
         Some(Done::Accepted)
     }
 
-    async fn rejoin(&mut self, call: &Call) -> Option<Done> {
+    async fn rejoin(&mut self, call: &Call, detached: bool) -> Option<Done> {
         let expected = self.model.accepts_rejoin(&call.caller);
-        let joined = call.c.join(&call.who, &v1::JoinRequest::default()).await;
+        let joined = call.c.join(&call.who, &join_by(detached)).await;
         let joined = self.expect(joined, expected.is_some(), "a new life")?;
         let name = NAMES.into_iter().find(|name| expected.as_deref() == Some(*name)).unwrap();
-        self.begin(name, self.model.members[name].plan_mode, &joined);
+        self.begin(name, self.model.members[name].plan_mode, detached, &joined);
         Some(Done::Accepted)
     }
 

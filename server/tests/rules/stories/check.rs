@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use teamwire_proto::{
     name::Name,
     v1::{
-        self, DeadLetterCause, MemberState, ReceiptState, RequestKind, RequestState, SenderKind, history_entry::Event,
-        message::Body,
+        self, DeadLetterCause, Liveness, MemberState, ReceiptState, RequestKind, RequestState, SenderKind,
+        history_entry::Event, message::Body,
     },
 };
 use teamwire_server::{
@@ -45,6 +45,8 @@ impl Story {
             };
             assert!(life.contains(&bearer.life), "{} is {:?}, and should be {:?}", member.name, life, bearer.life);
             assert_eq!(member.incarnation, bearer.incarnation);
+            assert_eq!(member.liveness() == Liveness::Detached, bearer.detached, "{}", member.name);
+            assert_eq!(member.state() == MemberState::Away, bearer.is_away(self.model.now), "{}", member.name);
         }
         let list = v1::ListRequestsRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         let mut requests = c.list_requests(&operator(), &list).await.unwrap().requests;
@@ -110,11 +112,17 @@ impl Story {
 
     /// Checks that an inbox holds what it should, in the order of acceptance.
     async fn check_inbox(&mut self, name: &str) {
-        let found: Vec<String> = self
-            .inbox(name)
-            .await
+        let messages: Vec<v1::Message> =
+            self.inbox(name).await.into_iter().map(|delivery| delivery.message.unwrap()).collect();
+        let mut about = BTreeSet::new();
+        for message in &messages {
+            if let Some(Body::Notice(notice)) = &message.body {
+                assert!(notice.count > 0, "{notice:?}");
+                assert!(about.insert((notice.kind, notice.about())), "{name} has two notices like {notice:?}");
+            }
+        }
+        let found: Vec<String> = messages
             .into_iter()
-            .map(|delivery| delivery.message.unwrap())
             .filter(|message| message.sender.as_ref().unwrap().kind() != SenderKind::Coordinator)
             .filter(|message| !self.handed_on.contains(&message.id))
             .map(|message| message.id)
@@ -197,6 +205,9 @@ impl Story {
                 assert!(only_for.is_some_and(|life| life != bearer.incarnation));
             }
             (ReceiptState::DeadLettered, DeadLetterCause::InboxFull) => assert_eq!(receipt.sequence, 0),
+            (ReceiptState::DeadLettered, DeadLetterCause::Replaced) => {
+                assert!(!self.contents.contains_key(id), "a message was replaced: {receipt:?}");
+            }
             (ReceiptState::Queued | ReceiptState::Delivered, _) if !is_end => {
                 let is_waiting = |place: &usize| self.model.sent[*place].id == id;
                 let is_notice = !self.contents.contains_key(id);
@@ -206,7 +217,11 @@ impl Story {
             (ReceiptState::Queued | ReceiptState::Delivered, _) => {
                 let was_accepted = self.contents.contains_key(id);
                 let is_stopped = bearer.life == Life::Forced;
-                assert!(!was_accepted || is_stopped, "{} never processed {id}: {receipt:?}", receipt.recipient);
+                // Without a session that delivers, no request for another life goes to the dead letters.
+                let is_void =
+                    self.sessions == Sessions::OpenOnly && only_for.is_some_and(|life| life != bearer.incarnation);
+                let may_wait = !was_accepted || is_stopped || is_void;
+                assert!(may_wait, "{} never processed {id}: {receipt:?}", receipt.recipient);
             }
             other => panic!("{other:?}"),
         }

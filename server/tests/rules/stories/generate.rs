@@ -86,8 +86,11 @@ pub(super) enum Act {
     Join {
         name: &'static str,
         twice: bool,
+        detached: bool,
     },
-    Rejoin,
+    Rejoin {
+        detached: bool,
+    },
     Leave {
         code: i32,
     },
@@ -192,8 +195,9 @@ fn acts(on_tasks: bool) -> impl Strategy<Value = Act> {
         8 => Just(Act::Stream),
         8 => vec(any::<Index>(), 1..4).prop_map(|messages| Act::Ack { messages }),
         3 => proptest::option::of(any::<bool>()).prop_map(|idle| Act::Heartbeat { idle }),
-        4 => (names(), any::<bool>()).prop_map(|(name, twice)| Act::Join { name, twice }),
-        3 => Just(Act::Rejoin),
+        4 => (names(), any::<bool>(), any::<bool>())
+            .prop_map(|(name, twice, detached)| Act::Join { name, twice, detached }),
+        3 => any::<bool>().prop_map(|detached| Act::Rejoin { detached }),
         2 => (0..3).prop_map(|code| Act::Leave { code }),
         2 => names().prop_map(|name| Act::Force { name }),
         2 => names().prop_map(|name| Act::SetLead { name }),

@@ -5,7 +5,8 @@
 //! - a refusal changes nothing;
 //! - a delivered message was sent as delivered, to this member; a session delivers it once and in order; a redelivery has a
 //!   higher count;
-//! - an inbox is dense, and keeps each sender's order;
+//! - an inbox is dense, and keeps each sender's order; it holds one notice of a kind about a thing, and notices use no
+//!   room of messages;
 //! - every accepted message reaches all its recipients, and ends processed or dead-lettered with the true cause, unless the
 //!   team is deleted;
 //! - members, requests and tasks are in the state that the model predicts, and the [board](crate::board_check) is sound;
@@ -46,8 +47,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use teamwire_proto::{name::Name, v1, v1::CloseReason};
 use teamwire_server::{
     coordinator::Coordinator,
-    domain::{identity::CallerCredentials, streams::inbox},
-    store::{Store, embedded::EmbeddedStore, redis::RedisStore},
+    domain::identity::CallerCredentials,
+    store::{Range, Store, embedded::EmbeddedStore, redis::RedisStore},
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
@@ -123,6 +124,7 @@ impl Story {
             limits.lease_ttl = Duration::from_secs(model::LEASE);
             limits.lost_grace = Duration::from_secs(model::GRACE);
             limits.exit_alarm_after = Duration::from_secs(model::EXIT_ALARM);
+            limits.claim_ttl = Duration::from_secs(model::CLAIM_TTL);
             limits.open_tasks_max = model::limits::OPEN_TASKS_MAX;
             limits.claims_max = model::limits::CLAIMS_MAX;
             limits.task_dependencies_max = model::limits::TASK_DEPENDENCIES_MAX;
@@ -158,9 +160,10 @@ impl Story {
             transcript: Transcript::default(),
             forwarder,
         };
-        story.model.begin("lead", false);
+        story.model.begin("lead", false, false);
         for (coordinator, name) in ["Ann", "bob"].into_iter().enumerate() {
-            story.step(&Step { who: Who::Operator, coordinator, act: Act::Join { name, twice: false } }).await;
+            let act = Act::Join { name, twice: false, detached: coordinator == 0 };
+            story.step(&Step { who: Who::Operator, coordinator, act }).await;
         }
         story
     }
@@ -213,17 +216,25 @@ impl Story {
         }
     }
 
-    /// Returns how many entries each inbox has.
+    /// Returns how many messages each inbox has, not counting notices.
     async fn depths(&self) -> BTreeMap<String, u64> {
-        let names: Vec<String> = self.model.members.keys().cloned().collect();
-        let streams: Vec<_> = names.iter().map(|name| inbox(&Name::parse(name, "name").unwrap())).collect();
-        let extents = self.team.clock.extents(&self.team.namespace, &streams).await.unwrap();
-        names.into_iter().zip(extents.iter().map(|extent| extent.entries)).collect()
+        let mut depths = BTreeMap::new();
+        for name in self.model.members.keys() {
+            let member = Name::parse(name, "name").unwrap();
+            let all = Range { first: 1, last: u64::MAX, limit: 1_000, newest_first: false };
+            let entries = self.team.coordinator.inbox_entries(&self.team.namespace, &member, all).await.unwrap();
+            let ids = entries.into_iter().map(|(_, id)| id).collect();
+            let messages = self.team.coordinator.messages(&self.team.namespace, ids).await.unwrap();
+            let is_notice = |message: &v1::Message| matches!(message.body, Some(v1::message::Body::Notice(_)));
+            let messages = messages.iter().flatten().filter(|message| !is_notice(message)).count();
+            depths.insert(name.clone(), messages as u64);
+        }
+        depths
     }
 
     /// Records a new life.
-    fn begin(&mut self, name: &'static str, plan_mode: bool, joined: &v1::JoinResponse) {
-        self.model.begin(name, plan_mode);
+    fn begin(&mut self, name: &'static str, plan_mode: bool, detached: bool, joined: &v1::JoinResponse) {
+        self.model.begin(name, plan_mode, detached);
         self.end_session(name, CloseReason::Superseded);
         self.credentials.entry(name).or_default().push(presented(&joined.credential));
         assert_eq!(joined.member.as_ref().unwrap().incarnation, self.model.members[name].incarnation);
@@ -244,7 +255,7 @@ impl Story {
                 continue;
             }
             if self.model.accepts_join(name) {
-                let act = Act::Join { name, twice: false };
+                let act = Act::Join { name, twice: false, detached: false };
                 self.step(&Step { who: Who::Operator, coordinator: 0, act }).await;
             }
             let who = Who::Member { name, former: None, shows: Shows::None };

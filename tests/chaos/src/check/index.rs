@@ -77,6 +77,11 @@ impl<'e> Index<'e> {
         is_gone || self.loss_windows.iter().any(|(from, until)| (*from..=*until + NOTICED_US).contains(&at_us))
     }
 
+    /// Returns whether the store may have lost something between two times, so that sequences were used again.
+    pub(super) fn may_lose_between(&self, since_us: u64, at_us: u64) -> bool {
+        self.loss_windows.iter().any(|(from, until)| *from <= at_us && since_us <= *until + NOTICED_US)
+    }
+
     /// Returns how and when an op ended.
     pub(super) fn end(&self, process: Process<'e>, op: u64) -> Option<(u64, &'e What)> {
         self.ends.get(&(process, op)).copied()

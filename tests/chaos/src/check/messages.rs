@@ -141,8 +141,33 @@ pub(super) fn nothing_duplicated(index: &Index<'_>) -> Vec<String> {
     doubled
 }
 
-pub(super) fn order(index: &Index<'_>) -> Vec<String> {
+/// Returns the deliveries that reached a process after one with a higher sequence. A shutdown request may come before its
+/// turn, so what it has overtaken may follow it; it may not come after its turn, and nothing else may leave its place.
+fn out_of_turn(index: &Index<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
+    let mut handed: BTreeSet<(Process<'_>, &str)> = BTreeSet::new();
+    let mut last: HashMap<Process<'_>, (u64, u64)> = HashMap::new();
+    for event in index.events {
+        let What::Delivered { message_id, sequence, is_urgent, .. } = &event.what else { continue };
+        let process = (event.member.as_str(), event.process);
+        if !handed.insert((process, message_id)) {
+            continue;
+        }
+        if let Some((before, since_us)) = last.get(&process)
+            && sequence <= before
+            && !index.may_lose_between(*since_us, event.at_us)
+        {
+            wrong.push(format!("{process:?} received {message_id} with sequence {sequence} after sequence {before}"));
+        }
+        if !is_urgent {
+            last.insert(process, (*sequence, event.at_us));
+        }
+    }
+    wrong
+}
+
+pub(super) fn order(index: &Index<'_>) -> Vec<String> {
+    let mut wrong = out_of_turn(index);
     let mut places: BTreeMap<(&str, u64), &str> = BTreeMap::new();
     // For each inbox and sending process: the sequence of each op's message.
     let mut lines: BTreeMap<(&str, Process<'_>), BTreeMap<u64, u64>> = BTreeMap::new();
@@ -179,7 +204,7 @@ pub(super) fn order(index: &Index<'_>) -> Vec<String> {
 mod tests {
     use super::super::{
         Promise,
-        testing::{broken, delivered, last, sending, sent},
+        testing::{broken, delivered, delivered_request, last, sending, sent},
     };
     use super::*;
 
@@ -199,6 +224,22 @@ mod tests {
             ]),
             []
         );
+    }
+
+    #[test]
+    fn only_a_shutdown_request_may_come_before_its_turn() {
+        let sends = [("ann", 1, sending(1)), ("ann", 1, sent(1)), ("ann", 1, sending(2)), ("ann", 1, sent(2))];
+        let ends = [("lead", 1, last(1, "processed")), ("lead", 1, last(2, "processed"))];
+        let with = |more: &[What]| {
+            let received: Vec<_> = more.iter().map(|what| ("bob", 1, what.clone())).collect();
+            broken(&[&sends[..], &received, &ends].concat())
+        };
+        let (one, two) = (delivered(1, 1, 1), delivered(2, 2, 1));
+        assert_eq!(with(&[one.clone(), delivered_request(3), two.clone()]), []);
+        assert_eq!(with(&[delivered_request(4), delivered_request(3), one.clone(), two.clone()]), []);
+        assert_eq!(with(&[two.clone(), one.clone()]), [Promise::Order]);
+        assert_eq!(with(&[delivered_request(3), two.clone(), one.clone()]), [Promise::Order]);
+        assert_eq!(with(&[one, delivered(2, 5, 1), delivered_request(3)]), [Promise::Order], "it came too late");
     }
 
     #[test]

@@ -33,7 +33,13 @@ pub(super) fn sent(op: u64) -> What {
 
 pub(super) fn delivered(op: u64, sequence: u64, delivery_count: u32) -> What {
     let (message_id, content) = (format!("m{op}"), format!("c{op}"));
-    What::Delivered { message_id, sequence, delivery_count, from: "ann".to_owned(), content }
+    What::Delivered { message_id, sequence, delivery_count, from: "ann".to_owned(), content, is_urgent: false }
+}
+
+/// The delivery of a shutdown request with this place in the inbox.
+pub(super) fn delivered_request(sequence: u64) -> What {
+    let (message_id, from) = (format!("r{sequence}"), "coordinator".to_owned());
+    What::Delivered { message_id, sequence, delivery_count: 1, from, content: String::new(), is_urgent: true }
 }
 
 pub(super) fn last(op: u64, state: &str) -> What {

@@ -20,7 +20,8 @@ pub(super) async fn fill_disk(cluster: &mut Cluster) -> io::Result<()> {
         let description = "x".repeat(8 * 1024);
         let task = v1::CreateTaskRequest { subject: "No room".to_owned(), description, ..Default::default() };
         // A single attempt knows only what the answer says.
-        while !lead.create_task(task.clone()).await.is_err_and(|error| error.to_string().contains("takes no writes")) {
+        while !lead.create_task(task.clone()).await.is_err_and(|error| error.to_string().contains("the store is full"))
+        {
             sleep(Duration::from_millis(20)).await;
         }
         sleep(Duration::from_secs(2)).await;

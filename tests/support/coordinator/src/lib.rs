@@ -58,12 +58,14 @@ pub struct State {
     pub heartbeats: Vec<v1::HeartbeatRequest>,
     pub opened: Vec<v1::StreamRequest>,
     pub waits: u32,
+    /// The members that ListMembers returns.
+    pub members: Vec<v1::Member>,
     /// How the next calls fail, before they succeed.
     pub fail_sends: VecDeque<Status>,
     pub fail_acks: VecDeque<Status>,
     pub fail_streams: VecDeque<Status>,
     pub fail_joins: VecDeque<Status>,
-    /// The pages that ListMembers returns. The last one repeats.
+    /// The pages that ListMembers returns in place of `members`. The last one repeats.
     pub member_pages: VecDeque<v1::ListMembersResponse>,
     /// The page tokens that ListMembers was called with.
     pub page_tokens: Vec<String>,
@@ -375,7 +377,8 @@ impl TeamService for Coordinator {
             state.page_tokens.push(request.into_inner().page_token);
             let is_last = state.member_pages.len() == 1;
             let page = if is_last { state.member_pages.front().cloned() } else { state.member_pages.pop_front() };
-            page.map_or_else(not_scripted, |page| Ok(Response::new(page)))
+            let all = v1::ListMembersResponse { members: state.members.clone(), ..Default::default() };
+            Ok(Response::new(page.unwrap_or(all)))
         })
     }
 
@@ -391,6 +394,13 @@ impl TeamService for Coordinator {
     async fn set_lead(&self, request: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
         let team = Some(v1::Team { lead: request.into_inner().member, ..Default::default() });
         Ok(Response::new(v1::SetLeadResponse { team }))
+    }
+
+    async fn set_notice_level(
+        &self,
+        _: Request<v1::SetNoticeLevelRequest>,
+    ) -> Result<Response<v1::SetNoticeLevelResponse>, Status> {
+        not_scripted()
     }
 }
 

@@ -80,7 +80,7 @@ class _TaskEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     TASK_EVENT_KIND_RELEASED: _TaskEventKind.ValueType  # 6
     """Its owner, the lead or the operator released it."""
     TASK_EVENT_KIND_LAPSED: _TaskEventKind.ValueType  # 7
-    """Its owner was lost, has exited, was stopped or has begun a new life: it is back on the board."""
+    """Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board."""
     TASK_EVENT_KIND_DELETED: _TaskEventKind.ValueType  # 8
     """It was deleted."""
 
@@ -102,7 +102,7 @@ TASK_EVENT_KIND_COMPLETED: TaskEventKind.ValueType  # 5
 TASK_EVENT_KIND_RELEASED: TaskEventKind.ValueType  # 6
 """Its owner, the lead or the operator released it."""
 TASK_EVENT_KIND_LAPSED: TaskEventKind.ValueType  # 7
-"""Its owner was lost, has exited, was stopped or has begun a new life: it is back on the board."""
+"""Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board."""
 TASK_EVENT_KIND_DELETED: TaskEventKind.ValueType  # 8
 """It was deleted."""
 Global___TaskEventKind: typing_extensions.TypeAlias = TaskEventKind

@@ -55,9 +55,19 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
     NOTICE_KIND_WRITES_LOST: _NoticeKind.ValueType  # 13
     """The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member."""
+    NOTICE_KIND_TASK_LAPSED: _NoticeKind.ValueType  # 14
+    """The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
+    set. To the former owner and to the lead.
+    """
+    NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
+    """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
+    NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
+    """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
+    for each of them.
+    """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
-    """What a notice of the coordinator is about."""
+    """What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel."""
 
 NOTICE_KIND_UNSPECIFIED: NoticeKind.ValueType  # 0
 """Never sent."""
@@ -87,7 +97,45 @@ NOTICE_KIND_UNPROCESSED: NoticeKind.ValueType  # 12
 """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
 NOTICE_KIND_WRITES_LOST: NoticeKind.ValueType  # 13
 """The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member."""
+NOTICE_KIND_TASK_LAPSED: NoticeKind.ValueType  # 14
+"""The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
+set. To the former owner and to the lead.
+"""
+NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
+"""A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
+NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
+"""The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
+for each of them.
+"""
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
+
+class _RunnerAction:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RunnerActionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_RunnerAction.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    RUNNER_ACTION_UNSPECIFIED: _RunnerAction.ValueType  # 0
+    """Not reported: the member has no runner, or an older one."""
+    RUNNER_ACTION_NONE: _RunnerAction.ValueType  # 1
+    """Nothing: the program ended by itself. After an approved shutdown, it found its input closed."""
+    RUNNER_ACTION_SIGTERM: _RunnerAction.ValueType  # 2
+    """It sent SIGTERM."""
+    RUNNER_ACTION_SIGKILL: _RunnerAction.ValueType  # 3
+    """It sent SIGKILL: the program did not end in the grace period after SIGTERM, or the member was stopped by force."""
+
+class RunnerAction(_RunnerAction, metaclass=_RunnerActionEnumTypeWrapper):
+    """What a runner did to end a program."""
+
+RUNNER_ACTION_UNSPECIFIED: RunnerAction.ValueType  # 0
+"""Not reported: the member has no runner, or an older one."""
+RUNNER_ACTION_NONE: RunnerAction.ValueType  # 1
+"""Nothing: the program ended by itself. After an approved shutdown, it found its input closed."""
+RUNNER_ACTION_SIGTERM: RunnerAction.ValueType  # 2
+"""It sent SIGTERM."""
+RUNNER_ACTION_SIGKILL: RunnerAction.ValueType  # 3
+"""It sent SIGKILL: the program did not end in the grace period after SIGTERM, or the member was stopped by force."""
+Global___RunnerAction: typing_extensions.TypeAlias = RunnerAction
 
 class _SenderKind:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -229,6 +277,8 @@ class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """It was a notice that found the inbox full. Only the history has it."""
     DEAD_LETTER_CAUSE_MEMBER_REMOVED: _DeadLetterCause.ValueType  # 4
     """The recipient exited long ago and was removed from the roster."""
+    DEAD_LETTER_CAUSE_REPLACED: _DeadLetterCause.ValueType  # 5
+    """It was a notice. A newer one of the same kind about the same thing took its place, and counts its events."""
 
 class DeadLetterCause(_DeadLetterCause, metaclass=_DeadLetterCauseEnumTypeWrapper):
     """Why a message was dead-lettered."""
@@ -243,6 +293,8 @@ DEAD_LETTER_CAUSE_INBOX_FULL: DeadLetterCause.ValueType  # 3
 """It was a notice that found the inbox full. Only the history has it."""
 DEAD_LETTER_CAUSE_MEMBER_REMOVED: DeadLetterCause.ValueType  # 4
 """The recipient exited long ago and was removed from the roster."""
+DEAD_LETTER_CAUSE_REPLACED: DeadLetterCause.ValueType  # 5
+"""It was a notice. A newer one of the same kind about the same thing took its place, and counts its events."""
 Global___DeadLetterCause: typing_extensions.TypeAlias = DeadLetterCause
 
 @typing.final
@@ -259,7 +311,7 @@ class DirectMessage(google.protobuf.message.Message):
     delivered message: the name as first written.
     """
     summary: builtins.str
-    """Required. One line, 1 to 200 characters, no control characters; shown as a preview."""
+    """Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview."""
     content: builtins.str
     """Required. UTF-8, 1 byte to 64 KiB (the coordinator's `content_bytes_max`). Never parsed."""
     def __init__(
@@ -282,7 +334,7 @@ class Broadcast(google.protobuf.message.Message):
     SUMMARY_FIELD_NUMBER: builtins.int
     CONTENT_FIELD_NUMBER: builtins.int
     summary: builtins.str
-    """Required. One line, 1 to 200 characters, no control characters."""
+    """Required. One line, 1 to 200 characters, at least one of them visible, no control characters."""
     content: builtins.str
     """Required. UTF-8, 1 byte to 64 KiB."""
     def __init__(
@@ -297,7 +349,9 @@ Global___Broadcast: typing_extensions.TypeAlias = Broadcast
 
 @typing.final
 class ShutdownRequest(google.protobuf.message.Message):
-    """Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id."""
+    """Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. It
+    reaches a member whose inbox is full, and one that acknowledges nothing.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -463,6 +517,10 @@ class Notice(google.protobuf.message.Message):
     TEXT_FIELD_NUMBER: builtins.int
     EXIT_FIELD_NUMBER: builtins.int
     TASK_FIELD_NUMBER: builtins.int
+    COUNT_FIELD_NUMBER: builtins.int
+    FIRST_AT_FIELD_NUMBER: builtins.int
+    IMPORTANT_FIELD_NUMBER: builtins.int
+    GATHERED_FIELD_NUMBER: builtins.int
     kind: Global___NoticeKind.ValueType
     """Set by the coordinator. What happened."""
     member: builtins.str
@@ -473,13 +531,31 @@ class Notice(google.protobuf.message.Message):
     """Set by the coordinator if the notice concerns a message. Its id."""
     text: builtins.str
     """Set by the coordinator. One sentence for a reader, with what can be done."""
+    count: builtins.int
+    """Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same
+    kind about the same thing replaces it: the other fields describe the latest event.
+    """
+    important: builtins.bool
+    """Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
+    important if the process failed.
+    """
     @property
     def exit(self) -> Global___ExitReport:
-        """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED. How the process ended."""
+        """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended."""
 
     @property
     def task(self) -> Global___TaskSummary:
         """Set by the coordinator if the notice concerns a task."""
+
+    @property
+    def first_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Set by the coordinator. When the first of these events happened."""
+
+    @property
+    def gathered(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Notice]:
+        """Set by the coordinator with NOTICE_KIND_DIGEST. The notices, each of another kind or about another thing, oldest
+        first. Up to 32; `count` covers the others, too.
+        """
 
     def __init__(
         self,
@@ -491,9 +567,13 @@ class Notice(google.protobuf.message.Message):
         text: builtins.str = ...,
         exit: Global___ExitReport | None = ...,
         task: Global___TaskSummary | None = ...,
+        count: builtins.int = ...,
+        first_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        important: builtins.bool = ...,
+        gathered: collections.abc.Iterable[Global___Notice] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["exit", b"exit", "task", b"task"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["exit", b"exit", "kind", b"kind", "member", b"member", "message_id", b"message_id", "request_id", b"request_id", "task", b"task", "text", b"text"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["exit", b"exit", "first_at", b"first_at", "task", b"task"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["count", b"count", "exit", b"exit", "first_at", b"first_at", "gathered", b"gathered", "important", b"important", "kind", b"kind", "member", b"member", "message_id", b"message_id", "request_id", b"request_id", "task", b"task", "text", b"text"]) -> None: ...
 
 Global___Notice: typing_extensions.TypeAlias = Notice
 
@@ -507,12 +587,18 @@ class ExitReport(google.protobuf.message.Message):
     SIGNAL_FIELD_NUMBER: builtins.int
     DURATION_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
+    APPROVED_REQUEST_ID_FIELD_NUMBER: builtins.int
+    RUNNER_ACTION_FIELD_NUMBER: builtins.int
     code: builtins.int
     """Optional. The exit code, 0 to 255. Absent when a signal ended the process or nothing is known."""
     signal: builtins.int
     """Optional. The number of the signal that ended the process. Zero: none."""
     detail: builtins.str
     """Optional. One line, up to 200 characters: why it ended, for a reader."""
+    approved_request_id: builtins.str
+    """Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none."""
+    runner_action: Global___RunnerAction.ValueType
+    """Optional. What the runner did to end the program itself; what it did to end the program's descendants does not count."""
     @property
     def duration(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long the process ran. Absent: not known."""
@@ -524,9 +610,11 @@ class ExitReport(google.protobuf.message.Message):
         signal: builtins.int = ...,
         duration: google.protobuf.duration_pb2.Duration | None = ...,
         detail: builtins.str = ...,
+        approved_request_id: builtins.str = ...,
+        runner_action: Global___RunnerAction.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_code", b"_code", "code", b"code", "duration", b"duration"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_code", b"_code", "code", b"code", "detail", b"detail", "duration", b"duration", "signal", b"signal"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_code", b"_code", "approved_request_id", b"approved_request_id", "code", b"code", "detail", b"detail", "duration", b"duration", "runner_action", b"runner_action", "signal", b"signal"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_code", b"_code"]) -> typing.Literal["code"] | None: ...
 
 Global___ExitReport: typing_extensions.TypeAlias = ExitReport
@@ -839,7 +927,9 @@ class StreamRequest(google.protobuf.message.Message):
     same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
     """
     unacked_messages_max: builtins.int
-    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64."""
+    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
+    pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
+    """
     unacked_bytes_max: builtins.int
     """Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
     treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.

@@ -30,7 +30,8 @@ class MessageServiceStub(object):
 
     Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
     sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
-    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
+    (INVALID_ARGUMENT) if it never issued that id.
 
     Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
     call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
@@ -82,7 +83,8 @@ class MessageServiceServicer(object):
 
     Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
     sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
-    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
+    (INVALID_ARGUMENT) if it never issued that id.
 
     Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
     call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
@@ -120,7 +122,9 @@ class MessageServiceServicer(object):
         """Opens a session on the caller's own inbox and streams it.
 
         The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
-        arrive, with heartbeats between. The newest session wins: an older one receives a last frame `closing` with
+        arrive, with heartbeats between. Only a pending shutdown request leaves that order: once too much is unacknowledged, it
+        comes before the messages that wait. Each message comes once in a session. A client must keep reading, or it misses the
+        request and the end. The newest session wins: an older one receives a last frame `closing` with
         CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
         it has not acknowledged come again, with a higher delivery count.
 
@@ -202,7 +206,8 @@ class MessageService(object):
 
     Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
     sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
-    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+    coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
+    (INVALID_ARGUMENT) if it never issued that id.
 
     Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
     call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED

@@ -144,6 +144,30 @@ class ReasonPolicy(google.protobuf.message.Message):
 Global___ReasonPolicy: typing_extensions.TypeAlias = ReasonPolicy
 
 @typing.final
+class NoticePolicy(google.protobuf.message.Message):
+    """Who gets notices of one kind, and which of them replace each other."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IMPORTANT_FIELD_NUMBER: builtins.int
+    ABOUT_FIELD_NUMBER: builtins.int
+    important: builtins.bool
+    """True: every notice of this kind is important. False: one is important only if the event is, such as a crash."""
+    about: builtins.str
+    """The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
+    While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+    """
+    def __init__(
+        self,
+        *,
+        important: builtins.bool = ...,
+        about: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["about", b"about", "important", b"important"]) -> None: ...
+
+Global___NoticePolicy: typing_extensions.TypeAlias = NoticePolicy
+
+@typing.final
 class WaitPolicy(google.protobuf.message.Message):
     """How long a coordinator holds back a reply. A client adds this time to the deadline of each attempt."""
 
@@ -203,10 +227,13 @@ class KindPolicy(google.protobuf.message.Message):
 Global___KindPolicy: typing_extensions.TypeAlias = KindPolicy
 
 REASON_POLICY_FIELD_NUMBER: builtins.int
+NOTICE_POLICY_FIELD_NUMBER: builtins.int
 WAIT_POLICY_FIELD_NUMBER: builtins.int
 KIND_POLICY_FIELD_NUMBER: builtins.int
 reason_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.EnumValueOptions, Global___ReasonPolicy]
 """Set on every value of Reason but the unspecified one."""
+notice_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.EnumValueOptions, Global___NoticePolicy]
+"""Set on every value of NoticeKind but the unspecified one."""
 wait_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.FieldOptions, Global___WaitPolicy]
 """Set on a request's field that asks the coordinator to hold back its reply."""
 kind_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.FieldOptions, Global___KindPolicy]

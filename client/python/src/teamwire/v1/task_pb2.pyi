@@ -95,6 +95,8 @@ class Task(google.protobuf.message.Message):
     CLAIMED_AT_FIELD_NUMBER: builtins.int
     CLOSED_AT_FIELD_NUMBER: builtins.int
     RELEASED_BECAUSE_FIELD_NUMBER: builtins.int
+    RELEASED_AT_FIELD_NUMBER: builtins.int
+    CLAIM_EXPIRES_AT_FIELD_NUMBER: builtins.int
     id: builtins.int
     """Counts the tasks of the team from 1. Written in decimal where it appears as text."""
     subject: builtins.str
@@ -118,7 +120,9 @@ class Task(google.protobuf.message.Message):
     result: builtins.str
     """The result, as given when it was completed. May be empty."""
     released_because: builtins.str
-    """Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner. May be empty."""
+    """Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner or the claim. May
+    be empty.
+    """
     @property
     def blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The tasks that must be completed first, in the order of their ids; completed ones stay listed."""
@@ -155,6 +159,14 @@ class Task(google.protobuf.message.Message):
     def closed_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """Set when it is completed or deleted. When that was."""
 
+    @property
+    def released_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it last came back to the board. Absent: it never did."""
+
+    @property
+    def claim_expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Set while a detached life has claimed it. When the claim ends by itself."""
+
     def __init__(
         self,
         *,
@@ -177,9 +189,11 @@ class Task(google.protobuf.message.Message):
         claimed_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         closed_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         released_because: builtins.str = ...,
+        released_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        claim_expires_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["claimed_at", b"claimed_at", "closed_at", b"closed_at", "created_at", b"created_at", "created_by", b"created_by", "updated_at", b"updated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["active_form", b"active_form", "attempts", b"attempts", "blocked_by", b"blocked_by", "blocks", b"blocks", "claimed_at", b"claimed_at", "closed_at", b"closed_at", "created_at", b"created_at", "created_by", b"created_by", "description", b"description", "id", b"id", "metadata", b"metadata", "owner", b"owner", "released_because", b"released_because", "result", b"result", "status", b"status", "subject", b"subject", "updated_at", b"updated_at", "version", b"version", "waiting_for", b"waiting_for"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["claim_expires_at", b"claim_expires_at", "claimed_at", b"claimed_at", "closed_at", b"closed_at", "created_at", b"created_at", "created_by", b"created_by", "released_at", b"released_at", "updated_at", b"updated_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["active_form", b"active_form", "attempts", b"attempts", "blocked_by", b"blocked_by", "blocks", b"blocks", "claim_expires_at", b"claim_expires_at", "claimed_at", b"claimed_at", "closed_at", b"closed_at", "created_at", b"created_at", "created_by", b"created_by", "description", b"description", "id", b"id", "metadata", b"metadata", "owner", b"owner", "released_at", b"released_at", "released_because", b"released_because", "result", b"result", "status", b"status", "subject", b"subject", "updated_at", b"updated_at", "version", b"version", "waiting_for", b"waiting_for"]) -> None: ...
 
 Global___Task: typing_extensions.TypeAlias = Task
 

@@ -30,8 +30,9 @@ class TaskServiceStub(object):
 
     A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
     valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-    claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
-    exactly one gets it.
+    claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
+    return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
+    If several members claim one task at once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -100,8 +101,9 @@ class TaskServiceServicer(object):
 
     A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
     valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-    claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
-    exactly one gets it.
+    claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
+    return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
+    If several members claim one task at once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -189,9 +191,9 @@ class TaskServiceServicer(object):
         operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless, as
         is repeating it without one and with the same result.
 
-        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
-        TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it), TASK_BLOCKED (the lead and the
-        operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
+        returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
+        claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -284,8 +286,9 @@ class TaskService(object):
 
     A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
     valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-    claims return to the board, and their tokens are refused from then on. If several members claim one task at once,
-    exactly one gets it.
+    claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
+    return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
+    If several members claim one task at once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).

@@ -57,7 +57,7 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_JOINED: _MemberState.ValueType  # 1
     """Has joined; has not opened a session in this life."""
     MEMBER_STATE_ACTIVE: _MemberState.ValueType  # 2
-    """Working."""
+    """Working. A detached life: it has called within the time of a lease, or has a session open."""
     MEMBER_STATE_IDLE: _MemberState.ValueType  # 3
     """Alive, with nothing to do."""
     MEMBER_STATE_STOPPING: _MemberState.ValueType  # 4
@@ -66,6 +66,10 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """Its exit was reported. The name may be joined again."""
     MEMBER_STATE_LOST: _MemberState.ValueType  # 6
     """Its lease ran out and the grace passed. It is active again as soon as it calls; the name may be joined again."""
+    MEMBER_STATE_AWAY: _MemberState.ValueType  # 7
+    """Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+    as it calls. Neither change is recorded or reported.
+    """
 
 class MemberState(_MemberState, metaclass=_MemberStateEnumTypeWrapper):
     """Where a member is in its life."""
@@ -75,7 +79,7 @@ MEMBER_STATE_UNSPECIFIED: MemberState.ValueType  # 0
 MEMBER_STATE_JOINED: MemberState.ValueType  # 1
 """Has joined; has not opened a session in this life."""
 MEMBER_STATE_ACTIVE: MemberState.ValueType  # 2
-"""Working."""
+"""Working. A detached life: it has called within the time of a lease, or has a session open."""
 MEMBER_STATE_IDLE: MemberState.ValueType  # 3
 """Alive, with nothing to do."""
 MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
@@ -84,7 +88,75 @@ MEMBER_STATE_EXITED: MemberState.ValueType  # 5
 """Its exit was reported. The name may be joined again."""
 MEMBER_STATE_LOST: MemberState.ValueType  # 6
 """Its lease ran out and the grace passed. It is active again as soon as it calls; the name may be joined again."""
+MEMBER_STATE_AWAY: MemberState.ValueType  # 7
+"""Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+as it calls. Neither change is recorded or reported.
+"""
 Global___MemberState: typing_extensions.TypeAlias = MemberState
+
+class _Liveness:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _LivenessEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Liveness.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    LIVENESS_UNSPECIFIED: _Liveness.ValueType  # 0
+    """In a request: attached."""
+    LIVENESS_ATTACHED: _Liveness.ValueType  # 1
+    """A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
+    the board.
+    """
+    LIVENESS_DETACHED: _Liveness.ValueType  # 2
+    """None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
+    until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+    """
+
+class Liveness(_Liveness, metaclass=_LivenessEnumTypeWrapper):
+    """Whether a process keeps a life going. Decided when the life begins."""
+
+LIVENESS_UNSPECIFIED: Liveness.ValueType  # 0
+"""In a request: attached."""
+LIVENESS_ATTACHED: Liveness.ValueType  # 1
+"""A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
+the board.
+"""
+LIVENESS_DETACHED: Liveness.ValueType  # 2
+"""None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
+until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+"""
+Global___Liveness: typing_extensions.TypeAlias = Liveness
+
+class _NoticeLevel:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _NoticeLevelEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_NoticeLevel.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    NOTICE_LEVEL_UNSPECIFIED: _NoticeLevel.ValueType  # 0
+    """As NOTICE_LEVEL_ALL."""
+    NOTICE_LEVEL_ALL: _NoticeLevel.ValueType  # 1
+    """All of them. The default."""
+    NOTICE_LEVEL_IMPORTANT: _NoticeLevel.ValueType  # 2
+    """Only important ones; see Notice.important. The others are not sent."""
+    NOTICE_LEVEL_DIGEST: _NoticeLevel.ValueType  # 3
+    """Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
+    of them by default (the coordinator's `digest_interval`).
+    """
+
+class NoticeLevel(_NoticeLevel, metaclass=_NoticeLevelEnumTypeWrapper):
+    """Which notices of the coordinator a member gets."""
+
+NOTICE_LEVEL_UNSPECIFIED: NoticeLevel.ValueType  # 0
+"""As NOTICE_LEVEL_ALL."""
+NOTICE_LEVEL_ALL: NoticeLevel.ValueType  # 1
+"""All of them. The default."""
+NOTICE_LEVEL_IMPORTANT: NoticeLevel.ValueType  # 2
+"""Only important ones; see Notice.important. The others are not sent."""
+NOTICE_LEVEL_DIGEST: NoticeLevel.ValueType  # 3
+"""Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
+of them by default (the coordinator's `digest_interval`).
+"""
+Global___NoticeLevel: typing_extensions.TypeAlias = NoticeLevel
 
 class _Activity:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -173,6 +245,8 @@ class Member(google.protobuf.message.Message):
     CONNECTED_FIELD_NUMBER: builtins.int
     LEASE_LEFT_FIELD_NUMBER: builtins.int
     INBOX_FULL_FIELD_NUMBER: builtins.int
+    LIVENESS_FIELD_NUMBER: builtins.int
+    NOTICE_LEVEL_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Compared without case."""
     role: Global___Role.ValueType
@@ -194,14 +268,18 @@ class Member(google.protobuf.message.Message):
     connected: builtins.bool
     """True while a session is open."""
     inbox_full: builtins.bool
-    """True: its inbox accepts only answers and notices."""
+    """True: its inbox accepts only answers, notices and shutdown requests."""
+    liveness: Global___Liveness.ValueType
+    """Whether a process keeps this life going."""
+    notice_level: Global___NoticeLevel.ValueType
+    """Which notices it gets. Always set."""
     @property
     def joined_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When this life began."""
 
     @property
     def state_since(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When the state last changed."""
+        """When the state last changed. An active detached life without a session: about when it last called."""
 
     @property
     def attributes(self) -> Global___MemberAttributes:
@@ -213,7 +291,7 @@ class Member(google.protobuf.message.Message):
 
     @property
     def lease_left(self) -> google.protobuf.duration_pb2.Duration:
-        """The remaining time of its lease. Zero: it has run out."""
+        """The remaining time of its lease. Zero: it has run out. A detached life with none left is away."""
 
     def __init__(
         self,
@@ -234,9 +312,11 @@ class Member(google.protobuf.message.Message):
         connected: builtins.bool = ...,
         lease_left: google.protobuf.duration_pb2.Duration | None = ...,
         inbox_full: builtins.bool = ...,
+        liveness: Global___Liveness.ValueType = ...,
+        notice_level: Global___NoticeLevel.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "name", b"name", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
@@ -307,16 +387,19 @@ class CreateTeamRequest(google.protobuf.message.Message):
     LEAD_NAME_FIELD_NUMBER: builtins.int
     LEAD_ATTRIBUTES_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
+    LEAD_LIVENESS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Required. 1 to 63 characters, `[A-Za-z0-9][A-Za-z0-9._-]*`."""
     description: builtins.str
     """Optional. Up to 1,000 characters."""
     lead_name: builtins.str
-    """Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator` and `coordinator` are
+    """Optional. The lead's name; same syntax as `name`. Empty: `lead`. `operator`, `coordinator` and `team-lead` are
     reserved.
     """
     idempotency_key: builtins.str
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential."""
+    lead_liveness: Global___Liveness.ValueType
+    """Optional. Whether a process keeps the lead's life going. Unspecified: attached."""
     @property
     def lead_attributes(self) -> Global___MemberAttributes:
         """Optional. The lead's attributes."""
@@ -329,9 +412,10 @@ class CreateTeamRequest(google.protobuf.message.Message):
         lead_name: builtins.str = ...,
         lead_attributes: Global___MemberAttributes | None = ...,
         idempotency_key: builtins.str = ...,
+        lead_liveness: Global___Liveness.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lead_attributes", b"lead_attributes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["description", b"description", "idempotency_key", b"idempotency_key", "lead_attributes", b"lead_attributes", "lead_name", b"lead_name", "name", b"name"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["description", b"description", "idempotency_key", b"idempotency_key", "lead_attributes", b"lead_attributes", "lead_liveness", b"lead_liveness", "lead_name", b"lead_name", "name", b"name"]) -> None: ...
 
 Global___CreateTeamRequest: typing_extensions.TypeAlias = CreateTeamRequest
 
@@ -610,6 +694,8 @@ class JoinRequest(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     ATTRIBUTES_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
+    LIVENESS_FIELD_NUMBER: builtins.int
+    PREVIOUS_EXIT_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
     and when a member starts a new life with its own credential.
@@ -618,9 +704,18 @@ class JoinRequest(google.protobuf.message.Message):
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
     key.
     """
+    liveness: Global___Liveness.ValueType
+    """Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached."""
     @property
     def attributes(self) -> Global___MemberAttributes:
         """Optional. The member's attributes."""
+
+    @property
+    def previous_exit(self) -> teamwire.v1.message_pb2.ExitReport:
+        """Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
+        program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+        token.
+        """
 
     def __init__(
         self,
@@ -628,9 +723,11 @@ class JoinRequest(google.protobuf.message.Message):
         name: builtins.str = ...,
         attributes: Global___MemberAttributes | None = ...,
         idempotency_key: builtins.str = ...,
+        liveness: Global___Liveness.ValueType = ...,
+        previous_exit: teamwire.v1.message_pb2.ExitReport | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "idempotency_key", b"idempotency_key", "name", b"name"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "previous_exit", b"previous_exit"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "idempotency_key", b"idempotency_key", "liveness", b"liveness", "name", b"name", "previous_exit", b"previous_exit"]) -> None: ...
 
 Global___JoinRequest: typing_extensions.TypeAlias = JoinRequest
 
@@ -884,3 +981,50 @@ class SetLeadResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["team", b"team"]) -> None: ...
 
 Global___SetLeadResponse: typing_extensions.TypeAlias = SetLeadResponse
+
+@typing.final
+class SetNoticeLevelRequest(google.protobuf.message.Message):
+    """The request of TeamService.SetNoticeLevel."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    LEVEL_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    member: builtins.str
+    """The member: see DirectMessage.recipient. Empty: the caller."""
+    level: Global___NoticeLevel.ValueType
+    """Required: INVALID_FIELD when unspecified. The level."""
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        member: builtins.str = ...,
+        level: Global___NoticeLevel.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["level", b"level", "member", b"member", "team", b"team"]) -> None: ...
+
+Global___SetNoticeLevelRequest: typing_extensions.TypeAlias = SetNoticeLevelRequest
+
+@typing.final
+class SetNoticeLevelResponse(google.protobuf.message.Message):
+    """The reply of TeamService.SetNoticeLevel."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MEMBER_FIELD_NUMBER: builtins.int
+    @property
+    def member(self) -> Global___Member:
+        """The member after the change."""
+
+    def __init__(
+        self,
+        *,
+        member: Global___Member | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["member", b"member"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["member", b"member"]) -> None: ...
+
+Global___SetNoticeLevelResponse: typing_extensions.TypeAlias = SetNoticeLevelResponse

@@ -99,6 +99,11 @@ class TeamServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_team__pb2.SetLeadRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_team__pb2.SetLeadResponse.FromString,
                 _registered_method=True)
+        self.SetNoticeLevel = channel.unary_unary(
+                '/teamwire.v1.TeamService/SetNoticeLevel',
+                request_serializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.FromString,
+                _registered_method=True)
 
 
 class TeamServiceServicer(object):
@@ -140,8 +145,8 @@ class TeamServiceServicer(object):
 
     def DeleteTeam(self, request, context):
         """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-        caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-        ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+        caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+        its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -171,10 +176,10 @@ class TeamServiceServicer(object):
         """Starts a new life (incarnation) under a member's name, with a new credential.
 
         The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-        never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-        even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-        refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-        cancelled.
+        never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+        a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+        one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+        stays, and requests that were pending for the earlier life are cancelled.
 
         UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -227,10 +232,21 @@ class TeamServiceServicer(object):
 
     def SetLead(self, request, context):
         """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-        the current one is lost or has exited.
+        the current one is lost, away or has exited.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
         INVALID_ARGUMENT: MISSING_RECIPIENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetNoticeLevel(self, request, context):
+        """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+        any member's. The level belongs to the name: a new life keeps it.
+
+        PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+        AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -298,6 +314,11 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.SetLead,
                     request_deserializer=teamwire_dot_v1_dot_team__pb2.SetLeadRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_team__pb2.SetLeadResponse.SerializeToString,
+            ),
+            'SetNoticeLevel': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetNoticeLevel,
+                    request_deserializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -629,6 +650,33 @@ class TeamService(object):
             '/teamwire.v1.TeamService/SetLead',
             teamwire_dot_v1_dot_team__pb2.SetLeadRequest.SerializeToString,
             teamwire_dot_v1_dot_team__pb2.SetLeadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetNoticeLevel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/SetNoticeLevel',
+            teamwire_dot_v1_dot_team__pb2.SetNoticeLevelRequest.SerializeToString,
+            teamwire_dot_v1_dot_team__pb2.SetNoticeLevelResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -217,7 +217,23 @@ _TeamServiceSetLeadType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceForceStopType, _TeamServiceSetLeadType]):
+_TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
+    '_TeamServiceSetNoticeLevelType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        teamwire.v1.team_pb2.SetNoticeLevelResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        teamwire.v1.team_pb2.SetNoticeLevelResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        teamwire.v1.team_pb2.SetNoticeLevelResponse,
+    ],
+)
+
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
@@ -274,6 +290,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.SetLeadRequest,
             teamwire.v1.team_pb2.SetLeadResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.SetNoticeLevelRequest,
+            teamwire.v1.team_pb2.SetNoticeLevelResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -327,6 +347,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
             teamwire.v1.team_pb2.SetLeadRequest,
             teamwire.v1.team_pb2.SetLeadResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.SetNoticeLevelRequest,
+            teamwire.v1.team_pb2.SetNoticeLevelResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     CreateTeam: _TeamServiceCreateTeamType
@@ -351,8 +375,8 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     DeleteTeam: _TeamServiceDeleteTeamType
     """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-    caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-    ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+    caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+    its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 
     NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
     """
@@ -373,10 +397,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """Starts a new life (incarnation) under a member's name, with a new credential.
 
     The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-    never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-    even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-    refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-    cancelled.
+    never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+    a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+    one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+    stays, and requests that were pending for the earlier life are cancelled.
 
     UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -414,10 +438,18 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     SetLead: _TeamServiceSetLeadType
     """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-    the current one is lost or has exited.
+    the current one is lost, away or has exited.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
     INVALID_ARGUMENT: MISSING_RECIPIENT.
+    """
+
+    SetNoticeLevel: _TeamServiceSetNoticeLevelType
+    """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+    any member's. The level belongs to the name: a new life keeps it.
+
+    PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+    AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
     """
 
 TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
@@ -468,6 +500,10 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.SetLeadRequest,
         teamwire.v1.team_pb2.SetLeadResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        teamwire.v1.team_pb2.SetNoticeLevelResponse,
     ],
 ]
 
@@ -521,8 +557,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.DeleteTeamResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.DeleteTeamResponse]]:
         """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-        caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-        ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+        caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+        its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -558,10 +594,10 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         """Starts a new life (incarnation) under a member's name, with a new credential.
 
         The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-        never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-        even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-        refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-        cancelled.
+        never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+        a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+        one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+        stays, and requests that were pending for the earlier life are cancelled.
 
         UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -624,10 +660,23 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.SetLeadResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SetLeadResponse]]:
         """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-        the current one is lost or has exited.
+        the current one is lost, away or has exited.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
         INVALID_ARGUMENT: MISSING_RECIPIENT.
+        """
+
+    @abc.abstractmethod
+    def SetNoticeLevel(
+        self,
+        request: teamwire.v1.team_pb2.SetNoticeLevelRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.team_pb2.SetNoticeLevelResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SetNoticeLevelResponse]]:
+        """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+        any member's. The level belongs to the name: a new life keeps it.
+
+        PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+        AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
         """
 
 def add_TeamServiceServicer_to_server(servicer: TeamServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

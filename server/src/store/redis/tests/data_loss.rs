@@ -118,3 +118,48 @@ async fn server_that_keeps_acknowledged_commits_is_never_reported() {
         assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn emptied_server_lost_everything_even_if_namespaces_are_recreated_at_once() {
+    for flavor in [Flavor::Redis, Flavor::Valkey] {
+        let Some(server) = TestRedis::start_of(flavor) else { continue };
+        let store = connect(&server).await;
+        let mut losses = store.losses();
+        let txn = |write: Write| Txn { checks: vec![], writes: vec![write] };
+        let mut acknowledged = Vec::new();
+        for name in ["gone", "recreated"] {
+            store.commit(&namespace(name), &txn(append("s", "x"))).await.unwrap();
+            let Outcome::Committed(last) = store.commit(&namespace(name), &txn(append("s", "x"))).await.unwrap() else {
+                panic!("refused")
+            };
+            acknowledged.push((namespace(name), last.version, 0));
+        }
+        store.commit(&namespace("dropped"), &txn(append("s", "x"))).await.unwrap();
+        store.commit(&namespace("dropped"), &txn(Write::DropNamespace)).await.unwrap();
+        server.tell(&["FLUSHALL"]).await;
+        // Before the coordinator can know, under the old history.
+        for _ in 0..2 {
+            store.commit(&namespace("recreated"), &txn(append("s", "x"))).await.unwrap();
+        }
+        let mut reported = vec![found(&mut losses).await, found(&mut losses).await];
+        reported.sort_by(|one, other| one.namespace.cmp(&other.namespace));
+        let reported: Vec<_> =
+            reported.into_iter().map(|loss| (loss.namespace, loss.acknowledged, loss.found)).collect();
+        assert_eq!(reported, acknowledged);
+        store.loss_detector.check_all(&store.topology, &store.keys).await;
+        assert_eq!(losses.try_recv(), Err(TryRecvError::Empty), "once, and nothing that was dropped");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn namespace_that_another_store_dropped_and_recreated_is_not_lost() {
+    let Some(server) = TestRedis::start() else { return };
+    let (store, other) = (connect(&server).await, connect(&server).await);
+    let mut losses = store.losses();
+    commit(&store, vec![append("s", "x")]).await.unwrap();
+    commit(&other, vec![Write::DropNamespace]).await.unwrap();
+    commit(&other, vec![append("s", "x")]).await.unwrap();
+    commit(&store, vec![append("s", "x")]).await.unwrap();
+    store.loss_detector.check_all(&store.topology, &store.keys).await;
+    assert_eq!(losses.try_recv(), Err(TryRecvError::Empty));
+}

@@ -230,26 +230,45 @@ async fn calls_fail_at_once_while_the_server_is_down() {
 }
 
 #[tokio::test]
-async fn full_server_refuses_growth_and_still_frees_memory() {
-    let Some(server) = TestRedis::with(&["--save", "", "--maxmemory-policy", "noeviction"]) else { return };
-    let store = connect(&server).await;
-    let (key, lease) = (Key::new("member", "x"), || Write::Lease { name: "l".to_owned(), ttl: Duration::from_secs(9) });
-    commit(&store, vec![append("s", "1"), append("s", "2"), put(&key, "1"), lease()]).await.unwrap();
-    server.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    for grows in [vec![append("s", "3"), remove("s", &[1])], vec![put(&key, "2")], vec![remember("k", "")]] {
-        let error = commit(&store, grows).await.unwrap_err();
-        assert!(matches!(error, StoreError::Refusing(_)), "{error}");
+async fn full_server_refuses_growth_but_can_be_read_and_drained() {
+    for flavor in [Flavor::Redis, Flavor::Valkey] {
+        let settings = ["--save", "", "--maxmemory-policy", "noeviction"].map(ToOwned::to_owned);
+        let Some(server) = TestRedis::with_all(flavor, || settings.to_vec()) else { continue };
+        let store = connect(&server).await;
+        let (a, key, other) = (namespace("a"), Key::new("member", "x"), Key::new("task", "y"));
+        let lease = || Write::Lease { name: "l".to_owned(), ttl: Duration::from_secs(9) };
+        let first = vec![append("s", "1"), append("s", "2"), put(&key, "1"), put(&other, "1"), lease()];
+        let first = commit(&store, first).await.unwrap();
+        server.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
+
+        let found = store.read(&a, &[key.clone(), other.clone()]).await.unwrap();
+        assert_eq!(found.into_iter().flatten().count(), 2, "records of two kinds");
+        let extents = store.extents(&a, &["s".to_owned(), "none".to_owned()]).await.unwrap();
+        assert_eq!([extents[0].entries, extents[1].entries], [2, 0]);
+        assert!(store.leases(&a).await.unwrap().until_ms.contains_key("l"));
+        assert_eq!(store.scan(&a, "task", "", 9).await.unwrap().len(), 1);
+        assert_eq!(sequences(&store).await, [1, 2]);
+
+        for grows in [vec![append("s", "3"), remove("s", &[1])], vec![put(&key, "2")], vec![remember("k", "")]] {
+            let error = commit(&store, grows).await.unwrap_err();
+            assert!(matches!(error, StoreError::Full(_)), "{error}");
+        }
+        let cursor = remove("s", &[1]);
+        assert_eq!(commit(&store, vec![cursor, put(&key, "cursor"), notification()]).await.unwrap().removed, 1);
+        commit(&store, vec![lease()]).await.unwrap();
+        let check = Check::Version { key: other.clone(), version: Some(first.version) };
+        let replace = Txn { checks: vec![check], writes: vec![put(&other, "2")] };
+        assert!(matches!(store.commit(&a, &replace).await.unwrap(), Outcome::Committed(_)));
+        commit(&store, vec![append("s", "left"), Write::EndLease { name: "l".to_owned() }]).await.unwrap();
+        commit(&store, vec![delete(&key)]).await.unwrap();
+        assert_eq!(sequences(&store).await, [2, 3]);
+        // A new connection cannot load the function, but must still free memory.
+        let late = connect(&server).await;
+        assert_eq!(commit(&late, vec![remove("s", &[2])]).await.unwrap().removed, 1);
+        commit(&store, vec![Write::DropNamespace]).await.unwrap();
+        server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        assert_eq!(commit(&store, vec![append("s", "1")]).await.unwrap().appended, [Some(1)]);
     }
-    assert_eq!(commit(&store, vec![remove("s", &[1]), put(&key, "cursor"), notification()]).await.unwrap().removed, 1);
-    commit(&store, vec![lease()]).await.unwrap();
-    commit(&store, vec![delete(&key)]).await.unwrap();
-    assert_eq!(sequences(&store).await, [2]);
-    // A new connection cannot load the function, but must still free memory.
-    let late = connect(&server).await;
-    assert_eq!(commit(&late, vec![remove("s", &[2])]).await.unwrap().removed, 1);
-    commit(&store, vec![Write::DropNamespace]).await.unwrap();
-    server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    assert_eq!(commit(&store, vec![append("s", "1")]).await.unwrap().appended, [Some(1)]);
 }
 
 #[tokio::test]
@@ -264,6 +283,39 @@ async fn read_only_replica_refuses_commits() {
     }
     server.tell(&["REPLICAOF", "NO", "ONE"]).await;
     assert_eq!(commit(&store, vec![append("s", "2")]).await.unwrap().appended, [Some(2)]);
+}
+
+#[tokio::test]
+async fn check_tells_whether_a_commit_would_apply_and_leaves_nothing_behind() {
+    for flavor in [Flavor::Redis, Flavor::Valkey] {
+        let Some(server) = TestRedis::start_of(flavor) else { continue };
+        let store = connect(&server).await;
+        store.check_writable().await.unwrap();
+        let keys: Vec<String> = redis::from_redis_value(server.tell(&["KEYS", "*"]).await).unwrap();
+        assert_eq!(keys, ["test:{~store}:m"]);
+        server.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        let error = store.check_writable().await.unwrap_err();
+        assert!(matches!(&error, StoreError::Full(reason) if reason.contains("maxmemory")), "{error}");
+        server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        store.check_writable().await.unwrap();
+        server.tell(&["REPLICAOF", "127.0.0.1", "1"]).await;
+        let error = store.check_writable().await.unwrap_err();
+        assert!(matches!(error, StoreError::Refusing(_)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn store_of_a_newer_version_is_refused_and_said_to_be_newer() {
+    for flavor in [Flavor::Redis, Flavor::Valkey] {
+        let Some(server) = TestRedis::start_of(flavor) else { continue };
+        drop(connect(&server).await);
+        server.tell(&["HSET", "test:{~store}:m", "format", "2", "release", "9.8.7"]).await;
+        let error = RedisStore::connect(&server.url(), PREFIX).await.unwrap_err();
+        let StoreError::Unusable(text) = &error else { panic!("{error:?}") };
+        for part in ["written by teamwire 9.8.7 in format 2", "up to format 1", "Upgrade teamwire"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -312,7 +364,8 @@ async fn dropped_namespace_leaves_no_keys() {
     writes.extend([lease, put(&Key::new("member", "x"), ""), remember("k", "")]);
     commit(&store, writes).await.unwrap();
     commit(&store, vec![put(&Key::new("task", "new"), ""), Write::DropNamespace]).await.unwrap();
-    assert_eq!(server.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
+    let marker = Value::Array(vec![Value::BulkString(b"test:{~store}:m".to_vec())]);
+    assert_eq!(server.tell(&["KEYS", "*"]).await, marker);
     // Late commits do not bring anything back.
     let late = vec![
         remove("s", &[1]),
@@ -321,7 +374,7 @@ async fn dropped_namespace_leaves_no_keys() {
         notification(),
     ];
     commit(&store, late).await.unwrap();
-    assert_eq!(server.tell(&["KEYS", "*"]).await, Value::Array(vec![]));
+    assert_eq!(server.tell(&["KEYS", "*"]).await, marker);
 }
 
 #[tokio::test]
@@ -401,7 +454,7 @@ async fn user_with_minimal_rights_is_sufficient() {
     commit(&store, vec![Write::DropNamespace]).await.unwrap();
     server.tell(&["ACL", "SETUSER", "teamwire", "-fcall"]).await;
     let error = commit(&store, vec![append("s", "x")]).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Unavailable(text) if text.contains("NoPerm")), "{error}");
+    assert!(matches!(&error, StoreError::Misconfigured(text) if text.contains("NoPerm")), "{error}");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ pub(super) const PLAN_DEADLINE: u64 = 350;
 pub(super) const LEASE: u64 = 450;
 pub(super) const GRACE: u64 = 200;
 pub(super) const EXIT_ALARM: u64 = 150;
+pub(super) const CLAIM_TTL: u64 = 650;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -47,6 +48,8 @@ impl Life {
 pub(super) struct Bearer {
     pub(super) incarnation: u64,
     pub(super) life: Life,
+    /// No process keeps this life going.
+    pub(super) detached: bool,
     lease_until: u64,
     /// The index of the latest session.
     pub(super) session: Option<usize>,
@@ -58,6 +61,12 @@ pub(super) struct Bearer {
     plan_approved: bool,
     /// The indices of the unprocessed messages.
     pub(super) inbox: Vec<usize>,
+}
+
+impl Bearer {
+    pub(super) fn is_away(&self, now: u64) -> bool {
+        self.detached && self.life == Life::Live && now >= self.lease_until
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +184,7 @@ impl Model {
         self.members.get_mut(name).expect("a known name")
     }
 
-    // Which calls must be accepted. `room`: whether an inbox, notices included, has room for one more entry.
+    // Which calls must be accepted. `room`: whether an inbox has room for one more message, which notices do not use.
 
     pub(super) fn accepts_message(&self, caller: &Caller, to: &str, room: impl Fn(&str) -> bool) -> bool {
         self.sender(caller).is_some_and(|from| from != to) && self.takes(to) && room(to)
@@ -207,7 +216,7 @@ impl Model {
         asks: Asks,
         to: &str,
         approve: Option<bool>,
-        twice_room: impl Fn(&str) -> bool,
+        room: impl Fn(&str) -> bool,
     ) -> Option<bool> {
         let request = &self.requests[request];
         let may = match asks {
@@ -223,7 +232,7 @@ impl Model {
             State::Rejected => Some(false),
             _ => None,
         };
-        let has_room = request.by.as_deref().is_none_or(twice_room);
+        let has_room = request.by.as_deref().is_none_or(room);
         match may && request.asks == asks {
             true if is_due && has_room && approve.is_some() => Some(true),
             true if approve.is_some() && was == approve => Some(false),
@@ -248,7 +257,12 @@ impl Model {
 
     /// With a join token bound to the name.
     pub(super) fn accepts_join(&self, name: &str) -> bool {
-        self.members.get(name).is_none_or(|bearer| !bearer.life.keeps_the_team())
+        self.members.get(name).is_none_or(|bearer| !self.keeps_the_team(bearer))
+    }
+
+    /// Returns whether a member keeps its team from being deleted and its name from being taken.
+    fn keeps_the_team(&self, bearer: &Bearer) -> bool {
+        bearer.life.keeps_the_team() && !bearer.is_away(self.now)
     }
 
     pub(super) fn accepts_rejoin(&self, caller: &Caller) -> Option<String> {
@@ -265,7 +279,7 @@ impl Model {
     /// Returns whether the role really changes hands, if the call is accepted.
     pub(super) fn accepts_set_lead(&self, caller: &Caller, to: &str) -> Option<bool> {
         let from = self.sender(caller).filter(|from| self.rules(from))?;
-        let lead_is_live = self.members[&self.lead].life.keeps_the_team();
+        let lead_is_live = self.keeps_the_team(&self.members[&self.lead]);
         match self.takes(to) {
             true if to == self.lead => Some(false),
             true if from == "operator" && lead_is_live => None,
@@ -275,7 +289,7 @@ impl Model {
 
     pub(super) fn accepts_delete(&self, caller: &Caller) -> bool {
         let Some(from) = self.sender(caller).filter(|from| self.rules(from)) else { return false };
-        self.members.iter().all(|(name, bearer)| name == from || !bearer.life.keeps_the_team())
+        self.members.iter().all(|(name, bearer)| name == from || !self.keeps_the_team(bearer))
     }
 
     // The effects of accepted calls.
@@ -331,19 +345,20 @@ impl Model {
         }
     }
 
-    pub(super) fn begin(&mut self, name: &str, plan_mode: bool) {
+    pub(super) fn begin(&mut self, name: &str, plan_mode: bool, detached: bool) {
         let lease_until = self.now + LEASE;
         if self.members.contains_key(name) {
             self.cancel(name);
             self.give_back(name);
             let bearer = self.bearer(name);
             (bearer.incarnation, bearer.life, bearer.lease_until) = (bearer.incarnation + 1, Life::Live, lease_until);
-            (bearer.plan_mode, bearer.plan_approved) = (plan_mode, false);
+            (bearer.plan_mode, bearer.plan_approved, bearer.detached) = (plan_mode, false, detached);
             return;
         }
         let bearer = Bearer {
             incarnation: 1,
             life: Life::Live,
+            detached,
             lease_until,
             session: None,
             shutdown: None,
@@ -390,10 +405,11 @@ impl Model {
                     requests[pending.take().expect("just checked")].state = State::Expired;
                 }
             }
-            if !may_lose || now < bearer.lease_until + GRACE {
-                continue;
-            }
+            let is_due = may_lose && now >= bearer.lease_until + GRACE;
             match bearer.life {
+                // It has no process that would report its exit.
+                Life::Approved | Life::Forced if bearer.detached => self.end(&name),
+                _ if bearer.detached || !is_due => {}
                 Life::Live => {
                     bearer.life = Life::Lost;
                     self.give_back(&name);
@@ -402,5 +418,6 @@ impl Model {
                 Life::Lost | Life::Exited { .. } => {}
             }
         }
+        self.expire_claims();
     }
 }

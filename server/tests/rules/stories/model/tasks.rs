@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Caller, Lets, Life, Model};
+use super::{CLAIM_TTL, Caller, Lets, Life, Model};
 
 /// The bounds of a board in these tests.
 pub(crate) mod limits {
@@ -26,6 +26,8 @@ pub(crate) struct Task {
     pub(crate) owner: Option<String>,
     /// The token of the current claim, or of the claim under which the task was completed or released.
     token: Option<String>,
+    /// When the current claim expires. `None`: with its owner's life.
+    expires: Option<u64>,
     pub(crate) status: Status,
     /// The indices of the tasks it waits for, closed ones included.
     pub(crate) blocked_by: BTreeSet<usize>,
@@ -174,8 +176,9 @@ impl Model {
         if self.members[name].life == Life::Lost {
             self.hear(name, true);
         }
+        let expires = self.members[name].detached.then_some(self.now + CLAIM_TTL);
         let task = &mut self.tasks[task];
-        (task.owner, task.token) = (Some(name.to_owned()), Some(token.to_owned()));
+        (task.owner, task.token, task.expires) = (Some(name.to_owned()), Some(token.to_owned()), expires);
         task.status = Status::InProgress;
     }
 
@@ -215,6 +218,15 @@ impl Model {
         task.status = Status::Completed;
         if let (None, Caller::Member { name, .. }) = (&task.owner, by) {
             task.owner = Some(name.clone());
+        }
+    }
+
+    /// Returns the claims that have expired to the board.
+    pub(super) fn expire_claims(&mut self) {
+        let now = self.now;
+        let is_due = |task: &&mut Task| task.status == Status::InProgress && task.expires.is_some_and(|at| at <= now);
+        for task in self.tasks.iter_mut().filter(is_due) {
+            (task.status, task.owner, task.token) = (Status::Pending, None, None);
         }
     }
 

@@ -596,7 +596,7 @@ export enum TaskEventKind {
   RELEASED = 6,
 
   /**
-   * Its owner was lost, has exited, was stopped or has begun a new life: it is back on the board.
+   * Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board.
    *
    * @generated from enum value: TASK_EVENT_KIND_LAPSED = 7;
    */

@@ -15,7 +15,7 @@ import type { Message as Message$1 } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/message.proto.
  */
 export const file_teamwire_v1_message: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSJpCgtUYXNrU3VtbWFyeRIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKC2Fzc2lnbmVkX2J5GAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyIsQBCgZOb3RpY2USJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLk5vdGljZUtpbmQSDgoGbWVtYmVyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSEgoKbWVzc2FnZV9pZBgEIAEoCRIMCgR0ZXh0GAUgASgJEiUKBGV4aXQYBiABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EiYKBHRhc2sYByABKAsyGC50ZWFtd2lyZS52MS5UYXNrU3VtbWFyeSJ1CgpFeGl0UmVwb3J0EhEKBGNvZGUYASABKAVIAIgBARIOCgZzaWduYWwYAiABKAUSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGZGV0YWlsGAQgASgJQgcKBV9jb2RlIlEKCkF0dGFjaG1lbnQSCwoDdXJpGAEgASgJEhIKCm1lZGlhX3R5cGUYAiABKAkSEgoKc2l6ZV9ieXRlcxgDIAEoBBIOCgZzaGEyNTYYBCABKAkiPQoGU2VuZGVyEiUKBGtpbmQYASABKA4yFy50ZWFtd2lyZS52MS5TZW5kZXJLaW5kEgwKBG5hbWUYAiABKAki3AgKB01lc3NhZ2USCgoCaWQYASABKAkSDAoEdGVhbRgCIAEoCRIjCgZzZW5kZXIYAyABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISKwoHc2VudF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKcmVjaXBpZW50cxgFIAMoCRISCgpyZXF1ZXN0X2lkGAYgASgJEjYKEnJlcXVlc3RfZXhwaXJlc19hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGgoSdGFyZ2V0X2luY2FybmF0aW9uGAggASgEEhMKC2luX3JlcGx5X3RvGAkgASgJEiwKC2F0dGFjaG1lbnRzGAogAygLMhcudGVhbXdpcmUudjEuQXR0YWNobWVudBIUCgx0cmFjZV9wYXJlbnQYCyABKAkSXwoHbWVzc2FnZRgVIAEoCzIaLnRlYW13aXJlLnYxLkRpcmVjdE1lc3NhZ2VCMJK1GCwKB21lc3NhZ2USB2NvbnRlbnQaGG9uZSBtZW1iZXIsIG9yIHRlYW0tbGVhZEgAElkKCWJyb2FkY2FzdBgWIAEoCzIWLnRlYW13aXJlLnYxLkJyb2FkY2FzdEIskrUYKAoJYnJvYWRjYXN0Egdjb250ZW50GhJldmVyeSBvdGhlciBtZW1iZXJIABKFAQoQc2h1dGRvd25fcmVxdWVzdBgXIAEoCzIcLnRlYW13aXJlLnYxLlNodXRkb3duUmVxdWVzdEJLkrUYRwoQc2h1dGRvd24gcmVxdWVzdBIGcmVhc29uGhhvbmUgbWVtYmVyLCBvciB0ZWFtLWxlYWQiEXNodXRkb3duX3Jlc3BvbnNlSAASfQoRc2h1dGRvd25fcmVzcG9uc2UYGCABKAsyHS50ZWFtd2lyZS52MS5TaHV0ZG93blJlc3BvbnNlQkGStRg9ChFzaHV0ZG93biByZXNwb25zZRIGcmVhc29uGiB0aGUgbWVtYmVyIHRoYXQgbWFkZSB0aGUgcmVxdWVzdEgAEnUKFXBsYW5fYXBwcm92YWxfcmVxdWVzdBgZIAEoCzIgLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlcXVlc3RCMpK1GC4KBHBsYW4SBHBsYW4aCHRoZSBsZWFkIhZwbGFuX2FwcHJvdmFsX3Jlc3BvbnNlSAASdQoWcGxhbl9hcHByb3ZhbF9yZXNwb25zZRgaIAEoCzIhLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlc3BvbnNlQjCStRgsCg1wbGFuIHJlc3BvbnNlEghmZWVkYmFjaxoRdGhlIHBsYW4ncyBhdXRob3JIABJXCgZub3RpY2UYGyABKAsyEy50ZWFtd2lyZS52MS5Ob3RpY2VCMJK1GCwKBm5vdGljZRIEdGV4dBocdGhlIG1lbWJlcnMgdGhhdCBpdCBjb25jZXJuc0gAQgYKBGJvZHki2QMKC1NlbmRSZXF1ZXN0EgwKBHRlYW0YASABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAIgASgJEhMKC2luX3JlcGx5X3RvGAMgASgJEiwKC2F0dGFjaG1lbnRzGAQgAygLMhcudGVhbXdpcmUudjEuQXR0YWNobWVudBItCgdtZXNzYWdlGBUgASgLMhoudGVhbXdpcmUudjEuRGlyZWN0TWVzc2FnZUgAEisKCWJyb2FkY2FzdBgWIAEoCzIWLnRlYW13aXJlLnYxLkJyb2FkY2FzdEgAEjgKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RIABI6ChFzaHV0ZG93bl9yZXNwb25zZRgYIAEoCzIdLnRlYW13aXJlLnYxLlNodXRkb3duUmVzcG9uc2VIABJBChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0SAASQwoWcGxhbl9hcHByb3ZhbF9yZXNwb25zZRgaIAEoCzIhLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlc3BvbnNlSABCBgoEYm9keSLIAQoMU2VuZFJlc3BvbnNlEhIKCm1lc3NhZ2VfaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRISCgpyZWNpcGllbnRzGAMgAygJEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKCmR1cmFiaWxpdHkYBSABKA4yFy50ZWFtd2lyZS52MS5EdXJhYmlsaXR5EhAKCHJlcGxheWVkGAYgASgIEhAKCHdhcm5pbmdzGAcgAygJIl0KDVN0cmVhbVJlcXVlc3QSEwoLaW5zdGFuY2VfaWQYASABKAkSHAoUdW5hY2tlZF9tZXNzYWdlc19tYXgYAiABKA0SGQoRdW5hY2tlZF9ieXRlc19tYXgYAyABKA0izwEKDlN0cmVhbVJlc3BvbnNlEiwKBm9wZW5lZBgBIAEoCzIaLnRlYW13aXJlLnYxLlNlc3Npb25PcGVuZWRIABIpCghkZWxpdmVyeRgCIAEoCzIVLnRlYW13aXJlLnYxLkRlbGl2ZXJ5SAASKwoJaGVhcnRiZWF0GAMgASgLMhYudGVhbXdpcmUudjEuSGVhcnRiZWF0SAASLgoHY2xvc2luZxgEIAEoCzIbLnRlYW13aXJlLnYxLlNlc3Npb25DbG9zaW5nSABCBwoFZnJhbWUirQEKDVNlc3Npb25PcGVuZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoBBITCgtpbmNhcm5hdGlvbhgDIAEoBBIPCgdiYWNrbG9nGAQgASgEEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtZW1iZXIYBiABKAkSDAoEdGVhbRgHIAEoCSJbCghEZWxpdmVyeRIQCghzZXF1ZW5jZRgBIAEoBBIWCg5kZWxpdmVyeV9jb3VudBgCIAEoDRIlCgdtZXNzYWdlGAMgASgLMhQudGVhbXdpcmUudjEuTWVzc2FnZSI8CglIZWFydGJlYXQSLwoLc2VydmVyX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl4KDlNlc3Npb25DbG9zaW5nEigKBnJlYXNvbhgBIAEoDjIYLnRlYW13aXJlLnYxLkNsb3NlUmVhc29uEg4KBmRldGFpbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjUKCkFja1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgttZXNzYWdlX2lkcxgCIAMoCSIcCgtBY2tSZXNwb25zZRINCgVhY2tlZBgBIAEoDSI1ChFHZXRNZXNzYWdlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhIKCm1lc3NhZ2VfaWQYAiABKAkiYwoSR2V0TWVzc2FnZVJlc3BvbnNlEiUKB21lc3NhZ2UYASABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlEiYKCHJlY2VpcHRzGAIgAygLMhQudGVhbXdpcmUudjEuUmVjZWlwdCK7AgoHUmVjZWlwdBIRCglyZWNpcGllbnQYASABKAkSKAoFc3RhdGUYAiABKA4yGS50ZWFtd2lyZS52MS5SZWNlaXB0U3RhdGUSLQoJcXVldWVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxkZWxpdmVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5kZWxpdmVyeV9jb3VudBgGIAEoDRI3ChFkZWFkX2xldHRlcl9jYXVzZRgHIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZRIQCghzZXF1ZW5jZRgIIAEoBCJXChBMaXN0SW5ib3hSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEgwKBHRlYW0YAyABKAkSDgoGbWVtYmVyGAQgASgJImYKEUxpc3RJbmJveFJlc3BvbnNlEikKCmRlbGl2ZXJpZXMYASADKAsyFS50ZWFtd2lyZS52MS5EZWxpdmVyeRINCgV0b3RhbBgCIAEoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkqugMKCk5vdGljZUtpbmQSGwoXTk9USUNFX0tJTkRfVU5TUEVDSUZJRUQQABIUChBOT1RJQ0VfS0lORF9JRExFEAESHQoZTk9USUNFX0tJTkRfTUVNQkVSX0VYSVRFRBACEhsKF05PVElDRV9LSU5EX01FTUJFUl9MT1NUEAMSIQodTk9USUNFX0tJTkRfTUVNQkVSX05PVF9FWElURUQQBBIiCh5OT1RJQ0VfS0lORF9TRVNTSU9OX1NVUEVSU0VERUQQBRIfChtOT1RJQ0VfS0lORF9SRVFVRVNUX0VYUElSRUQQBhIhCh1OT1RJQ0VfS0lORF9SRVFVRVNUX0NBTkNFTExFRBAHEhsKF05PVElDRV9LSU5EX0RFQURfTEVUVEVSEAgSHAoYTk9USUNFX0tJTkRfTEVBRF9DSEFOR0VEEAkSHwobTk9USUNFX0tJTkRfVEFTS19BU1NJR05NRU5UEAoSHAoYTk9USUNFX0tJTkRfVEFTS19SRVZPS0VEEAsSGwoXTk9USUNFX0tJTkRfVU5QUk9DRVNTRUQQDBIbChdOT1RJQ0VfS0lORF9XUklURVNfTE9TVBANKngKClNlbmRlcktpbmQSGwoXU0VOREVSX0tJTkRfVU5TUEVDSUZJRUQQABIWChJTRU5ERVJfS0lORF9NRU1CRVIQARIYChRTRU5ERVJfS0lORF9PUEVSQVRPUhACEhsKF1NFTkRFUl9LSU5EX0NPT1JESU5BVE9SEAMqcwoKRHVyYWJpbGl0eRIaChZEVVJBQklMSVRZX1VOU1BFQ0lGSUVEEAASFgoSRFVSQUJJTElUWV9BUFBMSUVEEAESFgoSRFVSQUJJTElUWV9GU1lOQ0VEEAISGQoVRFVSQUJJTElUWV9SRVBMSUNBVEVEEAMqxwEKC0Nsb3NlUmVhc29uEhwKGENMT1NFX1JFQVNPTl9VTlNQRUNJRklFRBAAEiIKHkNMT1NFX1JFQVNPTl9TSFVURE9XTl9BUFBST1ZFRBABEhsKF0NMT1NFX1JFQVNPTl9TVVBFUlNFREVEEAISHQoZQ0xPU0VfUkVBU09OX1RFQU1fREVMRVRFRBADEhkKFUNMT1NFX1JFQVNPTl9EUkFJTklORxAEEh8KG0NMT1NFX1JFQVNPTl9NRU1CRVJfU1RPUFBFRBAFKqIBCgxSZWNlaXB0U3RhdGUSHQoZUkVDRUlQVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFJFQ0VJUFRfU1RBVEVfUVVFVUVEEAESGwoXUkVDRUlQVF9TVEFURV9ERUxJVkVSRUQQAhIbChdSRUNFSVBUX1NUQVRFX1BST0NFU1NFRBADEh8KG1JFQ0VJUFRfU1RBVEVfREVBRF9MRVRURVJFRBAEKskBCg9EZWFkTGV0dGVyQ2F1c2USIQodREVBRF9MRVRURVJfQ0FVU0VfVU5TUEVDSUZJRUQQABIkCiBERUFEX0xFVFRFUl9DQVVTRV9ERUxJVkVSWV9MSU1JVBABEiUKIURFQURfTEVUVEVSX0NBVVNFX1RBUkdFVF9SRVBMQUNFRBACEiAKHERFQURfTEVUVEVSX0NBVVNFX0lOQk9YX0ZVTEwQAxIkCiBERUFEX0xFVFRFUl9DQVVTRV9NRU1CRVJfUkVNT1ZFRBAEMvsCCg5NZXNzYWdlU2VydmljZRJACgRTZW5kEhgudGVhbXdpcmUudjEuU2VuZFJlcXVlc3QaGS50ZWFtd2lyZS52MS5TZW5kUmVzcG9uc2UiA5ACAhJDCgZTdHJlYW0SGi50ZWFtd2lyZS52MS5TdHJlYW1SZXF1ZXN0GhsudGVhbXdpcmUudjEuU3RyZWFtUmVzcG9uc2UwARI9CgNBY2sSFy50ZWFtd2lyZS52MS5BY2tSZXF1ZXN0GhgudGVhbXdpcmUudjEuQWNrUmVzcG9uc2UiA5ACAhJSCgpHZXRNZXNzYWdlEh4udGVhbXdpcmUudjEuR2V0TWVzc2FnZVJlcXVlc3QaHy50ZWFtd2lyZS52MS5HZXRNZXNzYWdlUmVzcG9uc2UiA5ACARJPCglMaXN0SW5ib3gSHS50ZWFtd2lyZS52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdEluYm94UmVzcG9uc2UiA5ACAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSJpCgtUYXNrU3VtbWFyeRIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKC2Fzc2lnbmVkX2J5GAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyIrsCCgZOb3RpY2USJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLk5vdGljZUtpbmQSDgoGbWVtYmVyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSEgoKbWVzc2FnZV9pZBgEIAEoCRIMCgR0ZXh0GAUgASgJEiUKBGV4aXQYBiABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EiYKBHRhc2sYByABKAsyGC50ZWFtd2lyZS52MS5UYXNrU3VtbWFyeRINCgVjb3VudBgKIAEoDRIsCghmaXJzdF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJaW1wb3J0YW50GAwgASgIEiUKCGdhdGhlcmVkGA0gAygLMhMudGVhbXdpcmUudjEuTm90aWNlIsQBCgpFeGl0UmVwb3J0EhEKBGNvZGUYASABKAVIAIgBARIOCgZzaWduYWwYAiABKAUSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGZGV0YWlsGAQgASgJEhsKE2FwcHJvdmVkX3JlcXVlc3RfaWQYBSABKAkSMAoNcnVubmVyX2FjdGlvbhgGIAEoDjIZLnRlYW13aXJlLnYxLlJ1bm5lckFjdGlvbkIHCgVfY29kZSJRCgpBdHRhY2htZW50EgsKA3VyaRgBIAEoCRISCgptZWRpYV90eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJIj0KBlNlbmRlchIlCgRraW5kGAEgASgOMhcudGVhbXdpcmUudjEuU2VuZGVyS2luZBIMCgRuYW1lGAIgASgJItwICgdNZXNzYWdlEgoKAmlkGAEgASgJEgwKBHRlYW0YAiABKAkSIwoGc2VuZGVyGAMgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlY2lwaWVudHMYBSADKAkSEgoKcmVxdWVzdF9pZBgGIAEoCRI2ChJyZXF1ZXN0X2V4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnRhcmdldF9pbmNhcm5hdGlvbhgIIAEoBBITCgtpbl9yZXBseV90bxgJIAEoCRIsCgthdHRhY2htZW50cxgKIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSFAoMdHJhY2VfcGFyZW50GAsgASgJEl8KB21lc3NhZ2UYFSABKAsyGi50ZWFtd2lyZS52MS5EaXJlY3RNZXNzYWdlQjCStRgsCgdtZXNzYWdlEgdjb250ZW50GhhvbmUgbWVtYmVyLCBvciB0ZWFtLWxlYWRIABJZCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RCLJK1GCgKCWJyb2FkY2FzdBIHY29udGVudBoSZXZlcnkgb3RoZXIgbWVtYmVySAAShQEKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RCS5K1GEcKEHNodXRkb3duIHJlcXVlc3QSBnJlYXNvbhoYb25lIG1lbWJlciwgb3IgdGVhbS1sZWFkIhFzaHV0ZG93bl9yZXNwb25zZUgAEn0KEXNodXRkb3duX3Jlc3BvbnNlGBggASgLMh0udGVhbXdpcmUudjEuU2h1dGRvd25SZXNwb25zZUJBkrUYPQoRc2h1dGRvd24gcmVzcG9uc2USBnJlYXNvbhogdGhlIG1lbWJlciB0aGF0IG1hZGUgdGhlIHJlcXVlc3RIABJ1ChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0QjKStRguCgRwbGFuEgRwbGFuGgh0aGUgbGVhZCIWcGxhbl9hcHByb3ZhbF9yZXNwb25zZUgAEnUKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUIwkrUYLAoNcGxhbiByZXNwb25zZRIIZmVlZGJhY2saEXRoZSBwbGFuJ3MgYXV0aG9ySAASVwoGbm90aWNlGBsgASgLMhMudGVhbXdpcmUudjEuTm90aWNlQjCStRgsCgZub3RpY2USBHRleHQaHHRoZSBtZW1iZXJzIHRoYXQgaXQgY29uY2VybnNIAEIGCgRib2R5ItkDCgtTZW5kUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRITCgtpbl9yZXBseV90bxgDIAEoCRIsCgthdHRhY2htZW50cxgEIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSLQoHbWVzc2FnZRgVIAEoCzIaLnRlYW13aXJlLnYxLkRpcmVjdE1lc3NhZ2VIABIrCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RIABI4ChBzaHV0ZG93bl9yZXF1ZXN0GBcgASgLMhwudGVhbXdpcmUudjEuU2h1dGRvd25SZXF1ZXN0SAASOgoRc2h1dGRvd25fcmVzcG9uc2UYGCABKAsyHS50ZWFtd2lyZS52MS5TaHV0ZG93blJlc3BvbnNlSAASQQoVcGxhbl9hcHByb3ZhbF9yZXF1ZXN0GBkgASgLMiAudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVxdWVzdEgAEkMKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUgAQgYKBGJvZHkiyAEKDFNlbmRSZXNwb25zZRISCgptZXNzYWdlX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSEgoKcmVjaXBpZW50cxgDIAMoCRIrCgdzZW50X2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgpkdXJhYmlsaXR5GAUgASgOMhcudGVhbXdpcmUudjEuRHVyYWJpbGl0eRIQCghyZXBsYXllZBgGIAEoCBIQCgh3YXJuaW5ncxgHIAMoCSJdCg1TdHJlYW1SZXF1ZXN0EhMKC2luc3RhbmNlX2lkGAEgASgJEhwKFHVuYWNrZWRfbWVzc2FnZXNfbWF4GAIgASgNEhkKEXVuYWNrZWRfYnl0ZXNfbWF4GAMgASgNIs8BCg5TdHJlYW1SZXNwb25zZRIsCgZvcGVuZWQYASABKAsyGi50ZWFtd2lyZS52MS5TZXNzaW9uT3BlbmVkSAASKQoIZGVsaXZlcnkYAiABKAsyFS50ZWFtd2lyZS52MS5EZWxpdmVyeUgAEisKCWhlYXJ0YmVhdBgDIAEoCzIWLnRlYW13aXJlLnYxLkhlYXJ0YmVhdEgAEi4KB2Nsb3NpbmcYBCABKAsyGy50ZWFtd2lyZS52MS5TZXNzaW9uQ2xvc2luZ0gAQgcKBWZyYW1lIq0BCg1TZXNzaW9uT3BlbmVkEhIKCnNlc3Npb25faWQYASABKAkSDQoFZXBvY2gYAiABKAQSEwoLaW5jYXJuYXRpb24YAyABKAQSDwoHYmFja2xvZxgEIAEoBBI1ChJoZWFydGJlYXRfaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGbWVtYmVyGAYgASgJEgwKBHRlYW0YByABKAkiWwoIRGVsaXZlcnkSEAoIc2VxdWVuY2UYASABKAQSFgoOZGVsaXZlcnlfY291bnQYAiABKA0SJQoHbWVzc2FnZRgDIAEoCzIULnRlYW13aXJlLnYxLk1lc3NhZ2UiPAoJSGVhcnRiZWF0Ei8KC3NlcnZlcl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJeCg5TZXNzaW9uQ2xvc2luZxIoCgZyZWFzb24YASABKA4yGC50ZWFtd2lyZS52MS5DbG9zZVJlYXNvbhIOCgZkZXRhaWwYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSI1CgpBY2tSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEwoLbWVzc2FnZV9pZHMYAiADKAkiHAoLQWNrUmVzcG9uc2USDQoFYWNrZWQYASABKA0iNQoRR2V0TWVzc2FnZVJlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJImMKEkdldE1lc3NhZ2VSZXNwb25zZRIlCgdtZXNzYWdlGAEgASgLMhQudGVhbXdpcmUudjEuTWVzc2FnZRImCghyZWNlaXB0cxgCIAMoCzIULnRlYW13aXJlLnYxLlJlY2VpcHQiuwIKB1JlY2VpcHQSEQoJcmVjaXBpZW50GAEgASgJEigKBXN0YXRlGAIgASgOMhkudGVhbXdpcmUudjEuUmVjZWlwdFN0YXRlEi0KCXF1ZXVlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMZGVsaXZlcmVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtmaW5pc2hlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZGVsaXZlcnlfY291bnQYBiABKA0SNwoRZGVhZF9sZXR0ZXJfY2F1c2UYByABKA4yHC50ZWFtd2lyZS52MS5EZWFkTGV0dGVyQ2F1c2USEAoIc2VxdWVuY2UYCCABKAQiVwoQTGlzdEluYm94UmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRIMCgR0ZWFtGAMgASgJEg4KBm1lbWJlchgEIAEoCSJmChFMaXN0SW5ib3hSZXNwb25zZRIpCgpkZWxpdmVyaWVzGAEgAygLMhUudGVhbXdpcmUudjEuRGVsaXZlcnkSDQoFdG90YWwYAiABKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJKoEGCgpOb3RpY2VLaW5kEhsKF05PVElDRV9LSU5EX1VOU1BFQ0lGSUVEEAASIgoQTk9USUNFX0tJTkRfSURMRRABGgyStRgIEgZtZW1iZXISKwoZTk9USUNFX0tJTkRfTUVNQkVSX0VYSVRFRBACGgyStRgIEgZtZW1iZXISKwoXTk9USUNFX0tJTkRfTUVNQkVSX0xPU1QQAxoOkrUYCggBEgZtZW1iZXISMQodTk9USUNFX0tJTkRfTUVNQkVSX05PVF9FWElURUQQBBoOkrUYCggBEgZtZW1iZXISMgoeTk9USUNFX0tJTkRfU0VTU0lPTl9TVVBFUlNFREVEEAUaDpK1GAoIARIGbWVtYmVyEjMKG05PVElDRV9LSU5EX1JFUVVFU1RfRVhQSVJFRBAGGhKStRgOCAESCnJlcXVlc3RfaWQSNQodTk9USUNFX0tJTkRfUkVRVUVTVF9DQU5DRUxMRUQQBxoSkrUYDggBEgpyZXF1ZXN0X2lkEi8KF05PVElDRV9LSU5EX0RFQURfTEVUVEVSEAgaEpK1GA4IARIKbWVzc2FnZV9pZBIsChhOT1RJQ0VfS0lORF9MRUFEX0NIQU5HRUQQCRoOkrUYCggBEgZtZW1iZXISLQobTk9USUNFX0tJTkRfVEFTS19BU1NJR05NRU5UEAoaDJK1GAgIARIEdGFzaxIqChhOT1RJQ0VfS0lORF9UQVNLX1JFVk9LRUQQCxoMkrUYCAgBEgR0YXNrEisKF05PVElDRV9LSU5EX1VOUFJPQ0VTU0VEEAwaDpK1GAoIARIGbWVtYmVyEiMKF05PVElDRV9LSU5EX1dSSVRFU19MT1NUEA0aBpK1GAIIARIpChdOT1RJQ0VfS0lORF9UQVNLX0xBUFNFRBAOGgyStRgICAESBHRhc2sSMAocTk9USUNFX0tJTkRfTUVNQkVSX1JFU1RBUlRFRBAPGg6StRgKCAESBm1lbWJlchIcChJOT1RJQ0VfS0lORF9ESUdFU1QQFBoEkrUYACp7CgxSdW5uZXJBY3Rpb24SHQoZUlVOTkVSX0FDVElPTl9VTlNQRUNJRklFRBAAEhYKElJVTk5FUl9BQ1RJT05fTk9ORRABEhkKFVJVTk5FUl9BQ1RJT05fU0lHVEVSTRACEhkKFVJVTk5FUl9BQ1RJT05fU0lHS0lMTBADKngKClNlbmRlcktpbmQSGwoXU0VOREVSX0tJTkRfVU5TUEVDSUZJRUQQABIWChJTRU5ERVJfS0lORF9NRU1CRVIQARIYChRTRU5ERVJfS0lORF9PUEVSQVRPUhACEhsKF1NFTkRFUl9LSU5EX0NPT1JESU5BVE9SEAMqcwoKRHVyYWJpbGl0eRIaChZEVVJBQklMSVRZX1VOU1BFQ0lGSUVEEAASFgoSRFVSQUJJTElUWV9BUFBMSUVEEAESFgoSRFVSQUJJTElUWV9GU1lOQ0VEEAISGQoVRFVSQUJJTElUWV9SRVBMSUNBVEVEEAMqxwEKC0Nsb3NlUmVhc29uEhwKGENMT1NFX1JFQVNPTl9VTlNQRUNJRklFRBAAEiIKHkNMT1NFX1JFQVNPTl9TSFVURE9XTl9BUFBST1ZFRBABEhsKF0NMT1NFX1JFQVNPTl9TVVBFUlNFREVEEAISHQoZQ0xPU0VfUkVBU09OX1RFQU1fREVMRVRFRBADEhkKFUNMT1NFX1JFQVNPTl9EUkFJTklORxAEEh8KG0NMT1NFX1JFQVNPTl9NRU1CRVJfU1RPUFBFRBAFKqIBCgxSZWNlaXB0U3RhdGUSHQoZUkVDRUlQVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFJFQ0VJUFRfU1RBVEVfUVVFVUVEEAESGwoXUkVDRUlQVF9TVEFURV9ERUxJVkVSRUQQAhIbChdSRUNFSVBUX1NUQVRFX1BST0NFU1NFRBADEh8KG1JFQ0VJUFRfU1RBVEVfREVBRF9MRVRURVJFRBAEKukBCg9EZWFkTGV0dGVyQ2F1c2USIQodREVBRF9MRVRURVJfQ0FVU0VfVU5TUEVDSUZJRUQQABIkCiBERUFEX0xFVFRFUl9DQVVTRV9ERUxJVkVSWV9MSU1JVBABEiUKIURFQURfTEVUVEVSX0NBVVNFX1RBUkdFVF9SRVBMQUNFRBACEiAKHERFQURfTEVUVEVSX0NBVVNFX0lOQk9YX0ZVTEwQAxIkCiBERUFEX0xFVFRFUl9DQVVTRV9NRU1CRVJfUkVNT1ZFRBAEEh4KGkRFQURfTEVUVEVSX0NBVVNFX1JFUExBQ0VEEAUy+wIKDk1lc3NhZ2VTZXJ2aWNlEkAKBFNlbmQSGC50ZWFtd2lyZS52MS5TZW5kUmVxdWVzdBoZLnRlYW13aXJlLnYxLlNlbmRSZXNwb25zZSIDkAICEkMKBlN0cmVhbRIaLnRlYW13aXJlLnYxLlN0cmVhbVJlcXVlc3QaGy50ZWFtd2lyZS52MS5TdHJlYW1SZXNwb25zZTABEj0KA0FjaxIXLnRlYW13aXJlLnYxLkFja1JlcXVlc3QaGC50ZWFtd2lyZS52MS5BY2tSZXNwb25zZSIDkAICElIKCkdldE1lc3NhZ2USHi50ZWFtd2lyZS52MS5HZXRNZXNzYWdlUmVxdWVzdBofLnRlYW13aXJlLnYxLkdldE1lc3NhZ2VSZXNwb25zZSIDkAIBEk8KCUxpc3RJbmJveBIdLnRlYW13aXJlLnYxLkxpc3RJbmJveFJlcXVlc3QaHi50ZWFtd2lyZS52MS5MaXN0SW5ib3hSZXNwb25zZSIDkAIBQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
 
 /**
  * A text for one member.
@@ -32,7 +32,7 @@ export type DirectMessage = Message$1<"teamwire.v1.DirectMessage"> & {
   recipient: string;
 
   /**
-   * Required. One line, 1 to 200 characters, no control characters; shown as a preview.
+   * Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview.
    *
    * @generated from field: string summary = 2;
    */
@@ -60,7 +60,7 @@ export const DirectMessageSchema: GenMessage<DirectMessage> = /*@__PURE__*/
  */
 export type Broadcast = Message$1<"teamwire.v1.Broadcast"> & {
   /**
-   * Required. One line, 1 to 200 characters, no control characters.
+   * Required. One line, 1 to 200 characters, at least one of them visible, no control characters.
    *
    * @generated from field: string summary = 1;
    */
@@ -82,7 +82,8 @@ export const BroadcastSchema: GenMessage<Broadcast> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 1);
 
 /**
- * Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id.
+ * Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. It
+ * reaches a member whose inbox is full, and one that acknowledges nothing.
  *
  * @generated from message teamwire.v1.ShutdownRequest
  */
@@ -314,7 +315,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   text: string;
 
   /**
-   * Set by the coordinator with NOTICE_KIND_MEMBER_EXITED. How the process ended.
+   * Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended.
    *
    * @generated from field: teamwire.v1.ExitReport exit = 6;
    */
@@ -326,6 +327,37 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
    * @generated from field: teamwire.v1.TaskSummary task = 7;
    */
   task?: TaskSummary | undefined;
+
+  /**
+   * Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same
+   * kind about the same thing replaces it: the other fields describe the latest event.
+   *
+   * @generated from field: uint32 count = 10;
+   */
+  count: number;
+
+  /**
+   * Set by the coordinator. When the first of these events happened.
+   *
+   * @generated from field: google.protobuf.Timestamp first_at = 11;
+   */
+  firstAt?: Timestamp | undefined;
+
+  /**
+   * Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
+   * important if the process failed.
+   *
+   * @generated from field: bool important = 12;
+   */
+  important: boolean;
+
+  /**
+   * Set by the coordinator with NOTICE_KIND_DIGEST. The notices, each of another kind or about another thing, oldest
+   * first. Up to 32; `count` covers the others, too.
+   *
+   * @generated from field: repeated teamwire.v1.Notice gathered = 13;
+   */
+  gathered: Notice[];
 };
 
 /**
@@ -368,6 +400,20 @@ export type ExitReport = Message$1<"teamwire.v1.ExitReport"> & {
    * @generated from field: string detail = 4;
    */
   detail: string;
+
+  /**
+   * Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none.
+   *
+   * @generated from field: string approved_request_id = 5;
+   */
+  approvedRequestId: string;
+
+  /**
+   * Optional. What the runner did to end the program itself; what it did to end the program's descendants does not count.
+   *
+   * @generated from field: teamwire.v1.RunnerAction runner_action = 6;
+   */
+  runnerAction: RunnerAction;
 };
 
 /**
@@ -783,7 +829,8 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   instanceId: string;
 
   /**
-   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64.
+   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
+   * pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
    *
    * @generated from field: uint32 unacked_messages_max = 2;
    */
@@ -1267,7 +1314,7 @@ export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE_
   messageDesc(file_teamwire_v1_message, 26);
 
 /**
- * What a notice of the coordinator is about.
+ * What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel.
  *
  * @generated from enum teamwire.v1.NoticeKind
  */
@@ -1369,6 +1416,29 @@ export enum NoticeKind {
    * @generated from enum value: NOTICE_KIND_WRITES_LOST = 13;
    */
   WRITES_LOST = 13,
+
+  /**
+   * The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
+   * set. To the former owner and to the lead.
+   *
+   * @generated from enum value: NOTICE_KIND_TASK_LAPSED = 14;
+   */
+  TASK_LAPSED = 14,
+
+  /**
+   * A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
+   *
+   * @generated from enum value: NOTICE_KIND_MEMBER_RESTARTED = 15;
+   */
+  MEMBER_RESTARTED = 15,
+
+  /**
+   * The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
+   * for each of them.
+   *
+   * @generated from enum value: NOTICE_KIND_DIGEST = 20;
+   */
+  DIGEST = 20,
 }
 
 /**
@@ -1376,6 +1446,47 @@ export enum NoticeKind {
  */
 export const NoticeKindSchema: GenEnum<NoticeKind> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_message, 0);
+
+/**
+ * What a runner did to end a program.
+ *
+ * @generated from enum teamwire.v1.RunnerAction
+ */
+export enum RunnerAction {
+  /**
+   * Not reported: the member has no runner, or an older one.
+   *
+   * @generated from enum value: RUNNER_ACTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Nothing: the program ended by itself. After an approved shutdown, it found its input closed.
+   *
+   * @generated from enum value: RUNNER_ACTION_NONE = 1;
+   */
+  NONE = 1,
+
+  /**
+   * It sent SIGTERM.
+   *
+   * @generated from enum value: RUNNER_ACTION_SIGTERM = 2;
+   */
+  SIGTERM = 2,
+
+  /**
+   * It sent SIGKILL: the program did not end in the grace period after SIGTERM, or the member was stopped by force.
+   *
+   * @generated from enum value: RUNNER_ACTION_SIGKILL = 3;
+   */
+  SIGKILL = 3,
+}
+
+/**
+ * Describes the enum teamwire.v1.RunnerAction.
+ */
+export const RunnerActionSchema: GenEnum<RunnerAction> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_message, 1);
 
 /**
  * What kind of party sent a message.
@@ -1416,7 +1527,7 @@ export enum SenderKind {
  * Describes the enum teamwire.v1.SenderKind.
  */
 export const SenderKindSchema: GenEnum<SenderKind> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 1);
+  enumDesc(file_teamwire_v1_message, 2);
 
 /**
  * What the store had done with a change when the reply was written.
@@ -1457,7 +1568,7 @@ export enum Durability {
  * Describes the enum teamwire.v1.Durability.
  */
 export const DurabilitySchema: GenEnum<Durability> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 2);
+  enumDesc(file_teamwire_v1_message, 3);
 
 /**
  * Why the coordinator ends a stream.
@@ -1512,7 +1623,7 @@ export enum CloseReason {
  * Describes the enum teamwire.v1.CloseReason.
  */
 export const CloseReasonSchema: GenEnum<CloseReason> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 3);
+  enumDesc(file_teamwire_v1_message, 4);
 
 /**
  * How far a message got.
@@ -1560,7 +1671,7 @@ export enum ReceiptState {
  * Describes the enum teamwire.v1.ReceiptState.
  */
 export const ReceiptStateSchema: GenEnum<ReceiptState> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 4);
+  enumDesc(file_teamwire_v1_message, 5);
 
 /**
  * Why a message was dead-lettered.
@@ -1602,20 +1713,28 @@ export enum DeadLetterCause {
    * @generated from enum value: DEAD_LETTER_CAUSE_MEMBER_REMOVED = 4;
    */
   MEMBER_REMOVED = 4,
+
+  /**
+   * It was a notice. A newer one of the same kind about the same thing took its place, and counts its events.
+   *
+   * @generated from enum value: DEAD_LETTER_CAUSE_REPLACED = 5;
+   */
+  REPLACED = 5,
 }
 
 /**
  * Describes the enum teamwire.v1.DeadLetterCause.
  */
 export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 5);
+  enumDesc(file_teamwire_v1_message, 6);
 
 /**
  * Carries messages between the members of one team.
  *
  * Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
  * sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
- * coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open.
+ * coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
+ * (INVALID_ARGUMENT) if it never issued that id.
  *
  * Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
  * call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
@@ -1658,7 +1777,9 @@ export const MessageService: GenService<{
    * Opens a session on the caller's own inbox and streams it.
    *
    * The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
-   * arrive, with heartbeats between. The newest session wins: an older one receives a last frame `closing` with
+   * arrive, with heartbeats between. Only a pending shutdown request leaves that order: once too much is unacknowledged, it
+   * comes before the messages that wait. Each message comes once in a session. A client must keep reading, or it misses the
+   * request and the end. The newest session wins: an older one receives a last frame `closing` with
    * CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
    * it has not acknowledged come again, with a higher delivery count.
    *

@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/options.proto.
  */
 export const file_teamwire_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9vcHRpb25zLnByb3RvEgt0ZWFtd2lyZS52MSKJAQoMUmVhc29uUG9saWN5EiUKBGNvZGUYASABKA4yFy50ZWFtd2lyZS52MS5TdGF0dXNDb2RlEiEKBXJldHJ5GAIgASgOMhIudGVhbXdpcmUudjEuUmV0cnkSFwoPb3V0Y29tZV91bmtub3duGAMgASgIEhYKDnN0cmVhbV9yZW9wZW5zGAQgASgIImAKCldhaXRQb2xpY3kSKgoHZGVmYXVsdBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgNtYXgYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iTgoKS2luZFBvbGljeRIMCgRub3VuGAEgASgJEgwKBHRleHQYAiABKAkSDwoHZ29lc190bxgDIAEoCRITCgthbnN3ZXJlZF9ieRgEIAEoCSrjAgoKU3RhdHVzQ29kZRIbChdTVEFUVVNfQ09ERV9VTlNQRUNJRklFRBAAEiAKHFNUQVRVU19DT0RFX0lOVkFMSURfQVJHVU1FTlQQAxIZChVTVEFUVVNfQ09ERV9OT1RfRk9VTkQQBRIeChpTVEFUVVNfQ09ERV9BTFJFQURZX0VYSVNUUxAGEiEKHVNUQVRVU19DT0RFX1BFUk1JU1NJT05fREVOSUVEEAcSIgoeU1RBVFVTX0NPREVfUkVTT1VSQ0VfRVhIQVVTVEVEEAgSIwofU1RBVFVTX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThAJEhcKE1NUQVRVU19DT0RFX0FCT1JURUQQChIYChRTVEFUVVNfQ09ERV9JTlRFUk5BTBANEhsKF1NUQVRVU19DT0RFX1VOQVZBSUxBQkxFEA4SHwobU1RBVFVTX0NPREVfVU5BVVRIRU5USUNBVEVEEBAqSQoFUmV0cnkSFQoRUkVUUllfVU5TUEVDSUZJRUQQABITCg9SRVRSWV9BVVRPTUFUSUMQARIUChBSRVRSWV9PTl9SRVFVRVNUEAI6YwoNcmVhc29uX3BvbGljeRIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNGGAyABKAsyGS50ZWFtd2lyZS52MS5SZWFzb25Qb2xpY3lSDHJlYXNvblBvbGljeTpZCgt3YWl0X3BvbGljeRIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCzIXLnRlYW13aXJlLnYxLldhaXRQb2xpY3lSCndhaXRQb2xpY3k6WQoLa2luZF9wb2xpY3kSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNKGAyABKAsyFy50ZWFtd2lyZS52MS5LaW5kUG9saWN5UgpraW5kUG9saWN5QlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_descriptor, file_google_protobuf_duration]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9vcHRpb25zLnByb3RvEgt0ZWFtd2lyZS52MSKJAQoMUmVhc29uUG9saWN5EiUKBGNvZGUYASABKA4yFy50ZWFtd2lyZS52MS5TdGF0dXNDb2RlEiEKBXJldHJ5GAIgASgOMhIudGVhbXdpcmUudjEuUmV0cnkSFwoPb3V0Y29tZV91bmtub3duGAMgASgIEhYKDnN0cmVhbV9yZW9wZW5zGAQgASgIIjAKDE5vdGljZVBvbGljeRIRCglpbXBvcnRhbnQYASABKAgSDQoFYWJvdXQYAiABKAkiYAoKV2FpdFBvbGljeRIqCgdkZWZhdWx0GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKA21heBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJOCgpLaW5kUG9saWN5EgwKBG5vdW4YASABKAkSDAoEdGV4dBgCIAEoCRIPCgdnb2VzX3RvGAMgASgJEhMKC2Fuc3dlcmVkX2J5GAQgASgJKuMCCgpTdGF0dXNDb2RlEhsKF1NUQVRVU19DT0RFX1VOU1BFQ0lGSUVEEAASIAocU1RBVFVTX0NPREVfSU5WQUxJRF9BUkdVTUVOVBADEhkKFVNUQVRVU19DT0RFX05PVF9GT1VORBAFEh4KGlNUQVRVU19DT0RFX0FMUkVBRFlfRVhJU1RTEAYSIQodU1RBVFVTX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQBxIiCh5TVEFUVVNfQ09ERV9SRVNPVVJDRV9FWEhBVVNURUQQCBIjCh9TVEFUVVNfQ09ERV9GQUlMRURfUFJFQ09ORElUSU9OEAkSFwoTU1RBVFVTX0NPREVfQUJPUlRFRBAKEhgKFFNUQVRVU19DT0RFX0lOVEVSTkFMEA0SGwoXU1RBVFVTX0NPREVfVU5BVkFJTEFCTEUQDhIfChtTVEFUVVNfQ09ERV9VTkFVVEhFTlRJQ0FURUQQECpJCgVSZXRyeRIVChFSRVRSWV9VTlNQRUNJRklFRBAAEhMKD1JFVFJZX0FVVE9NQVRJQxABEhQKEFJFVFJZX09OX1JFUVVFU1QQAjpjCg1yZWFzb25fcG9saWN5EiEuZ29vZ2xlLnByb3RvYnVmLkVudW1WYWx1ZU9wdGlvbnMY0YYDIAEoCzIZLnRlYW13aXJlLnYxLlJlYXNvblBvbGljeVIMcmVhc29uUG9saWN5OmMKDW5vdGljZV9wb2xpY3kSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjShgMgASgLMhkudGVhbXdpcmUudjEuTm90aWNlUG9saWN5Ugxub3RpY2VQb2xpY3k6WQoLd2FpdF9wb2xpY3kSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNGGAyABKAsyFy50ZWFtd2lyZS52MS5XYWl0UG9saWN5Ugp3YWl0UG9saWN5OlkKC2tpbmRfcG9saWN5Eh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjShgMgASgLMhcudGVhbXdpcmUudjEuS2luZFBvbGljeVIKa2luZFBvbGljeUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_descriptor, file_google_protobuf_duration]);
 
 /**
  * What a refusal means for a client.
@@ -66,6 +66,35 @@ export const ReasonPolicySchema: GenMessage<ReasonPolicy> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_options, 0);
 
 /**
+ * Who gets notices of one kind, and which of them replace each other.
+ *
+ * @generated from message teamwire.v1.NoticePolicy
+ */
+export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
+  /**
+   * True: every notice of this kind is important. False: one is important only if the event is, such as a crash.
+   *
+   * @generated from field: bool important = 1;
+   */
+  important: boolean;
+
+  /**
+   * The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
+   * While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+   *
+   * @generated from field: string about = 2;
+   */
+  about: string;
+};
+
+/**
+ * Describes the message teamwire.v1.NoticePolicy.
+ * Use `create(NoticePolicySchema)` to create a new message.
+ */
+export const NoticePolicySchema: GenMessage<NoticePolicy> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_options, 1);
+
+/**
  * How long a coordinator holds back a reply. A client adds this time to the deadline of each attempt.
  *
  * @generated from message teamwire.v1.WaitPolicy
@@ -91,7 +120,7 @@ export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
  * Use `create(WaitPolicySchema)` to create a new message.
  */
 export const WaitPolicySchema: GenMessage<WaitPolicy> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_options, 1);
+  messageDesc(file_teamwire_v1_options, 2);
 
 /**
  * One kind of message. Whether it has a recipient, a summary, a request's id or a decision follows from the fields of its
@@ -134,7 +163,7 @@ export type KindPolicy = Message<"teamwire.v1.KindPolicy"> & {
  * Use `create(KindPolicySchema)` to create a new message.
  */
 export const KindPolicySchema: GenMessage<KindPolicy> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_options, 2);
+  messageDesc(file_teamwire_v1_options, 3);
 
 /**
  * The gRPC status codes that refusals come with, numbered as in gRPC.
@@ -270,12 +299,20 @@ export const reason_policy: GenExtension<EnumValueOptions, ReasonPolicy> = /*@__
   extDesc(file_teamwire_v1_options, 0);
 
 /**
+ * Set on every value of NoticeKind but the unspecified one.
+ *
+ * @generated from extension: teamwire.v1.NoticePolicy notice_policy = 50002;
+ */
+export const notice_policy: GenExtension<EnumValueOptions, NoticePolicy> = /*@__PURE__*/
+  extDesc(file_teamwire_v1_options, 1);
+
+/**
  * Set on a request's field that asks the coordinator to hold back its reply.
  *
  * @generated from extension: teamwire.v1.WaitPolicy wait_policy = 50001;
  */
 export const wait_policy: GenExtension<FieldOptions, WaitPolicy> = /*@__PURE__*/
-  extDesc(file_teamwire_v1_options, 1);
+  extDesc(file_teamwire_v1_options, 2);
 
 /**
  * Set on every field of Message.body.
@@ -283,5 +320,5 @@ export const wait_policy: GenExtension<FieldOptions, WaitPolicy> = /*@__PURE__*/
  * @generated from extension: teamwire.v1.KindPolicy kind_policy = 50002;
  */
 export const kind_policy: GenExtension<FieldOptions, KindPolicy> = /*@__PURE__*/
-  extDesc(file_teamwire_v1_options, 2);
+  extDesc(file_teamwire_v1_options, 3);
 

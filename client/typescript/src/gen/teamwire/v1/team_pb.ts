@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/team.proto.
  */
 export const file_teamwire_v1_team: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSL3AwoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIItgBChBNZW1iZXJBdHRyaWJ1dGVzEhIKCmFnZW50X3R5cGUYASABKAkSDQoFbW9kZWwYAiABKAkSDAoEaG9zdBgDIAEoCRINCgVjb2xvchgEIAEoCRI5CgZsYWJlbHMYBSADKAsyKS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgGIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpoBChFDcmVhdGVUZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWxlYWRfbmFtZRgDIAEoCRI2Cg9sZWFkX2F0dHJpYnV0ZXMYBCABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIoMBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImcKC0pvaW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSMQoKYXR0cmlidXRlcxgCIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIm0KDEpvaW5SZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbRIjCgZtZW1iZXIYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIjUKDExlYXZlUmVxdWVzdBIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydCIPCg1MZWF2ZVJlc3BvbnNlIkkKEkxpc3RNZW1iZXJzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlQKE0xpc3RNZW1iZXJzUmVzcG9uc2USJAoHbWVtYmVycxgBIAMoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiTAoQSGVhcnRiZWF0UmVxdWVzdBInCghhY3Rpdml0eRgBIAEoDjIVLnRlYW13aXJlLnYxLkFjdGl2aXR5Eg8KB3N1bW1hcnkYAiABKAkiZgoRSGVhcnRiZWF0UmVzcG9uc2USKAoFbGVhc2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZSJAChBGb3JjZVN0b3BSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI4ChFGb3JjZVN0b3BSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIiLgoOU2V0TGVhZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkiMgoPU2V0TGVhZFJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtKj4KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfTEVBRBABEhEKDVJPTEVfVEVBTU1BVEUQAiq/AQoLTWVtYmVyU3RhdGUSHAoYTUVNQkVSX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTTUVNQkVSX1NUQVRFX0pPSU5FRBABEhcKE01FTUJFUl9TVEFURV9BQ1RJVkUQAhIVChFNRU1CRVJfU1RBVEVfSURMRRADEhkKFU1FTUJFUl9TVEFURV9TVE9QUElORxAEEhcKE01FTUJFUl9TVEFURV9FWElURUQQBRIVChFNRU1CRVJfU1RBVEVfTE9TVBAGKkwKCEFjdGl2aXR5EhgKFEFDVElWSVRZX1VOU1BFQ0lGSUVEEAASEwoPQUNUSVZJVFlfQUNUSVZFEAESEQoNQUNUSVZJVFlfSURMRRACMroHCgtUZWFtU2VydmljZRJSCgpDcmVhdGVUZWFtEh4udGVhbXdpcmUudjEuQ3JlYXRlVGVhbVJlcXVlc3QaHy50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVzcG9uc2UiA5ACAhJJCgdHZXRUZWFtEhsudGVhbXdpcmUudjEuR2V0VGVhbVJlcXVlc3QaHC50ZWFtd2lyZS52MS5HZXRUZWFtUmVzcG9uc2UiA5ACARJPCglMaXN0VGVhbXMSHS50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVzcG9uc2UiA5ACARJNCgpEZWxldGVUZWFtEh4udGVhbXdpcmUudjEuRGVsZXRlVGVhbVJlcXVlc3QaHy50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVzcG9uc2USRgoGSW52aXRlEhoudGVhbXdpcmUudjEuSW52aXRlUmVxdWVzdBobLnRlYW13aXJlLnYxLkludml0ZVJlc3BvbnNlIgOQAgISXgoOQ3JlYXRlT2JzZXJ2ZXISIi50ZWFtd2lyZS52MS5DcmVhdGVPYnNlcnZlclJlcXVlc3QaIy50ZWFtd2lyZS52MS5DcmVhdGVPYnNlcnZlclJlc3BvbnNlIgOQAgISQAoESm9pbhIYLnRlYW13aXJlLnYxLkpvaW5SZXF1ZXN0GhkudGVhbXdpcmUudjEuSm9pblJlc3BvbnNlIgOQAgISQwoFTGVhdmUSGS50ZWFtd2lyZS52MS5MZWF2ZVJlcXVlc3QaGi50ZWFtd2lyZS52MS5MZWF2ZVJlc3BvbnNlIgOQAgISVQoLTGlzdE1lbWJlcnMSHy50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1JlcXVlc3QaIC50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1Jlc3BvbnNlIgOQAgESTwoJSGVhcnRiZWF0Eh0udGVhbXdpcmUudjEuSGVhcnRiZWF0UmVxdWVzdBoeLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlc3BvbnNlIgOQAgISTwoJRm9yY2VTdG9wEh0udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVxdWVzdBoeLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlc3BvbnNlIgOQAgISRAoHU2V0TGVhZBIbLnRlYW13aXJlLnYxLlNldExlYWRSZXF1ZXN0GhwudGVhbXdpcmUudjEuU2V0TGVhZFJlc3BvbnNlQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSLQBAoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIEicKCGxpdmVuZXNzGBEgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoMbm90aWNlX2xldmVsGBQgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwi2AEKEE1lbWJlckF0dHJpYnV0ZXMSEgoKYWdlbnRfdHlwZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIMCgRob3N0GAMgASgJEg0KBWNvbG9yGAQgASgJEjkKBmxhYmVscxgFIAMoCzIpLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAYgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiyAEKEUNyZWF0ZVRlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSEQoJbGVhZF9uYW1lGAMgASgJEjYKD2xlYWRfYXR0cmlidXRlcxgEIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJEiwKDWxlYWRfbGl2ZW5lc3MYBiABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcyJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIoMBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIsABCgtKb2luUmVxdWVzdBIMCgRuYW1lGAEgASgJEjEKCmF0dHJpYnV0ZXMYAiABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRInCghsaXZlbmVzcxgEIAEoDjIVLnRlYW13aXJlLnYxLkxpdmVuZXNzEi4KDXByZXZpb3VzX2V4aXQYBSABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0Im0KDEpvaW5SZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbRIjCgZtZW1iZXIYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIjUKDExlYXZlUmVxdWVzdBIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydCIPCg1MZWF2ZVJlc3BvbnNlIkkKEkxpc3RNZW1iZXJzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlQKE0xpc3RNZW1iZXJzUmVzcG9uc2USJAoHbWVtYmVycxgBIAMoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiTAoQSGVhcnRiZWF0UmVxdWVzdBInCghhY3Rpdml0eRgBIAEoDjIVLnRlYW13aXJlLnYxLkFjdGl2aXR5Eg8KB3N1bW1hcnkYAiABKAkiZgoRSGVhcnRiZWF0UmVzcG9uc2USKAoFbGVhc2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZSJAChBGb3JjZVN0b3BSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI4ChFGb3JjZVN0b3BSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIiLgoOU2V0TGVhZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkiMgoPU2V0TGVhZFJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIl4KFVNldE5vdGljZUxldmVsUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRInCgVsZXZlbBgDIAEoDjIYLnRlYW13aXJlLnYxLk5vdGljZUxldmVsIj0KFlNldE5vdGljZUxldmVsUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyKj4KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfTEVBRBABEhEKDVJPTEVfVEVBTU1BVEUQAirWAQoLTWVtYmVyU3RhdGUSHAoYTUVNQkVSX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTTUVNQkVSX1NUQVRFX0pPSU5FRBABEhcKE01FTUJFUl9TVEFURV9BQ1RJVkUQAhIVChFNRU1CRVJfU1RBVEVfSURMRRADEhkKFU1FTUJFUl9TVEFURV9TVE9QUElORxAEEhcKE01FTUJFUl9TVEFURV9FWElURUQQBRIVChFNRU1CRVJfU1RBVEVfTE9TVBAGEhUKEU1FTUJFUl9TVEFURV9BV0FZEAcqUgoITGl2ZW5lc3MSGAoUTElWRU5FU1NfVU5TUEVDSUZJRUQQABIVChFMSVZFTkVTU19BVFRBQ0hFRBABEhUKEUxJVkVORVNTX0RFVEFDSEVEEAIqdgoLTm90aWNlTGV2ZWwSHAoYTk9USUNFX0xFVkVMX1VOU1BFQ0lGSUVEEAASFAoQTk9USUNFX0xFVkVMX0FMTBABEhoKFk5PVElDRV9MRVZFTF9JTVBPUlRBTlQQAhIXChNOT1RJQ0VfTEVWRUxfRElHRVNUEAMqTAoIQWN0aXZpdHkSGAoUQUNUSVZJVFlfVU5TUEVDSUZJRUQQABITCg9BQ1RJVklUWV9BQ1RJVkUQARIRCg1BQ1RJVklUWV9JRExFEAIymggKC1RlYW1TZXJ2aWNlElIKCkNyZWF0ZVRlYW0SHi50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXNwb25zZSIDkAICEkkKB0dldFRlYW0SGy50ZWFtd2lyZS52MS5HZXRUZWFtUmVxdWVzdBocLnRlYW13aXJlLnYxLkdldFRlYW1SZXNwb25zZSIDkAIBEk8KCUxpc3RUZWFtcxIdLnRlYW13aXJlLnYxLkxpc3RUZWFtc1JlcXVlc3QaHi50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXNwb25zZSIDkAIBEk0KCkRlbGV0ZVRlYW0SHi50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXNwb25zZRJGCgZJbnZpdGUSGi50ZWFtd2lyZS52MS5JbnZpdGVSZXF1ZXN0GhsudGVhbXdpcmUudjEuSW52aXRlUmVzcG9uc2UiA5ACAhJeCg5DcmVhdGVPYnNlcnZlchIiLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVxdWVzdBojLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVzcG9uc2UiA5ACAhJACgRKb2luEhgudGVhbXdpcmUudjEuSm9pblJlcXVlc3QaGS50ZWFtd2lyZS52MS5Kb2luUmVzcG9uc2UiA5ACAhJDCgVMZWF2ZRIZLnRlYW13aXJlLnYxLkxlYXZlUmVxdWVzdBoaLnRlYW13aXJlLnYxLkxlYXZlUmVzcG9uc2UiA5ACAhJVCgtMaXN0TWVtYmVycxIfLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVxdWVzdBogLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVzcG9uc2UiA5ACARJPCglIZWFydGJlYXQSHS50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXF1ZXN0Gh4udGVhbXdpcmUudjEuSGVhcnRiZWF0UmVzcG9uc2UiA5ACAhJPCglGb3JjZVN0b3ASHS50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXF1ZXN0Gh4udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVzcG9uc2UiA5ACAhJECgdTZXRMZWFkEhsudGVhbXdpcmUudjEuU2V0TGVhZFJlcXVlc3QaHC50ZWFtd2lyZS52MS5TZXRMZWFkUmVzcG9uc2USXgoOU2V0Tm90aWNlTGV2ZWwSIi50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlcXVlc3QaIy50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlc3BvbnNlIgOQAgJCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_message]);
 
 /**
  * A team.
@@ -116,7 +116,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   joinedAt?: Timestamp | undefined;
 
   /**
-   * When the state last changed.
+   * When the state last changed. An active detached life without a session: about when it last called.
    *
    * @generated from field: google.protobuf.Timestamp state_since = 6;
    */
@@ -179,18 +179,32 @@ export type Member = Message<"teamwire.v1.Member"> & {
   connected: boolean;
 
   /**
-   * The remaining time of its lease. Zero: it has run out.
+   * The remaining time of its lease. Zero: it has run out. A detached life with none left is away.
    *
    * @generated from field: google.protobuf.Duration lease_left = 15;
    */
   leaseLeft?: Duration | undefined;
 
   /**
-   * True: its inbox accepts only answers and notices.
+   * True: its inbox accepts only answers, notices and shutdown requests.
    *
    * @generated from field: bool inbox_full = 16;
    */
   inboxFull: boolean;
+
+  /**
+   * Whether a process keeps this life going.
+   *
+   * @generated from field: teamwire.v1.Liveness liveness = 17;
+   */
+  liveness: Liveness;
+
+  /**
+   * Which notices it gets. Always set.
+   *
+   * @generated from field: teamwire.v1.NoticeLevel notice_level = 20;
+   */
+  noticeLevel: NoticeLevel;
 };
 
 /**
@@ -277,7 +291,7 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
   description: string;
 
   /**
-   * Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator` and `coordinator` are
+   * Optional. The lead's name; same syntax as `name`. Empty: `lead`. `operator`, `coordinator` and `team-lead` are
    * reserved.
    *
    * @generated from field: string lead_name = 3;
@@ -297,6 +311,13 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
    * @generated from field: string idempotency_key = 5;
    */
   idempotencyKey: string;
+
+  /**
+   * Optional. Whether a process keeps the lead's life going. Unspecified: attached.
+   *
+   * @generated from field: teamwire.v1.Liveness lead_liveness = 6;
+   */
+  leadLiveness: Liveness;
 };
 
 /**
@@ -646,6 +667,22 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
    * @generated from field: string idempotency_key = 3;
    */
   idempotencyKey: string;
+
+  /**
+   * Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
+   *
+   * @generated from field: teamwire.v1.Liveness liveness = 4;
+   */
+  liveness: Liveness;
+
+  /**
+   * Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
+   * program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+   * token.
+   *
+   * @generated from field: teamwire.v1.ExitReport previous_exit = 5;
+   */
+  previousExit?: ExitReport | undefined;
 };
 
 /**
@@ -951,6 +988,62 @@ export const SetLeadResponseSchema: GenMessage<SetLeadResponse> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_team, 26);
 
 /**
+ * The request of TeamService.SetNoticeLevel.
+ *
+ * @generated from message teamwire.v1.SetNoticeLevelRequest
+ */
+export type SetNoticeLevelRequest = Message<"teamwire.v1.SetNoticeLevelRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * The member: see DirectMessage.recipient. Empty: the caller.
+   *
+   * @generated from field: string member = 2;
+   */
+  member: string;
+
+  /**
+   * Required: INVALID_FIELD when unspecified. The level.
+   *
+   * @generated from field: teamwire.v1.NoticeLevel level = 3;
+   */
+  level: NoticeLevel;
+};
+
+/**
+ * Describes the message teamwire.v1.SetNoticeLevelRequest.
+ * Use `create(SetNoticeLevelRequestSchema)` to create a new message.
+ */
+export const SetNoticeLevelRequestSchema: GenMessage<SetNoticeLevelRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 27);
+
+/**
+ * The reply of TeamService.SetNoticeLevel.
+ *
+ * @generated from message teamwire.v1.SetNoticeLevelResponse
+ */
+export type SetNoticeLevelResponse = Message<"teamwire.v1.SetNoticeLevelResponse"> & {
+  /**
+   * The member after the change.
+   *
+   * @generated from field: teamwire.v1.Member member = 1;
+   */
+  member?: Member | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.SetNoticeLevelResponse.
+ * Use `create(SetNoticeLevelResponseSchema)` to create a new message.
+ */
+export const SetNoticeLevelResponseSchema: GenMessage<SetNoticeLevelResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 28);
+
+/**
  * What a member may do.
  *
  * @generated from enum teamwire.v1.Role
@@ -1005,7 +1098,7 @@ export enum MemberState {
   JOINED = 1,
 
   /**
-   * Working.
+   * Working. A detached life: it has called within the time of a lease, or has a session open.
    *
    * @generated from enum value: MEMBER_STATE_ACTIVE = 2;
    */
@@ -1038,6 +1131,14 @@ export enum MemberState {
    * @generated from enum value: MEMBER_STATE_LOST = 6;
    */
   LOST = 6,
+
+  /**
+   * Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+   * as it calls. Neither change is recorded or reported.
+   *
+   * @generated from enum value: MEMBER_STATE_AWAY = 7;
+   */
+  AWAY = 7,
 }
 
 /**
@@ -1045,6 +1146,84 @@ export enum MemberState {
  */
 export const MemberStateSchema: GenEnum<MemberState> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 1);
+
+/**
+ * Whether a process keeps a life going. Decided when the life begins.
+ *
+ * @generated from enum teamwire.v1.Liveness
+ */
+export enum Liveness {
+  /**
+   * In a request: attached.
+   *
+   * @generated from enum value: LIVENESS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
+   * the board.
+   *
+   * @generated from enum value: LIVENESS_ATTACHED = 1;
+   */
+  ATTACHED = 1,
+
+  /**
+   * None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
+   * until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+   *
+   * @generated from enum value: LIVENESS_DETACHED = 2;
+   */
+  DETACHED = 2,
+}
+
+/**
+ * Describes the enum teamwire.v1.Liveness.
+ */
+export const LivenessSchema: GenEnum<Liveness> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_team, 2);
+
+/**
+ * Which notices of the coordinator a member gets.
+ *
+ * @generated from enum teamwire.v1.NoticeLevel
+ */
+export enum NoticeLevel {
+  /**
+   * As NOTICE_LEVEL_ALL.
+   *
+   * @generated from enum value: NOTICE_LEVEL_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * All of them. The default.
+   *
+   * @generated from enum value: NOTICE_LEVEL_ALL = 1;
+   */
+  ALL = 1,
+
+  /**
+   * Only important ones; see Notice.important. The others are not sent.
+   *
+   * @generated from enum value: NOTICE_LEVEL_IMPORTANT = 2;
+   */
+  IMPORTANT = 2,
+
+  /**
+   * Important ones at once. The others are gathered into one notice of NOTICE_KIND_DIGEST, sent 5 minutes after the first
+   * of them by default (the coordinator's `digest_interval`).
+   *
+   * @generated from enum value: NOTICE_LEVEL_DIGEST = 3;
+   */
+  DIGEST = 3,
+}
+
+/**
+ * Describes the enum teamwire.v1.NoticeLevel.
+ */
+export const NoticeLevelSchema: GenEnum<NoticeLevel> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_team, 3);
 
 /**
  * Whether a member is working.
@@ -1078,7 +1257,7 @@ export enum Activity {
  * Describes the enum teamwire.v1.Activity.
  */
 export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_team, 2);
+  enumDesc(file_teamwire_v1_team, 4);
 
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
@@ -1130,8 +1309,8 @@ export const TeamService: GenService<{
   },
   /**
    * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-   * caller is live (joined, active, idle or stopping); the error names them, in its text and in the metadata of its
-   * ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+   * caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
+   * its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1170,10 +1349,10 @@ export const TeamService: GenService<{
    * Starts a new life (incarnation) under a member's name, with a new credential.
    *
    * The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-   * never used before, or its last member has exited or is lost. With its own credential a member starts a new life
-   * even while the old one is live: the old one's session ends with CLOSE_REASON_SUPERSEDED and its credential is
-   * refused from then on. Either way the inbox stays, and requests that were pending for the earlier life are
-   * cancelled.
+   * never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
+   * a member that is away. With its own credential a member starts a new life even while the old one is live: the old
+   * one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
+   * stays, and requests that were pending for the earlier life are cancelled.
    *
    * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -1241,7 +1420,7 @@ export const TeamService: GenService<{
   },
   /**
    * Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-   * the current one is lost or has exited.
+   * the current one is lost, away or has exited.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
    * INVALID_ARGUMENT: MISSING_RECIPIENT.
@@ -1252,6 +1431,20 @@ export const TeamService: GenService<{
     methodKind: "unary";
     input: typeof SetLeadRequestSchema;
     output: typeof SetLeadResponseSchema;
+  },
+  /**
+   * Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+   * any member's. The level belongs to the name: a new life keeps it.
+   *
+   * PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
+   * AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+   *
+   * @generated from rpc teamwire.v1.TeamService.SetNoticeLevel
+   */
+  setNoticeLevel: {
+    methodKind: "unary";
+    input: typeof SetNoticeLevelRequestSchema;
+    output: typeof SetNoticeLevelResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_teamwire_v1_team, 0);

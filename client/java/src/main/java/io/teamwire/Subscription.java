@@ -42,9 +42,6 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** How long a session must last before its loss resets the delays. */
     private static final long SETTLED_AFTER_NS = 10_000_000_000L;
 
-    /** How many messages may wait for the program. At this bound, reading stops, so that the coordinator waits. */
-    private static final int DELIVERIES_MAX = 256;
-
     /** How many message ids are remembered. A forgotten message is handed out again if it is redelivered. */
     private static final int WINDOW_IDS_MAX = 4_096;
 
@@ -75,7 +72,11 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** Marks the end of the subscription in the queue. */
     private final Delivery over = new Delivery(null, 0, 0, this);
 
-    private final BlockingDeque<Delivery> queue = new LinkedBlockingDeque<>(DELIVERIES_MAX);
+    /**
+     * The messages that wait for the program. The session's credit bounds them. Adding one never waits, or a shutdown request
+     * and the end could not get past messages that the program does not take.
+     */
+    private final BlockingDeque<Delivery> queue = new LinkedBlockingDeque<>();
 
     /** The latest messages, and whether each is acknowledged. */
     private final Map<String, Boolean> window = window(WINDOW_IDS_MAX);
@@ -262,7 +263,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         }
     }
 
-    private void deliver(io.teamwire.v1.Delivery delivery) throws InterruptedException {
+    private void deliver(io.teamwire.v1.Delivery delivery) {
         var message = delivery.getMessage();
         var wasAcked = window.putIfAbsent(message.getId(), false);
         if (wasAcked != null && wasAcked) {
@@ -270,9 +271,9 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         } else if (wasAcked == null) {
             var fresh = new Delivery(message, delivery.getSequence(), delivery.getDeliveryCount(), this);
             if (message.hasShutdownRequest()) {
-                queue.putFirst(fresh);
+                queue.addFirst(fresh);
             } else {
-                queue.putLast(fresh);
+                queue.addLast(fresh);
             }
         }
     }

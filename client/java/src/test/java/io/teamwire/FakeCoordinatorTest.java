@@ -266,6 +266,32 @@ class FakeCoordinatorTest {
         assertEquals(1, subscriptions.stream().distinct().count());
     }
 
+    /** The reader used to stop at 256 waiting messages, so that it saw neither a shutdown request nor the end. */
+    @Test
+    void a_shutdown_request_and_the_end_get_past_everything_that_is_not_taken() throws InterruptedException {
+        try (var inbox = me.subscribe()) {
+            var session = open("1-a", 60_000);
+            session.onNext(message("first", false));
+            inbox.next(Duration.ofSeconds(10)).orElseThrow().ack();
+            inbox.flush();
+            assertEquals("first", acked.take());
+            for (var n = 0; n < 300; n++) {
+                session.onNext(message("m" + n, false));
+            }
+            session.onNext(message("s1", true));
+            // Once the reader acknowledges this again, it has read everything before it.
+            session.onNext(message("first", false));
+            assertEquals("first", acked.poll(10, TimeUnit.SECONDS));
+            assertEquals("s1", nextId(inbox));
+
+            session.onNext(closing(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED));
+            while (inbox.ending().isEmpty()) {
+                Thread.onSpinWait();
+            }
+            assertFalse(inbox.iterator().hasNext());
+        }
+    }
+
     @Test
     void a_silent_session_is_replaced_and_a_refused_call_is_retried_in_the_new_one() throws InterruptedException {
         try (var inbox = me.subscribe()) {

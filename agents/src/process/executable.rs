@@ -1,0 +1,77 @@
+//! Finds out whether a program can be executed, before a member joins for it.
+
+use std::{
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use nix::unistd::{AccessFlags, access};
+
+use crate::exit::{CANNOT_EXECUTE, NOT_FOUND, RunnerExit};
+
+/// Where programs are looked for if PATH is not set.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Checks that a program can be found and executed. `path` replaces the PATH variable of this process, and `directory`
+/// its working directory.
+///
+/// Fails with the exit code that a shell would give: 127 if there is no such program, 126 if it cannot be executed.
+pub fn check_program(program: &OsStr, path: Option<&OsStr>, directory: Option<&Path>) -> Result<(), RunnerExit> {
+    let shown = program.display();
+    let in_directory = |path: &Path| directory.map_or_else(|| path.to_owned(), |directory| directory.join(path));
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    let candidates: Vec<PathBuf> = if is_path {
+        vec![in_directory(Path::new(program))]
+    } else {
+        let path = path.map(OsStr::to_owned).or_else(|| env::var_os("PATH")).unwrap_or_else(|| DEFAULT_PATH.into());
+        env::split_paths(&path).map(|directory| in_directory(&directory).join(program)).collect()
+    };
+    if candidates.iter().any(|candidate| candidate.is_file() && access(candidate, AccessFlags::X_OK).is_ok()) {
+        return Ok(());
+    }
+    let (code, detail) = match candidates.iter().find(|candidate| candidate.exists()) {
+        Some(found) if found.is_dir() => {
+            (CANNOT_EXECUTE, format!("{} is a directory. Name a program.", found.display()))
+        }
+        Some(found) => {
+            let found = found.display();
+            (
+                CANNOT_EXECUTE,
+                format!("{found} is not executable. Make it so: chmod +x {found}. Or name its interpreter."),
+            )
+        }
+        None if is_path => (NOT_FOUND, format!("There is no program {shown}. Check the path.")),
+        None => (NOT_FOUND, format!("There is no program {shown} on the PATH. Check the spelling, or give its path.")),
+    };
+    Err(RunnerExit { code, detail: format!("{detail} The member has not joined.") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(program: &str, path: &str, directory: &Path) -> u8 {
+        check_program(OsStr::new(program), Some(OsStr::new(path)), Some(directory))
+            .map_or_else(|exit| exit.code, |()| 0)
+    }
+
+    #[test]
+    fn a_program_is_looked_for_as_a_shell_does() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let here = directory.path();
+        std::fs::write(here.join("text"), "").expect("written");
+        let path = format!("/nowhere:{}:/bin:/usr/bin", here.display());
+        assert_eq!(code("sh", &path, here), 0);
+        assert_eq!(code("/bin/sh", "", here), 0);
+        assert_eq!(code("nosuchprogram", &path, here), 127);
+        assert_eq!(code("./nosuchprogram", &path, here), 127);
+        assert_eq!(code("text", &path, here), 126);
+        assert_eq!(code("./text", &path, here), 126);
+        assert_eq!(code("/", &path, here), 126);
+        std::os::unix::fs::symlink("/bin/sh", here.join("shell")).expect("linked");
+        assert_eq!(code("./shell", "/nowhere", here), 0);
+        assert_eq!(code("shell", "/nowhere", here), 127);
+        assert_eq!(code("shell", "", here), 0, "an empty part of PATH is the working directory");
+    }
+}

@@ -1,0 +1,71 @@
+//! Sessions: how often each message counts as delivered once a session is over.
+
+use teamwire_proto::v1;
+use teamwire_server::domain::{
+    records::{CursorRecord, SessionRecord},
+    session::{self, Opened},
+};
+
+use crate::world::*;
+
+/// Opens a session after one that came as far as `cursor` says. Returns its record.
+fn after(before: &SessionRecord, cursor: CursorRecord) -> SessionRecord {
+    let world = World::with(&["lead", "ann"]).record("ann", before).record("ann", &cursor);
+    let request = v1::StreamRequest::default();
+    match world.run(|tx| session::open(tx, &caller("ann"), &request, 0)).unwrap().0 {
+        Opened::Session { record, .. } => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn first() -> SessionRecord {
+    SessionRecord { epoch: 1, session_id: "1-x".to_owned(), incarnation: 1, ..SessionRecord::default() }
+}
+
+/// The cursor of a session that has delivered up to 2, and the message 9 ahead of its turn.
+fn cursor(epoch: u64, reserved: u64) -> CursorRecord {
+    let unacked = vec![(1, NOW_MS), (2, NOW_MS), (9, NOW_MS)];
+    CursorRecord { epoch, reserved, delivered: 2, overtook: vec![9], unacked }
+}
+
+/// Returns how often messages certainly and possibly were delivered.
+fn counts(session: &SessionRecord, sequences: [u64; 3]) -> [(u32, u32); 3] {
+    sequences.map(|sequence| (session.surely_seen(sequence), session.maybe_seen(sequence)))
+}
+
+#[test]
+fn closed_session_has_delivered_what_overtook_and_not_what_it_overtook() {
+    let second = after(&first(), cursor(1, 2));
+    assert_eq!(counts(&second, [2, 3, 9]), [(1, 1), (0, 0), (1, 1)]);
+    let third = after(&second, cursor(2, 2));
+    assert_eq!(counts(&third, [2, 3, 9]), [(2, 2), (0, 0), (2, 2)]);
+}
+
+#[test]
+fn crashed_session_may_have_delivered_all_that_it_had_reserved_but_counts_once() {
+    let second = after(&first(), cursor(1, 100));
+    assert_eq!(counts(&second, [2, 3, 9]), [(1, 1), (0, 1), (1, 1)]);
+}
+
+#[test]
+fn messages_that_have_left_the_inbox_are_forgotten() {
+    // It was acknowledged in the session that delivered it.
+    let acked = CursorRecord { unacked: vec![(1, NOW_MS)], ..cursor(1, 2) };
+    assert!(after(&first(), acked).surely_overtook.is_empty());
+    // It was acknowledged in a later session.
+    let second = after(&first(), cursor(1, 2));
+    let passed =
+        CursorRecord { epoch: 2, reserved: 20, delivered: 20, overtook: Vec::new(), unacked: vec![(20, NOW_MS)] };
+    let third = after(&second, passed);
+    assert_eq!((third.maybe_overtook, third.surely_overtook), (vec![], vec![]));
+}
+
+#[test]
+fn deliveries_ahead_of_their_turn_are_bounded_and_never_lose_their_mark() {
+    let overtook: Vec<u64> = (10..200).collect();
+    let unacked = overtook.iter().map(|sequence| (*sequence, NOW_MS)).collect();
+    let many = after(&first(), CursorRecord { epoch: 1, reserved: 2, delivered: 2, overtook, unacked });
+    assert!(many.maybe_overtook.len() <= 64 && many.surely_overtook.len() <= 64);
+    assert!((10..200).all(|sequence| many.maybe_seen(sequence) > 0));
+    assert_eq!(many.maybe_seen(200), 0);
+}

@@ -1,0 +1,36 @@
+//! Asks before something that cannot be undone.
+
+use std::io::{IsTerminal as _, stderr, stdin};
+
+use clap::Args;
+
+use crate::failure::{Failure, REFUSED};
+
+/// The option that skips the question.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Confirm {
+    /// Do not ask for confirmation; required where no one can answer, as in a script
+    #[arg(long, short)]
+    yes: bool,
+}
+
+impl Confirm {
+    /// Asks for confirmation at the terminal. `what` says what is about to happen, as a sentence.
+    ///
+    /// Fails if the answer is not yes. Without a terminal, fails unless `--yes` is given; `instead` says what else to do.
+    pub fn ask(self, what: &str, instead: &str) -> Result<(), Failure> {
+        if self.yes {
+            return Ok(());
+        }
+        if !stdin().is_terminal() || !stderr().is_terminal() {
+            return Err(Failure::usage(format!("{what} To confirm, add --yes.{instead}")));
+        }
+        anstream::eprint!("{what}{instead} Continue? [y/N] ");
+        let mut answer = String::new();
+        stdin().read_line(&mut answer)?;
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(Failure::with_code(REFUSED, "Not confirmed, so nothing was done.")),
+        }
+    }
+}

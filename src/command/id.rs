@@ -1,0 +1,130 @@
+//! What a user may type for the id of a request or a message: the whole id, `last`, or a unique part that begins or ends it.
+
+use teamwire_client::v1::{self, history_entry::Event};
+use teamwire_proto::{
+    id::{REQUEST_ID_CHARS, REQUEST_ID_PREFIX},
+    v1::RequestState,
+};
+
+use crate::{
+    context::Caller,
+    failure::{Failure, REFUSED},
+    show,
+};
+
+/// How many of the newest requests or messages are searched.
+const SEARCHED_MAX: usize = 1_000;
+
+/// The fewest characters that a part of an id may have.
+const PART_MIN: usize = 4;
+
+/// The length of a UUID with its hyphens.
+const UUID_LENGTH: usize = 36;
+
+/// Returns the id of the request that `typed` means. `last` is the newest pending request, or else the newest one.
+pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Failure> {
+    let is_whole = typed.starts_with(REQUEST_ID_PREFIX) && typed.len() >= REQUEST_ID_PREFIX.len() + REQUEST_ID_CHARS;
+    if is_whole {
+        return Ok(typed.to_owned());
+    }
+    if !is_part(typed.trim_start_matches(REQUEST_ID_PREFIX)) {
+        return Ok(typed.to_owned());
+    }
+    let listed = caller.client.list_all_requests(v1::ListRequestsRequest::default(), SEARCHED_MAX).await?.requests;
+    if typed == "last" {
+        let mut newest: Vec<_> = listed.iter().collect();
+        newest.sort_by_key(|request| {
+            let at = request.created_at.unwrap_or_default();
+            (request.state() == RequestState::Pending, at.seconds, at.nanos)
+        });
+        let Some(last) = newest.last() else { return Err(none("There is no request yet.")) };
+        return Ok(last.id.clone());
+    }
+    let bare = |id: &str| id.trim_start_matches(REQUEST_ID_PREFIX).to_owned();
+    let part = bare(typed);
+    only(typed, "request", listed.into_iter().map(|request| request.id).filter(|id| has_part(&bare(id), &part)))
+}
+
+/// Returns the id of the message that `typed` means. `last` is the newest message of the caller's inbox, or else the newest
+/// one that the caller may see.
+pub(super) async fn message(caller: &Caller, typed: &str) -> Result<String, Failure> {
+    if typed.len() >= UUID_LENGTH {
+        return Ok(typed.to_owned());
+    }
+    if !is_part(typed) {
+        return Ok(typed.to_owned());
+    }
+    let mut ids = Vec::new();
+    if caller.member.is_some() {
+        let inbox = caller.client.list_all_inbox(v1::ListInboxRequest::default(), SEARCHED_MAX).await?;
+        ids.extend(inbox.deliveries.into_iter().filter_map(|delivery| Some(delivery.message?.id)));
+    }
+    if typed == "last"
+        && let Some(id) = ids.pop()
+    {
+        return Ok(id);
+    }
+    let filter = v1::HistoryFilter { messages_only: true, ..v1::HistoryFilter::default() };
+    let newest = v1::ListHistoryRequest { filter: Some(filter), newest: true, ..v1::ListHistoryRequest::default() };
+    let entries = caller.client.list_all_history(newest, SEARCHED_MAX).await?.entries;
+    ids.extend(entries.into_iter().filter_map(|entry| match entry.event {
+        Some(Event::Message(message)) => Some(message.id),
+        _ => None,
+    }));
+    if typed == "last" {
+        return ids.pop().ok_or_else(|| none("There is no message yet."));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    only(typed, "message", ids.into_iter().filter(|id| has_part(id, typed)))
+}
+
+fn has_part(id: &str, part: &str) -> bool {
+    let (id, part) = (id.to_ascii_lowercase(), part.to_ascii_lowercase());
+    id.starts_with(&part) || id.ends_with(&part)
+}
+
+fn is_part(typed: &str) -> bool {
+    typed == "last" || typed.len() >= PART_MIN
+}
+
+fn only(typed: &str, kind: &str, found: impl Iterator<Item = String>) -> Result<String, Failure> {
+    let mut found: Vec<String> = found.collect();
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        // The coordinator says what is wrong with it.
+        0 => Ok(typed.to_owned()),
+        _ => {
+            found.truncate(8);
+            Err(Failure::usage(format!(
+                "`{}` could be several {kind}s. Give more of the id: {}.",
+                show::one_line(typed),
+                found.join(", ")
+            )))
+        }
+    }
+}
+
+fn none(text: &str) -> Failure {
+    Failure::with_code(REFUSED, text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn among(ids: &[&str], typed: &str) -> Result<String, String> {
+        let found = ids.iter().map(|id| (*id).to_owned()).filter(|id| has_part(id, typed));
+        only(typed, "message", found).map_err(|failure| format!("{failure:?}"))
+    }
+
+    #[test]
+    fn a_part_must_mean_one_id() {
+        let ids = ["01a1-aaaa", "01a1-bbbb", "02b2-bbba"];
+        assert_eq!(among(&ids, "AAAA"), Ok("01a1-aaaa".to_owned()));
+        assert_eq!(among(&ids, "02b2"), Ok("02b2-bbba".to_owned()));
+        let several = among(&ids, "01a1").expect_err("two begin so");
+        assert!(several.contains("01a1-aaaa, 01a1-bbbb"), "{several}");
+        assert_eq!(among(&ids, "cccc"), Ok("cccc".to_owned()));
+    }
+}

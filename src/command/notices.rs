@@ -1,0 +1,99 @@
+//! `teamwire notices`: shows or sets which notices a member gets.
+
+use clap::{Args, ValueEnum};
+use teamwire_client::v1;
+use teamwire_proto::v1::NoticeLevel;
+
+use super::Output;
+use crate::{
+    context::{Caller, ContextArgs},
+    failure::Failure,
+    show,
+};
+
+/// Show or set which of the coordinator's notices you get
+///
+/// Without LEVEL, the command shows the present one. Important notices, such as a lost member, a crash or an expired
+/// request, reach you at every level; a member that goes idle or exits normally is not important. While a notice is
+/// unread, a newer one of the same kind about the same member replaces it and counts both.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n\n    teamwire notices important\n    teamwire notices digest --of backend")]
+pub struct Notices {
+    /// The level to set
+    #[arg(value_enum)]
+    level: Option<Level>,
+    /// Show or set another member's level (setting it: lead and operator only)
+    #[arg(long, value_name = "MEMBER")]
+    of: Option<String>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    /// All notices
+    All,
+    /// Only important ones
+    Important,
+    /// Important ones at once, the others in one notice every few minutes
+    Digest,
+}
+
+impl From<Level> for NoticeLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::All => Self::All,
+            Level::Important => Self::Important,
+            Level::Digest => Self::Digest,
+        }
+    }
+}
+
+impl Notices {
+    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let caller = context.caller()?;
+        if self.of.is_none() {
+            caller.member()?;
+        }
+        let member = match self.level {
+            Some(level) => self.set(&caller, level).await?,
+            None => self.find(&caller).await?,
+        };
+        if self.output.json {
+            show::line(&show::json("Member", &member));
+            return Ok(());
+        }
+        let gets = match member.notice_level() {
+            NoticeLevel::Unspecified | NoticeLevel::All => "all notices",
+            NoticeLevel::Important => "only important notices",
+            NoticeLevel::Digest => "important notices at once and the others in a digest",
+        };
+        anstream::println!("{} gets {gets}.", show::paint(show::bold(), &member.name));
+        Ok(())
+    }
+
+    async fn set(&self, caller: &Caller, level: Level) -> Result<v1::Member, Failure> {
+        let request = v1::SetNoticeLevelRequest {
+            member: self.of.clone().unwrap_or_default(),
+            level: NoticeLevel::from(level).into(),
+            ..v1::SetNoticeLevelRequest::default()
+        };
+        caller.client.set_notice_level(request).await?.member.ok_or_else(show::incomplete)
+    }
+
+    async fn find(&self, caller: &Caller) -> Result<v1::Member, Failure> {
+        let name = match &self.of {
+            Some(name) => name.as_str(),
+            None => caller.member()?,
+        };
+        let name = name.split('@').next().unwrap_or(name);
+        let listed = caller.client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
+        let is_meant = |member: &v1::Member| match name {
+            "team-lead" => member.role() == v1::Role::Lead,
+            name => member.name.eq_ignore_ascii_case(name),
+        };
+        listed.into_iter().find(is_meant).ok_or_else(|| {
+            Failure::usage(format!("There is no member {name} in your team. `teamwire status` lists the members."))
+        })
+    }
+}

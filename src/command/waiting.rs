@@ -1,0 +1,113 @@
+//! Waiting: how long a command waits, and what a person sees meanwhile.
+
+use std::{future::Future, str::FromStr, time::Duration};
+
+use indicatif::ProgressBar;
+use jiff::{SignedDuration, fmt::friendly::SpanParser};
+use teamwire_client::v1;
+use teamwire_proto::v1::ReceiptState;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::{context::Caller, show};
+
+/// How often the line is redrawn, and how often the coordinator is asked for what it says.
+const REDRAW: Duration = Duration::from_secs(1);
+const REDRAWS_PER_QUESTION: u32 = 3;
+
+/// How long to wait: seconds, or a duration such as `90s`, `10m` or `1h30m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait(pub(super) Duration);
+
+impl FromStr for Wait {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(seconds) = text.parse() {
+            return Ok(Self(Duration::from_secs(seconds)));
+        }
+        let parsed: Result<SignedDuration, _> = SpanParser::new().parse_duration(text);
+        let parsed = parsed.ok().and_then(|duration| Duration::try_from(duration).ok());
+        parsed.map(Self).ok_or_else(|| "give seconds, or a duration such as 90s, 10m or 1h30m".to_owned())
+    }
+}
+
+/// Waits for an event. Meanwhile, on a terminal, one line says what is missing and how much time is left. `status`: what is
+/// missing now; `None` keeps what was said last.
+pub(super) async fn wait_for<T>(
+    patience: Duration,
+    status: impl AsyncFn() -> Option<String>,
+    event: impl Future<Output = T>,
+) -> T {
+    let line = ProgressBar::new_spinner();
+    if line.is_hidden() {
+        return event.await;
+    }
+    let deadline = Instant::now() + patience;
+    let draw = async {
+        let (mut said, mut ticks) = (String::new(), 0);
+        let mut redraw = interval(REDRAW);
+        redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            redraw.tick().await;
+            if ticks % REDRAWS_PER_QUESTION == 0
+                && let Some(now) = status().await
+            {
+                said = now;
+            }
+            ticks += 1;
+            line.set_message(format!("{said}; {} left", left(deadline - Instant::now())));
+            line.tick();
+        }
+    };
+    let happened = tokio::select! {
+        happened = event => happened,
+        () = draw => unreachable!("the line is drawn until the event happens"),
+    };
+    line.finish_and_clear();
+    happened
+}
+
+/// Says how far a message has got with its first recipient, and what that one has not done yet: `awaited`, such as
+/// "answered".
+pub(super) async fn progress_of(caller: &Caller, message_id: &str, noun: &str, awaited: &str) -> Option<String> {
+    let request = v1::GetMessageRequest { message_id: message_id.to_owned(), ..v1::GetMessageRequest::default() };
+    let reply = caller.client.get_message(request).await.ok()?;
+    let receipt = reply.receipts.first()?;
+    let name = show::one_line(&receipt.recipient);
+    Some(match receipt.state() {
+        ReceiptState::Unspecified | ReceiptState::Queued => format!("{name} has not read the {noun}"),
+        ReceiptState::Delivered => format!("{name} has the {noun}, and has not {awaited}"),
+        ReceiptState::Processed => format!("{name} has processed the {noun}, and has not {awaited}"),
+        ReceiptState::DeadLettered => format!("the {noun} to {name} cannot be delivered"),
+    })
+}
+
+/// Formats what is left of a time, as `9:40` or `23:59:40`.
+fn left(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_seconds_or_a_duration() {
+        let seconds = |text: &str| text.parse().map(|Wait(time)| time.as_secs());
+        assert_eq!(seconds("90"), Ok(90));
+        assert_eq!(seconds("10m"), Ok(600));
+        assert_eq!(seconds("1h30m"), Ok(5_400));
+        for wrong in ["", "-5s", "soon", "1.5.2"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_time_left_is_short() {
+        assert_eq!(left(Duration::from_secs(580)), "9:40");
+        assert_eq!(left(Duration::from_secs(86_380)), "23:59:40");
+        assert_eq!(left(Duration::from_millis(900)), "0:00");
+    }
+}

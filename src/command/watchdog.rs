@@ -1,0 +1,13 @@
+//! `teamwire watchdog`: what `teamwire run` starts beside itself.
+
+use clap::Args;
+
+/// Watch over a runner, and kill what is left of its programs when it dies; for `teamwire run` only
+#[derive(Args, Debug)]
+pub struct Watchdog {}
+
+impl Watchdog {
+    pub fn run(&self) {
+        teamwire_agents::watch();
+    }
+}

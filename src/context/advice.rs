@@ -1,0 +1,105 @@
+//! What a person can do next after a call failed because of the caller's identity.
+
+use teamwire_client::{Error, Reason, Retry, v1};
+
+use super::{Caller, ContextArgs};
+use crate::failure::{Failure, REFUSED};
+
+/// The metadata key of a refusal that says that the credential of an ended life may still join.
+const MAY_JOIN: &str = "may_join";
+
+/// Returns whether a refused call shows that its credential will never be accepted again, not even for joining.
+///
+/// False for `CREDENTIAL_INVALID`, which another coordinator at the same address also answers.
+pub fn has_ended(error: &Error) -> bool {
+    let Error::Refused(refusal) = error else { return false };
+    let may_join = refusal.metadata.get(MAY_JOIN).is_some_and(|may| may == "true");
+    matches!(refusal.reason, Reason::MemberStopped | Reason::SessionSuperseded) && !may_join
+}
+
+impl ContextArgs {
+    /// Adds what to do next to a failure, and takes identities out of use that turn out to have ended.
+    pub async fn explain(&self, failure: Failure) -> Failure {
+        let Failure::Call(Error::Refused(refusal)) = &failure else { return failure };
+        let Ok(caller) = self.caller() else { return failure };
+        let advice = match refusal.reason {
+            Reason::TeamNotFound if caller.member.is_none() && caller.team.is_none() => {
+                return self.without_team(&caller).await.unwrap_or(failure);
+            }
+            Reason::CredentialInvalid | Reason::MemberStopped | Reason::SessionSuperseded => {
+                self.drop_ended(&caller).await
+            }
+            Reason::LeadOnly => self.own_lead(&caller).await,
+            _ => None,
+        };
+        failure.with_advice(advice)
+    }
+
+    /// Says which teams there are and how to act in them, for an operator who named none.
+    async fn without_team(&self, operator: &Caller) -> Option<Failure> {
+        let teams = operator.client.list_all_teams(v1::ListTeamsRequest::default(), usize::MAX).await.ok()?.teams;
+        let Some(first) = teams.first() else {
+            return Some(Failure::with_code(REFUSED, "There is no team yet. Create one: teamwire team create NAME"));
+        };
+        let names: Vec<_> = teams.iter().map(|team| team.name.as_str()).collect();
+        let own = self.load().ok()?;
+        let own = match own.identities.as_slice() {
+            [] => String::new(),
+            [first, ..] => {
+                format!(" Or choose one of your identities ({}), as in `teamwire use {}`.", own.names(), first.name())
+            }
+        };
+        Some(Failure::with_code(
+            REFUSED,
+            format!(
+                "You act as the operator, who belongs to no team. The teams are: {}. Name one, as in `teamwire --team {} status`.\
+                 {own}",
+                names.join(", "),
+                first.name
+            ),
+        ))
+    }
+
+    /// Removes the caller's saved identity if it has ended. If the coordinator does not know it, only makes it no longer
+    /// current, since the coordinator's store may yet be restored.
+    async fn drop_ended(&self, caller: &Caller) -> Option<String> {
+        let (member, team) = (caller.member.as_deref()?, caller.team.as_deref()?);
+        let known = [self.load().ok()?, self.load_runs().ok()?];
+        let mut known = known.iter().flat_map(|file| &file.identities);
+        let identity = known.find(|known| known.credential == caller.credential && known.address == caller.address)?;
+        let client = caller.client.clone().with_retry(Retry::none());
+        let error = client.get_team(v1::GetTeamRequest::default()).await.err()?;
+        if has_ended(&error) {
+            self.forget(std::slice::from_ref(identity)).ok()?;
+            return Some(format!("{member}@{team} was removed from your identities."));
+        }
+        if error.reason() != Some(Reason::CredentialInvalid) || self.load().ok()?.current != Some(identity.name()) {
+            return None;
+        }
+        self.update(|file| file.current = None).ok()?;
+        Some(format!(
+            "{member}@{team} is no longer your current identity. `teamwire identities` shows which of yours still work."
+        ))
+    }
+
+    /// Names the lead's identity, if it is saved here, too.
+    async fn own_lead(&self, caller: &Caller) -> Option<String> {
+        let team = caller.client.get_team(v1::GetTeamRequest::default()).await.ok()?.team?;
+        let file = self.load().ok()?;
+        let lead = file.find(&team.lead, Some(&team.name)).filter(|_| !super::is_within_runner())?;
+        Some(format!("You are also {0}: add --as {0}.", lead.name()))
+    }
+}
+
+impl Failure {
+    /// Adds a sentence to the message.
+    fn with_advice(self, advice: Option<String>) -> Self {
+        match (self, advice) {
+            (Self::Call(Error::Refused(mut refusal)), Some(advice)) => {
+                refusal.message = format!("{} {advice}", refusal.message);
+                Self::Call(Error::Refused(refusal))
+            }
+            (failure, _) => failure,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `teamwire demo` and the help of commands, as a newcomer meets them.
+
+use crate::world::{LEAD, World};
+
+fn is_chinese(c: char) -> bool {
+    matches!(c, '\u{4e00}'..='\u{9fff}')
+}
+
+#[test]
+fn the_demo_succeeds_in_both_languages_and_leaves_no_advice_behind() {
+    let world = World::embedded();
+    let english = world.cli("newcomer", &["demo"]).succeeds().stdout;
+    assert!(english.contains("Every step succeeded.") && !english.contains("another terminal"), "{english}");
+    assert!(!english.contains(is_chinese), "{english}");
+    let chinese = world.cli("newcomer", &["demo", "--lang", "zh", "--pause", "0.01"]).succeeds().stdout;
+    assert!(chinese.contains("Every step succeeded.") && chinese.contains("请整理今日任务"), "{chinese}");
+}
+
+#[test]
+fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.join("ann");
+    world.cli("ann", &["plan", "submit", "Read, then write."]).succeeds();
+    let request = world.cli(LEAD, &["requests", "--json"]).succeeds().json();
+    let id = request["id"].as_str().unwrap();
+    for typed in [id, &id[..10], &id[4..12], &id[id.len() - 6..], "last"] {
+        let found = world.cli(LEAD, &["requests", typed, "--json"]).succeeds().json();
+        assert_eq!(found["id"], id, "{typed}");
+    }
+    world.cli(LEAD, &["approve", "last"]).succeeds();
+    let state = world.cli(LEAD, &["requests", "last", "--json"]).succeeds().json()["state"].clone();
+    assert_eq!(state, "approved");
+    let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
+    assert_eq!(shown["message"]["type"], "plan_approval_response", "{shown}");
+
+    let complete = |words: &[&str]| {
+        let arguments = [&["--", "teamwire"], words].concat();
+        world.cli_in(LEAD, &arguments, &[("TEAMWIRE_COMPLETE", "fish")]).succeeds().stdout
+    };
+    assert!(complete(&["shutdown", "a"]).starts_with("ann"), "members");
+    assert!(complete(&["team", "delete", ""]).contains("acme"), "teams");
+    assert!(complete(&["shut"]).contains("shutdown"), "commands");
+}
+
+#[test]
+fn a_terminal_shows_what_a_command_waits_for() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.join("ann");
+    let typed = "shutdown ann --wait --deadline 2";
+    let waiting = world.spawn_shell(LEAD, &format!("script --quiet --command \"$0 {typed}\" /dev/null"));
+    waiting.await_said("ann has not read the request; 0:0");
+    let output = waiting.output();
+    assert!(output.stdout.contains("expired"), "{}", output.stdout);
+    let output = world.cli(LEAD, &["requests", "last", "--wait", "1h", "--json"]);
+    assert!(output.stderr.contains("expired") && !output.stderr.contains("left"), "{}", output.stderr);
+}
+
+#[test]
+fn what_commands_print_as_json_follows_the_published_schema() {
+    let schema = include_str!("../../docs/cli.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let world = World::embedded();
+    let check = |identity: &str, command: &str, arguments: &[&str]| {
+        let mut of_command = schema["properties"][command].clone();
+        assert!(of_command.is_object(), "the schema has `{command}`");
+        of_command["$defs"] = schema["$defs"].clone();
+        let validator = jsonschema::validator_for(&of_command).unwrap();
+        let lines = world.cli(identity, &[arguments, &["--json"]].concat()).succeeds().lines();
+        assert!(!lines.is_empty(), "`{command}` prints something");
+        for line in lines {
+            let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "`{command}` printed {line}: {errors:?}");
+        }
+    };
+    check(LEAD, "team create", &["team", "create", "acme"]);
+    check(LEAD, "invite", &["invite", "bob"]);
+    world.join("ann");
+    check(LEAD, "send", &["send", "ann", "Hello."]);
+    check("ann", "inbox", &["inbox"]);
+    check("ann", "message show", &["message", "show", "last"]);
+    check("ann", "plan submit", &["plan", "submit", "Read, then write."]);
+    check(LEAD, "requests", &["requests"]);
+    check(LEAD, "approve", &["approve", "last"]);
+    check(LEAD, "task create", &["task", "create", "Write the migration"]);
+    check("ann", "task next", &["task", "next"]);
+    check("ann", "task show", &["task", "show", "1"]);
+    check("ann", "task complete", &["task", "complete", "1"]);
+    check(LEAD, "task list", &["task", "list"]);
+    check(LEAD, "status", &["status"]);
+    check("ann", "whoami", &["whoami"]);
+    check(LEAD, "shutdown --force", &["shutdown", "ann", "--force"]);
+    check(LEAD, "history", &["history", "--all"]);
+    check(LEAD, "health", &["health"]);
+}

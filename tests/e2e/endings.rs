@@ -1,0 +1,231 @@
+//! How programs of every bad sort end: asked to, and when their runner is killed.
+//!
+//! `TEAMWIRE_BAD_PROGRAMS` sets how many programs each test runs at the same time; by default, one of each sort.
+
+use std::{env, fs, iter};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    agents,
+    world::{LEAD, Runner, World, eventually, is_alive},
+};
+
+/// A way in which a program makes it hard to end it, and how it ends after its shutdown was approved.
+struct Sort {
+    name: &'static str,
+    script: &'static str,
+    /// How many processes it makes known.
+    processes: usize,
+    code: Option<i64>,
+    signal: Option<i64>,
+    action: &'static str,
+    text: &'static str,
+}
+
+const TERMINATED: Sort = Sort {
+    name: "",
+    script: "",
+    processes: 1,
+    code: None,
+    signal: Some(15),
+    action: "RUNNER_ACTION_SIGTERM",
+    text: "approved its shutdown; its runner ended it with SIGTERM",
+};
+
+const ENDED: Sort = Sort {
+    code: Some(0),
+    signal: None,
+    action: "RUNNER_ACTION_NONE",
+    text: "approved its shutdown and ended with code 0",
+    ..TERMINATED
+};
+
+const SORTS: [Sort; 7] = [
+    Sort { name: "reads-nothing", script: "exec sleep 1000", ..TERMINATED },
+    Sort { name: "floods", script: "while :; do echo flood; done", ..TERMINATED },
+    // Detached twice, ignores SIGTERM, and has a detached child; the program itself ends with its input.
+    Sort {
+        name: "double-forks",
+        script: r#"
+            (setsid sh -c 'trap "" TERM; echo $$ >> pids; (sh -c "echo \$\$ >> pids; exec sleep 1000" &); sleep 1000' &)
+            while hear; do :; done"#,
+        processes: 3,
+        ..ENDED
+    },
+    Sort {
+        name: "setsid",
+        script: "setsid sh -c 'echo $$ >> pids; exec sleep 1000' & wait",
+        processes: 2,
+        ..TERMINATED
+    },
+    Sort {
+        name: "ignores-sigterm",
+        script: "trap '' TERM; while :; do sleep 1; done",
+        signal: Some(9),
+        action: "RUNNER_ACTION_SIGKILL",
+        text: "approved its shutdown; its runner ended it with SIGKILL",
+        ..TERMINATED
+    },
+    Sort { name: "closes-its-pipes", script: "exec <&- >&-; exec sleep 1000", ..TERMINATED },
+    Sort {
+        name: "dies-in-mid-message",
+        script: r#"while hear; do :; done; printf '{"type":"message","recip'; exit 9"#,
+        code: Some(9),
+        text: "approved its shutdown and ended with code 9",
+        ..ENDED
+    },
+];
+
+/// A running program of a bad sort.
+struct Bad {
+    sort: &'static Sort,
+    name: String,
+    runner: Runner,
+    pids: Vec<u32>,
+}
+
+/// Starts as many programs as are wanted. `None`, with a notice, if no cgroup can be created here.
+fn start(world: &World, containment: &str) -> Option<Vec<Bad>> {
+    world.create_team("acme");
+    let options = ["--on-shutdown", "approve", "--wrap-up", "1", "--grace", "1", "--containment", containment];
+    if containment == "cgroup" && world.run("probe", &options, "exit 0").exit() == 64 {
+        eprintln!("skipped: no cgroup can be created here");
+        return None;
+    }
+    let wanted = env::var("TEAMWIRE_BAD_PROGRAMS").map_or(SORTS.len(), |number| number.parse().expect("a number"));
+    let sorts = SORTS.iter().cycle().take(wanted).enumerate();
+    let started: Vec<_> = sorts
+        .map(|(number, sort)| {
+            let name = format!("{}-{number}", sort.name);
+            let runner = world.run(&name, &options, sort.script);
+            (sort, name, runner)
+        })
+        .collect();
+    let ready = |(sort, name, runner): (&'static Sort, String, Runner)| {
+        let runner = runner.ready();
+        let what = format!("the processes of {name}");
+        let pids = eventually(&what, || Some(runner.pids()).filter(|pids| pids.len() == sort.processes));
+        let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", pids[0])).unwrap();
+        assert_eq!(cgroup.contains("teamwire-"), containment == "cgroup", "{cgroup}");
+        Bad { sort, name, runner, pids }
+    };
+    Some(started.into_iter().map(ready).collect())
+}
+
+fn all_end_when_asked_to(containment: &str) {
+    let world = World::embedded();
+    let Some(programs) = start(&world, containment) else { return };
+    let waiting: Vec<_> =
+        programs.iter().map(|bad| world.spawn(LEAD, &["shutdown", &bad.name, "--wait"], "")).collect();
+    for (bad, waiting) in programs.iter().zip(waiting) {
+        let output = waiting.output().succeeds();
+        let expected = format!("{} exited: {}", bad.name, bad.sort.text);
+        assert!(output.stdout.contains(&expected), "{}", output.stdout);
+        let left: Vec<_> = bad.pids.iter().filter(|pid| is_alive(**pid)).collect();
+        assert!(left.is_empty(), "{left:?} of {} live on", bad.name);
+        let member = world.member(&bad.name);
+        let exit = &member["exit"];
+        let how = (exit["code"].as_i64(), exit["signal"].as_i64(), exit["runner_action"].as_str());
+        assert_eq!(how, (bad.sort.code, bad.sort.signal, Some(bad.sort.action)), "{member}");
+        assert!(exit["approved_request_id"].as_str().is_some_and(|id| id.starts_with("req_")), "{member}");
+    }
+    let history = world.history(LEAD);
+    // The inbox is listed page by page.
+    let pages = iter::from_fn(|| Some(world.take_inbox(LEAD)).filter(|page| !page.is_empty()));
+    let told: Vec<_> = pages.flatten().map(|message| message["content"].as_str().unwrap_or("").to_owned()).collect();
+    for bad in programs {
+        let detail = history.iter().find_map(|entry| {
+            let event = &entry["member"];
+            (event["member"] == bad.name.as_str() && event["state"] == "MEMBER_STATE_EXITED").then(|| &event["detail"])
+        });
+        assert_eq!(detail.and_then(|detail| detail.as_str()), Some(bad.sort.text));
+        let text = format!("{} {}.", bad.name, bad.sort.text);
+        assert!(told.contains(&text), "{text}: {told:?}");
+        let last = format!("The member {}.", bad.sort.text);
+        bad.runner.await_log(&last);
+        assert_eq!(bad.runner.exit(), 0);
+    }
+}
+
+fn nothing_survives_a_killed_runner(containment: &str) {
+    let world = World::embedded();
+    let Some(programs) = start(&world, containment) else { return };
+    for bad in &programs {
+        bad.runner.signal(Signal::SIGKILL);
+    }
+    for bad in programs {
+        let what = format!("nothing of {} is left", bad.name);
+        eventually(&what, || (!bad.pids.iter().any(|pid| is_alive(*pid))).then_some(()));
+        assert_eq!(bad.runner.exit(), -1);
+    }
+}
+
+#[test]
+fn programs_of_every_bad_sort_end_when_asked_to_in_cgroups() {
+    all_end_when_asked_to("cgroup");
+}
+
+#[test]
+fn programs_of_every_bad_sort_end_when_asked_to_without_cgroups() {
+    all_end_when_asked_to("watchdog");
+}
+
+#[test]
+fn programs_of_every_bad_sort_end_with_their_killed_runner_in_cgroups() {
+    nothing_survives_a_killed_runner("cgroup");
+}
+
+#[test]
+fn programs_of_every_bad_sort_end_with_their_killed_runner_without_cgroups() {
+    nothing_survives_a_killed_runner("watchdog");
+}
+
+scenarios! {
+    a_program_for_each_batch_ends_between_batches,
+    a_crash_is_reported_with_its_exit_code,
+    no_member_joins_for_a_program_that_cannot_be_found,
+}
+
+fn a_program_for_each_batch_ends_between_batches(world: World) {
+    world.create_team("acme");
+    let script = "hear; until [ -e go ]; do sleep 0.05; done; echo 'It is done'";
+    let worker = world.run("worker", &["--via", "exec"], script);
+    worker.await_log("connected");
+    world.cli(LEAD, &["send", "worker", "begin"]).succeeds();
+    worker.await_text("begin");
+    let waiting = world.spawn(LEAD, &["shutdown", "worker", "--wait"], "");
+    worker.await_log("asked to end");
+    assert!(is_alive(worker.program()), "the request has ended a batch");
+    fs::write(world.home("worker").join("go"), "").unwrap();
+    let output = waiting.output().succeeds();
+    assert!(output.stdout.contains("worker exited: approved its shutdown and ended with code 0"), "{}", output.stdout);
+    world.await_inbox(LEAD, "the batch's result", |message| message["content"] == "It is done");
+    assert!(worker.heard().iter().all(|line| line["type"] != "shutdown_request"));
+    assert_eq!(worker.exit(), 0);
+}
+
+fn a_crash_is_reported_with_its_exit_code(world: World) {
+    world.create_team("acme");
+    let script = format!("[ -e crashed ] || {{ : > crashed; exit 3; }}\n{}", agents::WILLING);
+    let backend = world.run("backend", &["--restart", "on-failure"], &script);
+    let notice = world.await_inbox(LEAD, "the notice of the crash", |message| {
+        message["notice"]["kind"] == "member_restarted" && message["notice"]["member"] == "backend"
+    });
+    assert_eq!(notice["content"], "backend crashed (exit code 3) and was restarted.");
+    assert_eq!(notice["notice"]["exit"]["code"], 3);
+    let history = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;
+    assert!(history.contains("backend exited: exit code 3"), "{history}");
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    assert_eq!(backend.exit(), 0);
+}
+
+fn no_member_joins_for_a_program_that_cannot_be_found(world: World) {
+    world.create_team("acme");
+    let run = |program: &str| world.cli(LEAD, &["run", "backend", "--", program]);
+    run("nosuchprogram").exits(127).complains_of("There is no program nosuchprogram on the PATH");
+    run("./nosuchprogram").exits(127).complains_of("Check the path");
+    run("/etc/passwd").exits(126).complains_of("is not executable");
+    assert!(world.member("backend").is_null(), "it has joined");
+    assert!(world.history(LEAD).iter().all(|entry| entry["team"]["kind"] != "TEAM_EVENT_KIND_INVITED"));
+}

@@ -1,0 +1,277 @@
+//! Stores that are full, read-only, emptied, lost, or too new.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use teamwire_proto::v1::{self, send_request::Body};
+use tokio::runtime::Runtime;
+use tonic::Code;
+
+use crate::{
+    raw::{Raw, refused},
+    world::{Flavor, LEAD, TestRedis, World, eventually},
+};
+
+redis_scenarios! {
+    an_emptied_redis_is_reported_as_a_loss,
+}
+
+/// Has the world's Redis carry out a command.
+fn tell(world: &World, command: &[&str]) {
+    world.with_redis(|redis| Runtime::new().unwrap().block_on(redis.tell(command)));
+}
+
+/// Calls as a member, without retries.
+fn raw(world: &World, member: &str) -> Raw {
+    Raw::at(&format!("http://{}", world.coordinator.socket()), &world.credential(member))
+}
+
+/// Asserts that the lead's send is refused because the store is full.
+fn send_is_refused(runtime: &Runtime, world: &World) {
+    let content = "x".repeat(8 * 1024);
+    let message =
+        v1::DirectMessage { recipient: "bob".to_owned(), summary: "more".to_owned(), content, ..Default::default() };
+    let outcome = runtime.block_on(async { raw(world, LEAD).send(Some(Body::Message(message))).await });
+    let status = refused(outcome, Code::Unavailable, "STORE_UNAVAILABLE", "");
+    assert!(
+        status.message().contains("the store is full") && status.message().contains("Nothing was changed"),
+        "{status}"
+    );
+}
+
+/// Does what members must be able to do on a full store, and what the lead must, to make room.
+fn drain(runtime: &Runtime, world: &World) {
+    let health = ["health", "--json", "--address", &format!("http://{}", world.coordinator.socket())];
+    eventually("health reports it", || (world.cli(LEAD, &health).succeeds().json()["writable"] == false).then_some(()));
+    assert_eq!(world.coordinator.metric("teamwire_store_writable"), 0.0);
+    send_is_refused(runtime, world);
+
+    let listed = world.cli("bob", &["inbox", "--json"]).succeeds().lines();
+    assert_eq!(listed.len(), 1);
+    world.cli(LEAD, &["status"]).succeeds();
+    world.cli(LEAD, &["task", "list"]).succeeds();
+    world.cli(LEAD, &["history"]).succeeds();
+    // A session opens, delivers, acknowledges and closes.
+    let followed = world.spawn("bob", &["inbox", "--follow", "--ack"], "");
+    followed.await_said("to all");
+    eventually("it is acknowledged", || world.member("bob")["inbox_depth"].is_null().then_some(()));
+    followed.interrupt();
+    for activity in [v1::Activity::Active, v1::Activity::Idle] {
+        let beat =
+            v1::HeartbeatRequest { activity: activity.into(), summary: "waiting".to_owned(), ..Default::default() };
+        let beat = async {
+            let bob = raw(world, "bob");
+            bob.teams().heartbeat(bob.request(beat)).await
+        };
+        runtime.block_on(beat).unwrap();
+    }
+    for member in ["bob", "eve"] {
+        world.cli(member, &["leave"]).succeeds();
+        assert_eq!(world.member(member)["state"], "MEMBER_STATE_EXITED");
+    }
+}
+
+/// Fills a team with records of many kinds.
+fn fill_team(world: &World) {
+    world.create_team("acme");
+    world.join("bob");
+    world.join("eve");
+    world.cli(LEAD, &["task", "create", "a task"]).succeeds();
+    world.cli("bob", &["task", "claim", "1"]).succeeds();
+    world.cli("eve", &["plan", "submit", "a plan"]).succeeds();
+    world.cli(LEAD, &["send", "--broadcast", "to all"]).succeeds();
+}
+
+#[test]
+fn a_full_redis_can_be_read_and_drained() {
+    let runtime = Runtime::new().unwrap();
+    for flavor in [Flavor::Redis, Flavor::Valkey] {
+        let Some(redis) = TestRedis::start_of(flavor) else { continue };
+        let mut world = World::on_redis(redis);
+        fill_team(&world);
+        tell(&world, &["CONFIG", "SET", "maxmemory", "1mb"]);
+        world.coordinator.await_log("the store refuses writes", 1);
+        // It also starts like this.
+        world.coordinator.end();
+        world.coordinator.restart();
+        drain(&runtime, &world);
+        world.cli(LEAD, &["team", "delete"]).succeeds();
+        tell(&world, &["CONFIG", "SET", "maxmemory", "0"]);
+        world.coordinator.await_log("the store takes writes again", 1);
+        world.create_team("acme");
+    }
+}
+
+#[test]
+fn a_read_only_replica_is_reported_at_the_start_and_in_health() {
+    let runtime = Runtime::new().unwrap();
+    let Some(primary) = TestRedis::start() else { return };
+    let Some(replica) = runtime.block_on(TestRedis::start_replica_of(&primary)) else { return };
+    let world = World::on_redis(replica);
+    world.coordinator.await_log("the store refuses writes", 1);
+    assert!(world.coordinator.log().contains("read only replica"), "{}", world.coordinator.log());
+    let health = world.cli(LEAD, &["health"]).succeeds();
+    assert!(health.stdout.contains("refuses writes"), "{}", health.stdout);
+    assert_eq!(world.coordinator.metric("teamwire_store_writable"), 0.0);
+    assert_eq!(world.coordinator.metric("teamwire_store_up"), 1.0);
+    world.cli(LEAD, &["team", "list"]).succeeds();
+
+    tell(&world, &["REPLICAOF", "NO", "ONE"]);
+    world.coordinator.await_log("the store takes writes again", 1);
+    eventually("health reports it", || {
+        (world.cli(LEAD, &["health", "--json"]).succeeds().json()["writable"] == true).then_some(())
+    });
+    world.create_team("acme");
+}
+
+#[test]
+fn missing_rights_to_the_keys_are_reported_at_the_start() {
+    let Some(redis) = TestRedis::start() else { return };
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(redis.tell(&["ACL", "SETUSER", "other", "on", ">secret", "~other:*", "&*", "+@all"]));
+    let world = World::on(&redis.url().replace("redis://", "redis://other:secret@"), "");
+    for complaint in ["could not", "cannot"] {
+        world.coordinator.may_complain_of(complaint);
+    }
+    world.coordinator.await_log("the store refuses writes", 1);
+    let log = world.coordinator.log();
+    assert!(log.contains("no permissions"), "{log}");
+}
+
+fn an_emptied_redis_is_reported_as_a_loss(world: World) {
+    for complaint in ["the store was emptied", "the store lost commits"] {
+        world.coordinator.may_complain_of(complaint);
+    }
+    world.create_team("acme");
+    world.join("bob");
+    tell(&world, &["FLUSHALL"]);
+    world.coordinator.await_log("the store was emptied", 1);
+    world.coordinator.await_log("the store lost commits", 1);
+    eventually("it is counted", || (world.coordinator.metric("teamwire_lost_writes_total") >= 1.0).then_some(()));
+    // Nothing else is wrong.
+    world.cli(LEAD, &["health"]).succeeds();
+    world.create_team("acme");
+}
+
+#[test]
+fn a_store_file_that_is_gone_is_not_replaced_by_an_empty_one() {
+    let mut world = World::embedded();
+    world.create_team("acme");
+    world.coordinator.end();
+    let file = world.coordinator.state_directory().join("teamwire.redb");
+    let reserve = world.coordinator.state_directory().join("teamwire.redb.reserve");
+    let whole = fs::read(&file).unwrap();
+    for state in ["is missing", "is empty"] {
+        match state {
+            "is missing" => fs::remove_file(&file).unwrap(),
+            _ => fs::write(&file, "").unwrap(),
+        }
+        let refused = world.cli(LEAD, &["serve", "--listen", "127.0.0.1:0"]).exits(69);
+        refused.complains_of(state).complains_of("restore").complains_of("delete");
+        assert!(fs::metadata(&file).is_ok_and(|found| found.len() == 0) == (state == "is empty"), "it was replaced");
+    }
+    fs::write(&file, whole).unwrap();
+    world.coordinator.restart();
+    world.cli(LEAD, &["team", "show"]).succeeds();
+    // Consent to an empty store.
+    world.coordinator.end();
+    fs::remove_file(&file).unwrap();
+    fs::remove_file(&reserve).unwrap();
+    world.coordinator.restart();
+    world.create_team("acme");
+}
+
+/// A small disk in memory that takes the place of a directory, and its contents.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// Mounts it. `None`, with a notice, if this user may not.
+    fn mount_at(directory: &Path) -> Option<Self> {
+        if fs::metadata("/proc/self").unwrap().uid() != 0 {
+            eprintln!("skipped: only root can mount a small disk");
+            return None;
+        }
+        let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<_> = files.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(directory).status();
+        assert!(mounted.unwrap().success());
+        for (path, contents) in files {
+            fs::write(path, contents).unwrap();
+        }
+        Some(Self(directory.to_owned()))
+    }
+
+    /// Fills the remaining space.
+    fn fill(&self) {
+        let mut pages = 0;
+        while fs::write(self.0.join(format!("ballast-{pages}")), [1; 4096]).is_ok() {
+            pages += 1;
+        }
+        assert!(pages > 0);
+    }
+
+    /// Frees the space.
+    fn free(&self) {
+        for entry in fs::read_dir(&self.0).unwrap() {
+            let path = entry.unwrap().path();
+            if path.file_name().unwrap().to_string_lossy().starts_with("ballast-") {
+                fs::remove_file(path).unwrap();
+            }
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // A file that is still open disappears with its process.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_coordinator_starts_on_a_full_disk_and_its_store_can_be_drained() {
+    let runtime = Runtime::new().unwrap();
+    let mut world = World::embedded();
+    for complaint in ["the store could not write", "could not be written"] {
+        world.coordinator.may_complain_of(complaint);
+    }
+    fill_team(&world);
+    world.coordinator.end();
+    let Some(disk) = Disk::mount_at(&world.coordinator.state_directory()) else { return };
+    world.coordinator.restart();
+    disk.fill();
+    eventually("the disk is found full", || {
+        let content = "x".repeat(60 * 1024);
+        let message = v1::DirectMessage {
+            recipient: "eve".to_owned(),
+            summary: "much".to_owned(),
+            content,
+            ..Default::default()
+        };
+        runtime.block_on(async { raw(&world, LEAD).send(Some(Body::Message(message))).await }).err()
+    });
+    world.coordinator.await_log("the store refuses writes", 1);
+    drain(&runtime, &world);
+
+    // Other programs take what the reserve gave up: nothing can be written any more, not even the file for clients.
+    world.coordinator.end();
+    let file = world.coordinator.state_directory().join("address");
+    let address = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    disk.fill();
+    world.coordinator.restart();
+    world.coordinator.await_log("could not be written", 1);
+    world.coordinator.await_log("the store refuses writes", 2);
+    world.cli(LEAD, &["status", "--address", String::from_utf8(address.clone()).unwrap().trim()]).succeeds();
+
+    disk.free();
+    world.coordinator.await_log("the store takes writes again", 1);
+    fs::write(&file, address).unwrap();
+    world.join("bob");
+    world.cli(LEAD, &["send", "bob", "there is room again"]).succeeds();
+}
