@@ -146,8 +146,8 @@ func TestAShutdownRequestAndTheEndGetPastEverythingThatIsNotTaken(t *testing.T) 
 		t.Error(message)
 	}
 	ends()
-	if inbox.Ending().Reason != ShutdownApproved {
-		t.Error(inbox.Ending())
+	if inbox.End().Reason != ShutdownApproved {
+		t.Error(inbox.End())
 	}
 }
 

@@ -285,7 +285,7 @@ class FakeCoordinatorTest {
             assertEquals("s1", nextId(inbox));
 
             session.onNext(closing(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED));
-            while (inbox.ending().isEmpty()) {
+            while (inbox.end().isEmpty()) {
                 Thread.onSpinWait();
             }
             assertFalse(inbox.iterator().hasNext());
