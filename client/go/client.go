@@ -29,9 +29,6 @@ import (
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
 )
 
-// replyBytesMax is the largest accepted reply, with room for 1,000 messages of 64 KiB.
-const replyBytesMax = 80 << 20
-
 // Client calls a coordinator, or one of several that share a store. It connects on first use, and reconnects when needed. It
 // is safe for concurrent use.
 type Client struct {
@@ -41,10 +38,13 @@ type Client struct {
 	Tasks    v1.TaskServiceClient
 	History  v1.HistoryServiceClient
 
-	// Member and Team identify the client. Member is empty if the credential is not a member's.
-	Member, Team string
+	// Name is the caller's name. Empty if the credential is not a member's.
+	Name string
+	// Team is the caller's team. Empty for an operator that has chosen none.
+	Team string
 
-	bearer     func() string // a function, so that printing a Client does not show it
+	options    func() Options // a function, so that printing a Client shows no credential
+	bearer     func() string
 	isOperator bool
 	patience   time.Duration
 	conns      []*grpc.ClientConn
@@ -93,7 +93,7 @@ func Join(ctx context.Context, joinString, name string, options ...func(*Options
 		return nil, err
 	}
 	c.bearer = func() string { return "Bearer " + joined.GetCredential() }
-	c.Member, c.Team = joined.GetMember().GetName(), joined.GetTeam().GetName()
+	c.Name, c.Team = joined.GetMember().GetName(), joined.GetTeam().GetName()
 	return c, nil
 }
 
@@ -106,11 +106,17 @@ func open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{patience: o.Patience, Team: o.Team, bearer: func() string { return "Bearer " + o.Credential }}
+	c := &Client{
+		patience: o.Patience, Team: o.Team,
+		options: func() Options { return o }, bearer: func() string { return "Bearer " + o.Credential },
+	}
 	// A credential names its kind and owner in clear text: two:SECRET, twm:TEAM:MEMBER:SECRET.
 	parts := strings.Split(o.Credential, ":")
 	if c.isOperator = parts[0] == "two"; parts[0] == "twm" && len(parts) == 4 {
-		c.Member = parts[2]
+		c.Name = parts[2]
+	}
+	if c.Team == "" && len(parts) == 4 {
+		c.Team = parts[1]
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.session.Store(noSession)
@@ -152,7 +158,6 @@ func (o Options) dial(address string, isTLS bool) (*grpc.ClientConn, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
 		}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(replyBytesMax)),
 	}, o.DialOptions...)...)
 }
 

@@ -25,13 +25,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	v1.UnimplementedMessageServiceServer
 	v1.UnimplementedTeamServiceServer
+	v1.UnimplementedRequestServiceServer
 	address string
 
-	mu      sync.Mutex
-	answers []error // to the next calls; nil, or none left, means success
-	calls   []call
-	streams chan func(grpc.ServerStreamingServer[v1.StreamResponse]) error
-	acks    chan []string
+	mu        sync.Mutex
+	answers   []error // to the next calls; nil, or none left, means success
+	calls     []call
+	decisions []v1.RequestState
+	pages     []*v1.ListMembersResponse
+	waits     []string // the requests waited for
+	tokens    []string // the pages listed
+	streams   chan func(grpc.ServerStreamingServer[v1.StreamResponse]) error
+	acks      chan []string
 }
 
 // call is a call that a fake has answered.
@@ -49,6 +54,7 @@ func newFake(t *testing.T, answers ...error) *fake {
 	server := grpc.NewServer()
 	v1.RegisterMessageServiceServer(server, f)
 	v1.RegisterTeamServiceServer(server, f)
+	v1.RegisterRequestServiceServer(server, f)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return f
@@ -110,7 +116,11 @@ func (f *fake) Stream(_ *v1.StreamRequest, stream grpc.ServerStreamingServer[v1.
 
 // refusal returns an error as a coordinator sends it.
 func refusal(code codes.Code, reason string, more ...protoadapt.MessageV1) error {
-	info := &errdetails.ErrorInfo{Domain: "teamwire", Reason: reason, Metadata: map[string]string{"closest": "bob"}}
+	return refusalWith(code, reason, map[string]string{"closest": "bob"}, more...)
+}
+
+func refusalWith(code codes.Code, reason string, metadata map[string]string, more ...protoadapt.MessageV1) error {
+	info := &errdetails.ErrorInfo{Domain: "teamwire", Reason: reason, Metadata: metadata}
 	refused, err := status.New(code, "no").WithDetails(append(more, info)...)
 	if err != nil {
 		panic(err)

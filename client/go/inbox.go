@@ -22,7 +22,7 @@ const (
 	settled = 10 * time.Second
 )
 
-// The reasons for which a subscription ends.
+// The reasons of an [End].
 const (
 	ShutdownApproved = v1.CloseReason_CLOSE_REASON_SHUTDOWN_APPROVED
 	Superseded       = v1.CloseReason_CLOSE_REASON_SUPERSEDED // another process holds the inbox
@@ -30,13 +30,13 @@ const (
 	MemberStopped    = v1.CloseReason_CLOSE_REASON_MEMBER_STOPPED
 )
 
-// refusals maps the reason of a refusal to the ending that it means.
+// refusals maps the reason of a refusal to the end that it means.
 var refusals = map[string]v1.CloseReason{
 	"SESSION_SUPERSEDED": Superseded, "TEAM_NOT_FOUND": TeamDeleted, "MEMBER_STOPPED": MemberStopped,
 }
 
-// Ending says why a subscription has ended.
-type Ending struct {
+// End says how a subscription has ended.
+type End struct {
 	// Reason is one of the four above. Zero if the subscription ended with an error.
 	Reason v1.CloseReason
 	// RequestID is the approved request, with ShutdownApproved.
@@ -63,9 +63,9 @@ type Inbox struct {
 	filled  chan struct{} // holds a token if a message may wait
 	acks    chan ack
 
-	ended  chan struct{} // closed once ending and err are set
-	ending Ending
-	err    error
+	ended chan struct{} // closed once end and err are set
+	end   End
+	err   error
 
 	stopped chan struct{} // closed when acknowledging has ended, because of ackErr
 	ackErr  error
@@ -144,7 +144,7 @@ func (i *Inbox) Messages() iter.Seq[*Message] {
 	}
 }
 
-// Next waits for the next message. It returns io.EOF if the subscription has ended as Ending says, or the error that ended it.
+// Next waits for the next message. It returns io.EOF if the subscription has ended as End says, or the error that ended it.
 func (i *Inbox) Next(ctx context.Context) (*Message, error) {
 	for {
 		select { // the end takes precedence over waiting messages
@@ -192,13 +192,13 @@ func (i *Inbox) wake() {
 	}
 }
 
-// Ending waits until the subscription has ended, and returns why. It is zero if an error ended it; see [Inbox.Err].
-func (i *Inbox) Ending() Ending {
+// End waits until the subscription has ended, and returns how. It is zero if an error ended it; see [Inbox.Err].
+func (i *Inbox) End() End {
 	<-i.ended
-	return i.ending
+	return i.end
 }
 
-// Err waits until the subscription has ended, and returns the error that ended it, or nil if it ended as Ending says.
+// Err waits until the subscription has ended, and returns the error that ended it, or nil if it ended as End says.
 func (i *Inbox) Err() error {
 	<-i.ended
 	return i.err
@@ -244,11 +244,11 @@ func (i *Inbox) read() {
 	for n := 0; ; n++ {
 		began := time.Now()
 		err := i.hold()
-		if i.ending.Reason != 0 {
+		if i.end.Reason != 0 {
 			return
 		}
 		if failure, ok := err.(*Error); ok && failure.isFinal() {
-			if i.ending.Reason = refusals[failure.Reason]; i.ending.Reason == 0 {
+			if i.end.Reason = refusals[failure.Reason]; i.end.Reason == 0 {
 				i.err = err
 			}
 			return
@@ -294,7 +294,7 @@ func (i *Inbox) hold() error {
 		case *v1.StreamResponse_Closing:
 			switch reason := frame.Closing.Reason; reason {
 			case ShutdownApproved, Superseded, TeamDeleted, MemberStopped:
-				i.ending = Ending{reason, frame.Closing.RequestId}
+				i.end = End{reason, frame.Closing.RequestId}
 			default: // draining, or a reason newer than this client
 				i.client.leave(place)
 			}

@@ -98,8 +98,8 @@ func TestAMessageIsHandedOutOnceThroughReconnectsAndItsLostAcknowledgementIsRese
 	for message := range inbox.Messages() {
 		t.Error(message)
 	}
-	if inbox.Ending() != (Ending{ShutdownApproved, "req_1"}) || inbox.Err() != nil {
-		t.Error(inbox.Ending(), inbox.Err())
+	if inbox.End() != (End{ShutdownApproved, "req_1"}) || inbox.Err() != nil {
+		t.Error(inbox.End(), inbox.Err())
 	}
 }
 
@@ -115,8 +115,8 @@ func TestShutdownRequestsComeFirstAndTheEndBeforeAllMessages(t *testing.T) {
 	}
 	f.says(refusal(codes.Aborted, "SESSION_SUPERSEDED"))()
 	ends()
-	if inbox.Ending().Reason != Superseded {
-		t.Error(inbox.Ending())
+	if inbox.End().Reason != Superseded {
+		t.Error(inbox.End())
 	}
 	if message, err := inbox.Next(context.Background()); err != io.EOF {
 		t.Error(message, err)
@@ -146,8 +146,8 @@ func TestAShutdownRequestAndTheEndGetPastEverythingThatIsNotTaken(t *testing.T) 
 		t.Error(message)
 	}
 	ends()
-	if inbox.Ending().Reason != ShutdownApproved {
-		t.Error(inbox.Ending())
+	if inbox.End().Reason != ShutdownApproved {
+		t.Error(inbox.End())
 	}
 }
 
@@ -173,8 +173,8 @@ func TestAnUnknownCloseReasonEndsOnlyTheSession(t *testing.T) {
 	f := newFake(t)
 	f.says(closing(99), opened("s1"))()
 	f.says(closing(TeamDeleted), opened("s2"))()
-	if inbox := client(t, f).Subscribe(context.Background()); inbox.Ending().Reason != TeamDeleted {
-		t.Error(inbox.Ending())
+	if inbox := client(t, f).Subscribe(context.Background()); inbox.End().Reason != TeamDeleted {
+		t.Error(inbox.End())
 	}
 }
 

@@ -42,10 +42,11 @@ func (c *Client) answerShutdown(ctx context.Context, answer *v1.ShutdownResponse
 	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_ShutdownResponse{ShutdownResponse: answer}})
 }
 
-// SubmitPlan asks the lead to approve a plan. Pass the reply's request id to WaitDecision.
-func (c *Client) SubmitPlan(ctx context.Context, plan, summary string) (*v1.SendResponse, error) {
+// SubmitPlan asks the lead to approve a plan. It returns the request id, for WaitDecision.
+func (c *Client) SubmitPlan(ctx context.Context, plan, summary string) (string, error) {
 	request := &v1.PlanApprovalRequest{Plan: plan, Summary: summary}
-	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PlanApprovalRequest{PlanApprovalRequest: request}})
+	reply, err := c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PlanApprovalRequest{PlanApprovalRequest: request}})
+	return reply.GetRequestId(), err
 }
 
 // AnswerPlan approves or rejects a member's plan.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import teamwire
-from teamwire.v1 import message_pb2, request_pb2, task_pb2, team_pb2
+from teamwire.v1 import history_pb2, message_pb2, request_pb2, task_pb2, team_pb2
 
 Json = dict[str, Any]
 
@@ -32,17 +32,59 @@ class Driver:
     me: teamwire.Client
     inbox: teamwire.Subscription
 
-    def connect(self) -> Json:
-        self.me = teamwire.Client()
-        return self._identity()
+    def connect(self, credential: str = "") -> Json:
+        return self._enter(teamwire.Client(credential=credential))
 
     def join(self, string: str, name: str = "") -> Json:
-        self.me = teamwire.Client.join(string, name)
-        return self._identity()
+        return self._enter(teamwire.Client.join(string, name))
 
-    def _identity(self) -> Json:
-        team = self.me.teams.GetTeam(team_pb2.GetTeamRequest()).team.name
-        return {"member": self.me.identity.member, "team": team}
+    def create_team(self, name: str, lead: str) -> Json:
+        return self._enter(self.me.create_team(name, lead))
+
+    def _enter(self, me: teamwire.Client) -> Json:
+        if hasattr(self, "me"):
+            self.me.close()
+        self.me = me
+        return {"member": me.name, "team": me.team}
+
+    def get_team(self) -> Json:
+        team = self.me.teams.GetTeam(team_pb2.GetTeamRequest()).team
+        return {"name": team.name, "lead": team.lead}
+
+    def invite(self, name: str) -> Json:
+        reply = self.me.invite(name)
+        expires_at = reply.expires_at.seconds
+        return {"join_token": reply.join_token, "join_string": reply.join_string, "expires_at": expires_at}
+
+    def shutdown(self, name: str, reason: str, seconds: float = 20) -> Json:
+        ended = self.me.shutdown(name, reason, seconds)
+        code = {"code": ended.exit.code} if ended.exit and ended.exit.HasField("code") else {}
+        return self._decision(ended.request) | code
+
+    def force_stop(self, name: str, reason: str) -> Json:
+        state = team_pb2.MemberState.Name(self.me.force_stop(name, reason).state)
+        return {"state": state.removeprefix("MEMBER_STATE_").lower()}
+
+    def hand_over(self, name: str) -> Json:
+        return {"lead": self.me.hand_over(name).lead}
+
+    def delete_team(self, name: str) -> Json:
+        self.me.delete_team(name)
+        return {}
+
+    def submit_plan(self, plan: str, summary: str) -> Json:
+        return {"request_id": self.me.submit_plan(plan, summary)}
+
+    def answer_plan(self, name: str, request_id: str, approve: bool, feedback: str) -> Json:
+        return self._sent(self.me.answer_plan(name, request_id, approve, feedback))
+
+    def list_history(self, page_size: int) -> Json:
+        page = self.me.history.ListHistory(history_pb2.ListHistoryRequest(page_size=page_size))
+        return {"items": len(page.entries), "more": bool(page.next_page_token)}
+
+    def list_inbox(self, page_size: int) -> Json:
+        page = self.me.messages.ListInbox(message_pb2.ListInboxRequest(page_size=page_size))
+        return {"items": len(page.deliveries), "more": bool(page.next_page_token)}
 
     def send(self, message: Json, key: str = "") -> Json:
         request = message_pb2.SendRequest(idempotency_key=key, in_reply_to=message.pop("in_reply_to", ""))
@@ -78,7 +120,7 @@ class Driver:
             return {"message": self._shown(message)}
         if not self.inbox.end:
             raise RuntimeError("the subscription has already ended")
-        return {"ended": self.inbox.end.how, "request_id": self.inbox.end.request_id}
+        return {"ended": self.inbox.end.reason, "request_id": self.inbox.end.request_id}
 
     def _shown(self, message: teamwire.Message) -> Json:
         body = getattr(message.proto, message.type)
@@ -113,7 +155,9 @@ class Driver:
         return self._sent(self.me.reject_shutdown(request_id, reason))
 
     def wait_decision(self, request_id: str, seconds: float = 20) -> Json:
-        request = self.me.wait_decision(request_id, seconds)
+        return self._decision(self.me.wait_decision(request_id, seconds))
+
+    def _decision(self, request: request_pb2.Request) -> Json:
         state = request_pb2.RequestState.Name(request.state)
         return {"state": state.removeprefix("REQUEST_STATE_").lower(), "reason": request.reason}
 
@@ -138,9 +182,8 @@ class Driver:
         return {}
 
     def members(self) -> Json:
-        reply = self.me.teams.ListMembers(team_pb2.ListMembersRequest())
         name = team_pb2.MemberState.Name
-        return {member.name: name(member.state).removeprefix("MEMBER_STATE_").lower() for member in reply.members}
+        return {member.name: name(member.state).removeprefix("MEMBER_STATE_").lower() for member in self.me.members()}
 
     def leave(self, code: int = 0) -> Json:
         self.me.leave(code)

@@ -18,6 +18,7 @@ pub mod method;
 pub mod name;
 pub mod reason;
 pub mod refusal;
+mod shorthand;
 pub mod trace_parent;
 pub mod word;
 

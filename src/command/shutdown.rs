@@ -123,12 +123,7 @@ impl Shutdown {
     }
 
     async fn force(&self, caller: &Caller) -> Result<(), Failure> {
-        let ask = v1::ForceStopRequest {
-            member: self.name.clone(),
-            reason: self.reason.clone(),
-            ..v1::ForceStopRequest::default()
-        };
-        let member = caller.client.force_stop(ask).await?.member.ok_or_else(show::incomplete)?;
+        let member = caller.client.force_stop(&self.name, &self.reason).await?;
         if !self.output.json {
             anstream::println!("Stopped {} by force.", member.name);
         }

@@ -107,7 +107,7 @@ impl Create {
             ..v1::CreateTeamRequest::default()
         };
         context.ensure_writable()?;
-        let reply = operator.client.create_team(request).await?;
+        let reply = operator.client.create_team_with(request).await?;
         let team = reply.team.ok_or_else(show::incomplete)?;
         let identity = identity(&team.name, &team.lead, &reply.credential, &operator.client);
         context.save_identity(identity)?;

@@ -275,7 +275,7 @@ async fn enroll(world: &World, addresses: &str, streams: usize) -> (Vec<Arc<Memb
     for team in 0..streams / TEAM_SIZE {
         let name = format!("team-{team}");
         let request = v1::CreateTeamRequest { name: name.clone(), ..v1::CreateTeamRequest::default() };
-        let lead = new().with_credential(&operator.create_team(request).await.unwrap().credential).unwrap();
+        let lead = new().with_credential(&operator.create_team_with(request).await.unwrap().credential).unwrap();
         let uses_max = u32::try_from(TEAM_SIZE).unwrap();
         let invited = lead.invite(v1::InviteRequest { uses_max, ..v1::InviteRequest::default() }).await.unwrap();
         for at in 0..TEAM_SIZE {

@@ -92,7 +92,7 @@ impl Members {
     pub(crate) async fn found_through(entrance: Client, coordinator: &Coordinator, name: &str) -> Result<Self> {
         let operator = entrance.with_credential(&coordinator.operator()?)?;
         let request = v1::CreateTeamRequest { name: name.to_owned(), ..v1::CreateTeamRequest::default() };
-        let lead = entrance.with_credential(&operator.create_team(request).await?.credential)?;
+        let lead = entrance.with_credential(&operator.create_team_with(request).await?.credential)?;
         let invited = lead.invite(v1::InviteRequest { uses_max: 1_000, ..v1::InviteRequest::default() }).await?;
         let address = coordinator.address().to_owned();
         Ok(Self { address, entrance, lead, token: invited.join_token })

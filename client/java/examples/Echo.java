@@ -1,5 +1,4 @@
-import static io.teamwire.v1.CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED;
-
+import io.teamwire.End;
 import io.teamwire.Teamwire;
 
 /** A minimal teammate: echoes every message, and exits when its shutdown is approved. Joins with TEAMWIRE_JOIN, if set. */
@@ -22,7 +21,7 @@ class Echo {
                 }
                 delivery.ack();
             }
-            if (inbox.ending().orElseThrow().getReason() != CLOSE_REASON_SHUTDOWN_APPROVED) {
+            if (inbox.end().orElseThrow().reason() != End.Reason.SHUTDOWN_APPROVED) {
                 System.exit(1);
             }
             inbox.flush();

@@ -18,9 +18,9 @@ async def main() -> None:
             if message.type == "shutdown_request":
                 await me.approve_shutdown(message.request_id)
             elif message.type == "message":
-                await me.reply(message, f"You said: {message.content}")
+                await me.reply(message, "an echo", f"You said: {message.content}")
             message.ack()
-        if inbox.end and inbox.end.how == "shutdown_approved":
+        if inbox.end and inbox.end.reason == "shutdown_approved":
             await me.leave()
 
 

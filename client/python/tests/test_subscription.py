@@ -107,6 +107,19 @@ def test_the_end_is_a_value_and_iteration_stops() -> None:
     assert (ids, end, after) == ([], teamwire.End("shutdown_approved", "r"), None)
 
 
+def test_a_flush_without_acknowledgements_sends_none() -> None:
+    coordinator = Coordinator([OPENED, SILENCE])
+
+    async def test(me: teamwire.AsyncClient) -> None:
+        inbox = me.subscribe()
+        await inbox.flush()
+        with pytest.raises(asyncio.TimeoutError):
+            await inbox.next(timeout=0.1)
+
+    run(coordinator, test)
+    assert coordinator.acks == []
+
+
 def test_a_permanent_refusal_is_raised_once() -> None:
     async def test(me: teamwire.AsyncClient) -> None:
         inbox = me.subscribe()

@@ -7,7 +7,7 @@
 use std::{env, process::ExitCode};
 
 use teamwire_client::{
-    Client, Error, Event, Identity, JOIN_VARIABLE, SubscribeOptions, message,
+    Client, EndReason, Error, Event, Identity, JOIN_VARIABLE, SubscribeOptions, join,
     v1::{self, message::Body},
 };
 
@@ -23,15 +23,14 @@ async fn main() -> Result<ExitCode, Error> {
                 }
                 delivery.ack();
             }
-            Event::ShutdownApproved { .. } => {
-                inbox.flush_acks().await?;
-                let exit = v1::ExitReport { code: Some(0), ..v1::ExitReport::default() };
-                client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
-                return Ok(ExitCode::SUCCESS);
-            }
             Event::Closed(closed) => eprintln!("no longer a member: {closed}"),
             _ => {}
         }
+    }
+    if inbox.end().is_some_and(|end| end.reason == EndReason::ShutdownApproved) {
+        inbox.flush_acks().await?;
+        client.leave(0).await?;
+        return Ok(ExitCode::SUCCESS);
     }
     Ok(ExitCode::FAILURE)
 }
@@ -40,19 +39,14 @@ async fn main() -> Result<ExitCode, Error> {
 async fn connect() -> Result<Client, Error> {
     match env::var(JOIN_VARIABLE).as_deref() {
         Ok("") | Err(_) => Client::from_identity(&Identity::find()?),
-        Ok(join_string) => {
-            let (client, _) = Client::join_by(join_string, &env::args().nth(1).unwrap_or_default()).await?;
-            Ok(client)
-        }
+        Ok(join_string) => join(join_string, &env::args().nth(1).unwrap_or_default()).await,
     }
 }
 
 async fn answer(client: &Client, received: &v1::Message) -> Result<(), Error> {
     match &received.body {
         Some(Body::Message(text)) => {
-            let sender = received.sender.clone().unwrap_or_default().name;
-            let reply = message::direct(sender, "An echo", format!("You said: {}", text.content));
-            client.send(v1::SendRequest { in_reply_to: received.id.clone(), ..reply }).await?;
+            client.reply(received, "An echo", &format!("You said: {}", text.content)).await?;
         }
         Some(Body::ShutdownRequest(_)) => {
             client.approve_shutdown(&received.request_id).await?;

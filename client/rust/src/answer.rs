@@ -1,16 +1,28 @@
-//! Requests for shutdowns and plan approvals, and their answers, each in one call.
+//! Replies, and requests for shutdowns and plan approvals with their answers, each in one call.
 
 use std::time::Duration;
 
-use teamwire_proto::{Reason, Refusal, v1};
+use teamwire_proto::{Reason, v1};
 use tokio::time::{Instant, sleep};
 
-use crate::{Client, Error, message};
+use crate::{Client, Error, lead::incomplete, message};
 
 /// How long one call waits for a decision: the coordinator's limit.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Client {
+    /// Sends a text to the sender of a message.
+    pub async fn reply(&self, to: &v1::Message, summary: &str, content: &str) -> Result<v1::SendResponse, Error> {
+        let sender = to.sender.clone().unwrap_or_default().name;
+        let request = message::direct(sender, summary, content);
+        self.send(v1::SendRequest { in_reply_to: to.id.clone(), ..request }).await
+    }
+
+    /// Sends a text to every other member.
+    pub async fn broadcast(&self, summary: &str, content: &str) -> Result<v1::SendResponse, Error> {
+        self.send(message::broadcast(summary, content)).await
+    }
+
     /// Approves the shutdown that the caller was asked for. When this returns, its runner is about to end the process.
     pub async fn approve_shutdown(&self, request_id: &str) -> Result<v1::SendResponse, Error> {
         self.send(message::shutdown_response(request_id, true, "")).await
@@ -69,9 +81,7 @@ impl Client {
                 request_id: request_id.to_owned(),
                 timeout: prost_types::Duration::try_from(wait).ok(),
             };
-            let request = self.wait_for_decision(asked).await?.request.ok_or_else(|| {
-                Refusal::new(Reason::Internal, "The coordinator answered without the request. Report this as a bug.")
-            })?;
+            let request = self.wait_for_decision(asked).await?.request.ok_or_else(|| incomplete("request"))?;
             if request.state() != v1::RequestState::Pending || began.elapsed() >= patience {
                 return Ok(request);
             }

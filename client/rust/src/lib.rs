@@ -4,7 +4,7 @@
 //!
 //! A [`Client`] knows a coordinator (or several that share a store) and a credential. [`Identity`] finds both: in the
 //! environment, where `teamwire run` puts them for its program, or in the [`ContextFile`] that the command line keeps.
-//! [`Client::join_by`] joins a team with what `teamwire invite` printed.
+//! [`join`] joins a team with what `teamwire invite` printed.
 //!
 //! # Send
 //!
@@ -21,8 +21,8 @@
 //! This program is a complete teammate. It replies to every message and approves its shutdown:
 //!
 //! ```no_run
-//! use teamwire_client::v1::{SendRequest, message::Body};
-//! use teamwire_client::{Client, Error, Event, Identity, SubscribeOptions, message};
+//! use teamwire_client::v1::message::Body;
+//! use teamwire_client::{Client, EndReason, Error, Event, Identity, SubscribeOptions, message};
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Error> {
@@ -36,9 +36,7 @@
 //!                 let received = &delivery.message;
 //!                 match &received.body {
 //!                     Some(Body::Message(text)) => {
-//!                         let sender = received.sender.clone().unwrap_or_default().name;
-//!                         let reply = message::direct(sender, "Done", format!("You said: {}", text.content));
-//!                         client.send(SendRequest { in_reply_to: received.id.clone(), ..reply }).await?;
+//!                         client.reply(received, "Done", &format!("You said: {}", text.content)).await?;
 //!                     }
 //!                     Some(Body::ShutdownRequest(_)) => {
 //!                         client.approve_shutdown(&received.request_id).await?;
@@ -47,14 +45,22 @@
 //!                 }
 //!                 delivery.ack();
 //!             }
-//!             Event::ShutdownApproved { .. } => break,
-//!             Event::Closed(closed) => eprintln!("no longer a member: {closed}"),
 //!             _ => {}
 //!         }
 //!     }
-//!     inbox.flush_acks().await
+//!     if inbox.end().is_some_and(|end| end.reason == EndReason::ShutdownApproved) {
+//!         inbox.flush_acks().await?;
+//!         client.leave(0).await?;
+//!     }
+//!     Ok(())
 //! }
 //! ```
+//!
+//! # Lead
+//!
+//! An operator's client creates a team with [`Client::create_team`], which returns the lead's client. A lead invites members
+//! with [`Client::invite`], ends them with [`Client::shutdown`] or [`Client::force_stop`], and answers their plans with
+//! [`Client::answer_plan`].
 //!
 //! # Watch
 //!
@@ -69,6 +75,7 @@ mod follow;
 mod health;
 mod history;
 mod identity;
+mod lead;
 pub mod message;
 mod pages;
 mod retry;
@@ -77,7 +84,7 @@ mod task;
 mod transport;
 mod waiting;
 
-pub use client::Client;
+pub use client::{Client, join};
 pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
 pub use error::Error;
 pub use history::HistoryFollower;
@@ -85,8 +92,9 @@ pub use identity::{
     ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, JOIN_VARIABLE,
     KEY_VARIABLE, MEMBER_VARIABLE, RUN_VARIABLE, TEAM_VARIABLE,
 };
+pub use lead::Shutdown;
 pub use retry::Retry;
-pub use subscription::{Acks, Closed, Delivery, Event, SubscribeOptions, Subscription};
+pub use subscription::{Acks, Closed, Delivery, End, EndReason, Event, SubscribeOptions, Subscription};
 pub use task::TaskFollower;
 pub use teamwire_proto::{Reason, Refusal, dialect, v1};
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! Subscriptions through reconnects, with a scripted coordinator.
 
 use teamwire_client::{
-    Closed, Delivery, Error, Event, Reason, Refusal, SubscribeOptions, Subscription,
+    Closed, Delivery, End, EndReason, Error, Event, Reason, Refusal, SubscribeOptions, Subscription,
     v1::{self, CloseReason, message::Body},
 };
 use teamwire_test_coordinator::Coordinator;
@@ -121,6 +121,8 @@ async fn an_approved_shutdown_is_the_last_event() {
     assert!(
         matches!(end(&mut subscription).await, Ok(Event::ShutdownApproved { request_id }) if request_id == "req_1")
     );
+    let approved = End { reason: EndReason::ShutdownApproved, request_id: "req_1".to_owned() };
+    assert_eq!(subscription.end(), Some(&approved));
     subscription.flush_acks().await.expect("acknowledged even then");
 }
 
@@ -152,15 +154,17 @@ async fn a_shutdown_request_and_the_end_get_past_everything_that_the_application
 
 #[tokio::test]
 async fn a_closed_subscription_does_not_reconnect() {
-    for (reason, closed) in [
-        (CloseReason::Superseded, Closed::Superseded),
-        (CloseReason::TeamDeleted, Closed::TeamDeleted),
-        (CloseReason::MemberStopped, Closed::MemberStopped),
+    for (reason, closed, word) in [
+        (CloseReason::Superseded, Closed::Superseded, "superseded"),
+        (CloseReason::TeamDeleted, Closed::TeamDeleted, "team_deleted"),
+        (CloseReason::MemberStopped, Closed::MemberStopped, "member_stopped"),
     ] {
         let coordinator = Coordinator::start().await;
         let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
         coordinator.close(reason, "").await;
+        assert_eq!(subscription.end(), None);
         assert!(matches!(end(&mut subscription).await, Ok(Event::Closed(end)) if end == closed));
+        assert_eq!(subscription.end().map(|end| end.reason.as_str()), Some(word));
         subscription.ack("0198c0de-0000-7000-8000-000000000000");
         assert!(matches!(subscription.flush_acks().await, Err(Error::Closed(end)) if end == closed));
         assert_eq!(coordinator.with(|state| state.opened.len()), 1);

@@ -5,7 +5,7 @@
 import { connect, join } from "@teamwire/client";
 
 const { TEAMWIRE_JOIN: joinString, TEAMWIRE_NAME: name = process.argv[2] } = process.env;
-const client = joinString ? await join(joinString, { name }) : await connect();
+const client = joinString ? await join(joinString, name) : await connect();
 const inbox = client.subscribe();
 
 for await (const message of inbox) {
@@ -15,5 +15,5 @@ for await (const message of inbox) {
   message.ack();
 }
 
-if (inbox.ending?.how === "shutdown_approved") await client.leave();
+if (inbox.end?.reason === "shutdown_approved") await client.leave();
 await client.close();

@@ -4,9 +4,10 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient, type Client as Stub } from "@connectrpc/connect";
 import { Calls, Delays } from "./calls.js";
+import { TeamwireError } from "./error.js";
 import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
 import {
-  type ExitReportSchema,
+  type ExitReport,
   type Message,
   MessageService,
   type SendRequestSchema,
@@ -15,7 +16,7 @@ import {
 } from "./gen/teamwire/v1/message_pb.js";
 import { type Request, RequestService, RequestState } from "./gen/teamwire/v1/request_pb.js";
 import { TaskService } from "./gen/teamwire/v1/task_pb.js";
-import { TeamService } from "./gen/teamwire/v1/team_pb.js";
+import { type InviteResponse, type Member, MemberState, type Team, TeamService } from "./gen/teamwire/v1/team_pb.js";
 import type { Settings } from "./settings.js";
 import { Subscription } from "./subscription.js";
 
@@ -24,6 +25,24 @@ const WAIT_MS_MAX = 60_000;
 
 /** How long `leave` and `close` wait for acknowledgements, in milliseconds. */
 const FLUSH_MS = 2_000;
+
+/** The largest page of a list. */
+const PAGE_SIZE_MAX = 1_000;
+
+/** How long `shutdown` waits by default, in milliseconds. */
+const SHUTDOWN_MS = 600_000;
+
+/** The first and the longest delay between two looks at a member that is exiting, in milliseconds. */
+const EXIT_DELAY_MS = 100;
+const EXIT_DELAY_MS_MAX = 1_000;
+
+/** How a shutdown ended. */
+export interface Shutdown {
+  /** The request, with its decision. Still pending if the time ran out first. */
+  readonly request: Request;
+  /** How the member's process ended. Undefined: it has not exited in time, or no exit was reported. */
+  readonly exit: ExitReport | undefined;
+}
 
 type Body = NonNullable<MessageInitShape<typeof SendRequestSchema>["body"]>;
 
@@ -58,10 +77,16 @@ export class Client {
     return this.#settings.credential;
   }
 
-  /** The member's name. Undefined if the credential is not a member's. */
-  get member(): string | undefined {
-    const [kind, , member] = this.credential.split(":");
-    return kind === "twm" ? member : undefined;
+  /** The caller's name. Empty if the credential is not a member's. */
+  get name(): string {
+    const [kind, , name = ""] = this.credential.split(":");
+    return kind === "twm" ? name : "";
+  }
+
+  /** The caller's team. Empty for an operator that has chosen none. */
+  get team(): string {
+    const parts = this.credential.split(":");
+    return this.#settings.team || (parts.length === 4 ? (parts[1] ?? "") : "");
   }
 
   /**
@@ -98,9 +123,9 @@ export class Client {
     return this.#send({ case: "shutdownResponse", value: { requestId, approve: false, reason } });
   }
 
-  /** Asks the lead to approve a plan. Pass the reply's request id to `waitDecision`. */
-  submitPlan(plan: string, summary = ""): Promise<SendResponse> {
-    return this.#send({ case: "planApprovalRequest", value: { plan, summary } });
+  /** Asks the lead to approve a plan. Returns the request id, for `waitDecision`. */
+  async submitPlan(plan: string, summary = ""): Promise<string> {
+    return (await this.#send({ case: "planApprovalRequest", value: { plan, summary } })).requestId;
   }
 
   /** Approves or rejects a member's plan. */
@@ -116,20 +141,96 @@ export class Client {
       const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), WAIT_MS_MAX));
       const asked = { requestId, timeout: durationFromMs(waitMs) };
       const { request } = await this.requests.waitForDecision(asked, signal && { signal });
-      if (request === undefined) throw new Error("The coordinator answered without the request.");
-      if (request.state !== RequestState.PENDING || performance.now() >= until) return request;
+      if (given(request).state !== RequestState.PENDING || performance.now() >= until) return given(request);
       // A draining coordinator may answer early.
       await this.#calls.changes.until(() => this.#calls.isClosed, delays.next(), signal);
     }
   }
 
   /**
-   * Ends the caller's life as a member, with the exit code of its process (default 0). Call it last. First waits briefly
-   * for unconfirmed acknowledgements.
+   * Ends the caller's life as a member, with the exit code of its process. Call it last. First waits briefly for
+   * unconfirmed acknowledgements.
    */
-  async leave(exit: MessageInitShape<typeof ExitReportSchema> = { code: 0 }): Promise<void> {
+  async leave(code = 0): Promise<void> {
     await this.#flush();
-    await this.teams.leave({ exit });
+    await this.teams.leave({ exit: { code } });
+  }
+
+  /** Creates a team as an operator. Returns the client of its lead, whose name defaults to `lead`. */
+  async createTeam(name: string, lead = ""): Promise<Client> {
+    const { credential } = await this.teams.createTeam({ name, leadName: lead });
+    return new Client({ ...this.#settings, credential, team: undefined, route: this.#settings.route.clone() });
+  }
+
+  /**
+   * Creates a join token for this name, or for any free one. The reply has the `joinString` to pass to `join`, the
+   * `joinToken`, and `expiresAt`. `teams.invite` has more options.
+   */
+  invite(name = ""): Promise<InviteResponse> {
+    return this.teams.invite({ member: name });
+  }
+
+  /** Lists all members in the order in which they first joined, including those that have exited. */
+  async members(): Promise<Member[]> {
+    const members: Member[] = [];
+    for (let pageToken = ""; ; ) {
+      const page = await this.teams.listMembers({ pageSize: PAGE_SIZE_MAX, pageToken });
+      members.push(...page.members);
+      pageToken = page.nextPageToken;
+      if (pageToken === "") return members;
+    }
+  }
+
+  /** Asks a member to shut down. Returns the id of the request, or of the one that is already pending. */
+  async requestShutdown(member: string, reason = ""): Promise<string> {
+    try {
+      return (await this.#send({ case: "shutdownRequest", value: { recipient: member, reason } })).requestId;
+    } catch (error) {
+      const isPending = error instanceof TeamwireError && error.reason === "SHUTDOWN_PENDING";
+      const pending = isPending ? error.facts?.request_id : undefined;
+      if (pending === undefined) throw error;
+      return pending;
+    }
+  }
+
+  /**
+   * Asks a member to shut down, and waits for its decision and, unless it refuses, its exit. Resolves after this time in
+   * milliseconds at the latest. Joins a request that is already pending for the member.
+   */
+  async shutdown(member: string, reason = "", timeoutMs = SHUTDOWN_MS, signal?: AbortSignal): Promise<Shutdown> {
+    const until = performance.now() + timeoutMs;
+    const request = await this.waitDecision(await this.requestShutdown(member, reason), timeoutMs, signal);
+    const ends = request.state === RequestState.APPROVED || request.state === RequestState.CANCELLED;
+    return { request, exit: ends ? await this.#exit(request, until, signal) : undefined };
+  }
+
+  /** Waits until the life of the member that was asked has ended, and returns how. */
+  async #exit(request: Request, until: number, signal?: AbortSignal): Promise<ExitReport | undefined> {
+    const name = request.member.toLowerCase();
+    for (let delayMs = EXIT_DELAY_MS; ; delayMs = Math.min(2 * delayMs, EXIT_DELAY_MS_MAX)) {
+      const members = await this.members();
+      const member = members.find((one) => one.name.toLowerCase() === name && one.incarnation === request.incarnation);
+      const hasEnded = member?.state === MemberState.EXITED || member?.state === MemberState.LOST;
+      const leftMs = until - performance.now();
+      if (member === undefined || hasEnded || leftMs <= 0) return hasEnded ? member?.exit : undefined;
+      await this.#calls.changes.until(() => this.#calls.isClosed, Math.min(delayMs, leftMs), signal);
+      signal?.throwIfAborted();
+    }
+  }
+
+  /** Stops a member at once, without asking it. Returns the member after the change. */
+  async forceStop(member: string, reason = ""): Promise<Member> {
+    return given((await this.teams.forceStop({ member, reason })).member);
+  }
+
+  /** Makes another member the lead. Returns the team after the change. */
+  async handOver(member: string): Promise<Team> {
+    return given((await this.teams.setLead({ member })).team);
+  }
+
+  /** Deletes a team and everything in it. Refused while a member other than the caller is live. */
+  async deleteTeam(name: string): Promise<void> {
+    await this.teams.deleteTeam({ team: name });
   }
 
   /** Ends the subscription, all calls and the connection. First waits briefly for unconfirmed acknowledgements. */
@@ -149,4 +250,10 @@ export class Client {
     // Unconfirmed messages are redelivered, so a failure must not prevent the end.
     await this.#inbox?.flush(AbortSignal.timeout(FLUSH_MS)).catch(() => {});
   }
+}
+
+/** Returns a part of a reply that every coordinator sets. */
+function given<T>(part: T | undefined): T {
+  if (part === undefined) throw new Error("The coordinator's reply is incomplete. Report this as a bug.");
+  return part;
 }

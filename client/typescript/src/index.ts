@@ -8,10 +8,10 @@ import type { ClientOptions } from "./settings.js";
 import type { MemberAttributesSchema } from "./v1.js";
 
 export { Code } from "@connectrpc/connect";
-export type { Client } from "./client.js";
+export type { Client, Shutdown } from "./client.js";
 export { TeamwireError } from "./error.js";
 export type { ClientOptions, TlsOptions } from "./settings.js";
-export type { Ending, InboxMessage, Subscription } from "./subscription.js";
+export type { End, InboxMessage, Subscription } from "./subscription.js";
 export * as v1 from "./v1.js";
 
 /**
@@ -24,21 +24,19 @@ export async function connect(options: ClientOptions = {}): Promise<Client> {
 
 /** Options of `join`. */
 export interface JoinOptions extends ClientOptions {
-  /** The member's name. Optional if the join token is bound to one. */
-  readonly name?: string | undefined;
   /** The member's attributes. */
   readonly attributes?: MessageInitShape<typeof MemberAttributesSchema>;
 }
 
 /**
  * Joins a team with the join string that `teamwire invite` prints, or with a bare join token at the address from the
- * options or the environment. Returns the new member's client.
+ * options or the environment. Returns the new member's client. The name is optional if the join token is bound to one.
  */
-export async function join(joinString: string, options: JoinOptions = {}): Promise<Client> {
+export async function join(joinString: string, name = "", options: JoinOptions = {}): Promise<Client> {
   const joining = await settings(options, parseJoinString(joinString));
   const client = new Client(joining);
   try {
-    const { credential } = await client.teams.join({ name: options.name, attributes: options.attributes });
+    const { credential } = await client.teams.join({ name, attributes: options.attributes });
     return new Client({ ...joining, credential });
   } catch (error) {
     await client.close();

@@ -36,6 +36,8 @@ export interface Route {
   /** The number of the connection, counting up. Modulo the number of addresses, the index of its address. */
   turn: number;
   transport(interceptors: Interceptor[]): Transport;
+  /** Returns a route to the same coordinators, over separate connections. */
+  clone(): Route;
   /** Closes the connection and every call on it. */
   close(): void;
 }

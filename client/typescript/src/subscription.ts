@@ -42,17 +42,19 @@ const FINAL_CODES = [
   Code.Canceled,
 ];
 
-/** Why a subscription ended. */
-export type Ending =
-  | { readonly how: "shutdown_approved"; readonly requestId: string }
+/** How a subscription ended. */
+export interface End {
   /**
-   * In this order: another process holds the inbox; the team was deleted; the member was stopped by force; `close` was
-   * called.
+   * In this order: the caller approved its shutdown; another process holds the inbox; the team was deleted; the member was
+   * stopped by force.
    */
-  | { readonly how: "superseded" | "team_deleted" | "member_stopped" | "closed" };
+  readonly reason: "shutdown_approved" | "superseded" | "team_deleted" | "member_stopped";
+  /** The approved request, with `shutdown_approved`; otherwise empty. */
+  readonly requestId: string;
+}
 
-/** The endings, by the close reason of a session or the reason of a refusal. */
-const ENDINGS: Readonly<Record<string, "superseded" | "team_deleted" | "member_stopped">> = {
+/** The ends, by the close reason of a session or the reason of a refusal. */
+const ENDS: Readonly<Record<string, "superseded" | "team_deleted" | "member_stopped">> = {
   SUPERSEDED: "superseded",
   SESSION_SUPERSEDED: "superseded",
   TEAM_DELETED: "team_deleted",
@@ -86,7 +88,8 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   /** Whether sending them has ended. */
   #areAcksOver = false;
   #openedAt = 0;
-  #end: Ending | TeamwireError | undefined;
+  /** The end. `closed`: the program closed it. */
+  #end: End | TeamwireError | "closed" | undefined;
   #isErrorThrown = false;
 
   /** @internal */
@@ -103,9 +106,9 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     void this.#acknowledge();
   }
 
-  /** Why it ended. Undefined if it has not ended, or ended with an error. */
-  get ending(): Ending | undefined {
-    return this.#end instanceof TeamwireError ? undefined : this.#end;
+  /** How it ended. Undefined if it has not ended, was closed, or ended with the error that was thrown. */
+  get end(): End | undefined {
+    return this.#end === "closed" || this.#end instanceof TeamwireError ? undefined : this.#end;
   }
 
   /** Aborted when the subscription ends, to interrupt work on a message. */
@@ -114,14 +117,14 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<InboxMessage, void, undefined> {
-    for (let message = await this.receive(); message !== undefined; message = await this.receive()) yield message;
+    for (let message = await this.next(); message !== undefined; message = await this.next()) yield message;
   }
 
   /**
    * Waits for the next message; shutdown requests come first. Resolves to undefined if the subscription has ended, see
-   * `ending`; throws, once, the error that ended it. Aborting the signal throws its reason, and loses no message.
+   * `end`; throws, once, the error that ended it. Aborting the signal throws its reason, and loses no message.
    */
-  async receive(signal?: AbortSignal): Promise<InboxMessage | undefined> {
+  async next(signal?: AbortSignal): Promise<InboxMessage | undefined> {
     for (;;) {
       if (this.#end !== undefined) {
         const isFirst = this.#end instanceof TeamwireError && !this.#isErrorThrown;
@@ -154,14 +157,14 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     await this.#calls.changes.until(() => this.#areAcksOver || !waits(), undefined, signal);
     if (!waits()) return;
     signal?.throwIfAborted();
-    const how = this.ending?.how ?? "refused";
-    throw new TeamwireError(`Not acknowledged: the subscription has ended (${how}).`, Code.Aborted, false);
+    const why = this.end?.reason ?? "closed or refused";
+    throw new TeamwireError(`Not acknowledged: the subscription has ended (${why}).`, Code.Aborted, false);
   }
 
   /** Ends it. Acknowledgements that are not flushed are lost, and their messages are redelivered. */
   close(): void {
     this.#areAcksOver = true;
-    this.#finish({ how: "closed" });
+    this.#finish("closed");
     this.#calls.changes.notify();
   }
 
@@ -184,7 +187,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   }
 
   /** Opens one session and reads it to its end. */
-  async #hold(): Promise<Ending> {
+  async #hold(): Promise<End> {
     const { turn } = this.#calls;
     const controller = new AbortController();
     const close = () => controller.abort();
@@ -223,10 +226,10 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     return Math.max(heartbeatInterval === undefined ? 0 : durationMs(heartbeatInterval), 334);
   }
 
-  #closing({ reason, detail, requestId }: SessionClosing, turn: number): Ending {
-    const how = ENDINGS[CloseReason[reason] ?? ""];
-    if (how !== undefined) return { how };
-    if (reason === CloseReason.SHUTDOWN_APPROVED) return { how: "shutdown_approved", requestId };
+  #closing({ reason, detail, requestId }: SessionClosing, turn: number): End {
+    const end = ENDS[CloseReason[reason] ?? ""];
+    if (end !== undefined) return { reason: end, requestId: "" };
+    if (reason === CloseReason.SHUTDOWN_APPROVED) return { reason: "shutdown_approved", requestId };
     if (reason !== CloseReason.DRAINING) throw new ConnectError(detail, Code.Unavailable);
     this.#calls.leave(turn);
     throw new TeamwireError(detail, Code.Unavailable, true, { reason: "DRAINING" });
@@ -265,14 +268,13 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     }
   }
 
-  #finish(end: Ending | TeamwireError): void {
+  #finish(end: End | TeamwireError | "closed"): void {
     if (this.#end !== undefined) return;
     this.#end = end;
-    const how = this.ending?.how;
     // A stopping member may still acknowledge.
-    if (how !== "shutdown_approved") this.#areAcksOver = true;
+    if (this.end?.reason !== "shutdown_approved") this.#areAcksOver = true;
     // The calls of a superseded process keep its session, so they are refused.
-    if (how === "closed") this.#session.id = "";
+    if (end === "closed") this.#session.id = "";
     this.#session.isReopening = false;
     this.#over.abort();
     this.#calls.changes.notify();
@@ -280,9 +282,9 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 }
 
 /** Returns how an error ends a subscription. Undefined if it should open another session. */
-function endOf(error: TeamwireError): Ending | TeamwireError | undefined {
-  const how = ENDINGS[error.reason ?? ""];
-  if (how !== undefined) return { how };
+function endOf(error: TeamwireError): End | TeamwireError | undefined {
+  const reason = ENDS[error.reason ?? ""];
+  if (reason !== undefined) return { reason, requestId: "" };
   if (error.isRetryable || REOPENED.has(error.reason ?? "")) return undefined;
   return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
 }

@@ -20,15 +20,37 @@ let client!: Client;
 let inbox: Subscription;
 
 const commands: Record<string, (command: Json) => Promise<unknown>> = {
-  connect: async () => {
-    await client?.close();
-    client = await connect();
-    return whoami();
+  connect: async ({ credential }) => enter(await connect({ credential })),
+  join: async ({ string, name }) => enter(await join(string, name)),
+  create_team: async ({ name, lead }) => enter(await client.createTeam(name, lead)),
+  get_team: async () => {
+    const { team } = await client.teams.getTeam({});
+    return { name: team?.name, lead: team?.lead };
   },
-  join: async ({ string, name }) => {
-    await client?.close();
-    client = await join(string, { name });
-    return whoami();
+  invite: async ({ name }) => {
+    const { joinToken, joinString, expiresAt } = await client.invite(name);
+    return { join_token: joinToken, join_string: joinString, expires_at: Number(expiresAt?.seconds) };
+  },
+  shutdown: async ({ name, reason, seconds = 20 }) => {
+    const { request, exit } = await client.shutdown(name, reason, 1_000 * seconds);
+    return { ...decision(request), ...(exit?.code !== undefined && { code: exit.code }) };
+  },
+  force_stop: async ({ name, reason }) => {
+    const { state } = await client.forceStop(name, reason);
+    return { state: v1.MemberState[state].toLowerCase() };
+  },
+  hand_over: async ({ name }) => ({ lead: (await client.handOver(name)).lead }),
+  delete_team: ({ name }) => client.deleteTeam(name),
+  submit_plan: async ({ plan, summary }) => ({ request_id: await client.submitPlan(plan, summary) }),
+  answer_plan: async ({ name, request_id, approve, feedback }) =>
+    sent(await client.answerPlan(name, request_id, approve, feedback)),
+  list_history: async ({ page_size }) => {
+    const { entries, nextPageToken } = await client.history.listHistory({ pageSize: page_size });
+    return { items: entries.length, more: nextPageToken !== "" };
+  },
+  list_inbox: async ({ page_size }) => {
+    const { deliveries, nextPageToken } = await client.messages.listInbox({ pageSize: page_size });
+    return { items: deliveries.length, more: nextPageToken !== "" };
   },
   send: async ({ message, key }) => sent(await client.messages.send({ ...request(message), idempotencyKey: key })),
   subscribe: async () => {
@@ -39,10 +61,9 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
     // The signal's timer alone would not keep the process alive.
     const timer = setTimeout(() => {}, 1_000 * seconds);
     try {
-      const message = await inbox.receive(patience);
+      const message = await inbox.next(patience);
       if (message !== undefined) return { message: received(message) };
-      const { how, ...more } = inbox.ending ?? { how: "error" };
-      return { ended: how, ...("requestId" in more && { request_id: more.requestId }) };
+      return { ended: inbox.end?.reason ?? "error", request_id: inbox.end?.requestId };
     } catch (error) {
       if (error === patience.reason) return { nothing: true };
       throw error;
@@ -54,10 +75,8 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
   flush: () => inbox.flush(),
   approve_shutdown: async ({ request_id }) => sent(await client.approveShutdown(request_id)),
   reject_shutdown: async ({ request_id, reason }) => sent(await client.rejectShutdown(request_id, reason)),
-  wait_decision: async ({ request_id, seconds = 20 }) => {
-    const { state, reason } = await client.waitDecision(request_id, 1_000 * seconds);
-    return { state: v1.RequestState[state].toLowerCase(), reason };
-  },
+  wait_decision: async ({ request_id, seconds = 20 }) =>
+    decision(await client.waitDecision(request_id, 1_000 * seconds)),
   receipts: async ({ message_id }) => {
     const { receipts } = await client.messages.getMessage({ messageId: message_id });
     return Object.fromEntries(
@@ -77,10 +96,10 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
     await client.tasks.completeTask({ taskId: BigInt(task_id), claimToken: claim_token });
   },
   members: async () => {
-    const { members } = await client.teams.listMembers({});
+    const members = await client.members();
     return Object.fromEntries(members.map(({ name, state }) => [name, v1.MemberState[state].toLowerCase()]));
   },
-  leave: ({ code }) => client.leave({ code }),
+  leave: ({ code }) => client.leave(code),
 };
 
 type Request = MessageInitShape<typeof v1.SendRequestSchema>;
@@ -105,9 +124,14 @@ function request(message: Json): Request {
   return { body: bodies[message.type]?.(message), inReplyTo: message.in_reply_to };
 }
 
-async function whoami(): Promise<Json> {
-  const { team } = await client.teams.getTeam({});
-  return { member: client.member, team: team?.name };
+async function enter(next: Client): Promise<Json> {
+  await client?.close();
+  client = next;
+  return { member: client.name, team: client.team };
+}
+
+function decision({ state, reason }: v1.Request): Json {
+  return { state: v1.RequestState[state].toLowerCase(), reason };
 }
 
 function sent({ messageId, requestId, recipients, replayed, warnings }: v1.SendResponse): Json {

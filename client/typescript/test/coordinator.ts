@@ -17,6 +17,7 @@ export function clientOf(
   const route: Route = {
     turn: 0,
     transport: (interceptors) => createRouterTransport(routes, { transport: { interceptors } }),
+    clone: () => route,
     close: () => {},
   };
   return { client: new Client({ credential: CREDENTIAL, team: "acme", patienceMs, route }), route };

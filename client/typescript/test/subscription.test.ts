@@ -66,11 +66,11 @@ test("a shutdown request comes first, and each message once across sessions", as
   );
   await new Promise((resolve) => setTimeout(resolve, 20));
   const ids: string[] = [];
-  for (let i = 0; i < 3; i++) ids.push((await inbox.receive())?.id ?? "");
+  for (let i = 0; i < 3; i++) ids.push((await inbox.next())?.id ?? "");
   assert.deepEqual(ids, [C, A, B]);
   end();
   for await (const message of inbox) assert.fail(message.id);
-  assert.deepEqual(inbox.ending, { how: "shutdown_approved", requestId: "req_1" });
+  assert.deepEqual(inbox.end, { reason: "shutdown_approved", requestId: "req_1" });
   assert.ok(inbox.signal.aborted);
   assert.deepEqual(instances, [instances[0], instances[0]]);
   await client.close();
@@ -86,14 +86,14 @@ test("an acknowledgement is confirmed, and resent for a redelivered message", as
     [OPENED, delivery(A), delivery(B), delivery(C)],
   );
   refusals.push(refusal("STORE_UNAVAILABLE", Code.Unavailable));
-  (await inbox.receive())?.ack();
+  (await inbox.next())?.ack();
   inbox.ack("not an id");
   await inbox.flush();
   assert.deepEqual(acks, Array(2).fill({ messageIds: [A], header: "s" }));
 
   lose();
-  assert.equal((await inbox.receive())?.id, B);
-  assert.equal((await inbox.receive())?.id, C);
+  assert.equal((await inbox.next())?.id, B);
+  assert.equal((await inbox.next())?.id, C);
   await inbox.flush();
   assert.deepEqual(acks, Array(3).fill({ messageIds: [A], header: "s" }));
   await client.close();
@@ -104,15 +104,15 @@ test("an acknowledgement is confirmed, and resent for a redelivered message", as
 test("three missed heartbeats end a session and its connection", async () => {
   const { client, inbox, instances, route } = play([OPENED], [OPENED, delivery(A)]);
   const began = Date.now();
-  assert.equal((await inbox.receive())?.id, A);
+  assert.equal((await inbox.next())?.id, A);
   assert.ok(Date.now() - began >= 1_190 && instances.length === 2 && route.turn === 1);
   await client.close();
-  assert.equal(await inbox.receive(), undefined);
-  assert.deepEqual(inbox.ending, { how: "closed" });
+  assert.equal(await inbox.next(), undefined);
+  assert.equal(inbox.end, undefined);
 });
 
 test("a subscription ends as the coordinator says, and throws an error once", async () => {
-  for (const [frame, how] of [
+  for (const [frame, reason] of [
     [closing(v1.CloseReason.SUPERSEDED), "superseded"],
     [closing(v1.CloseReason.MEMBER_STOPPED), "member_stopped"],
     [closing(v1.CloseReason.TEAM_DELETED), "team_deleted"],
@@ -120,19 +120,27 @@ test("a subscription ends as the coordinator says, and throws an error once", as
     [refusal("TEAM_NOT_FOUND", Code.NotFound), "team_deleted"],
   ] as const) {
     const { inbox } = play([OPENED, delivery(A), frame]);
-    while (inbox.ending === undefined) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (inbox.end === undefined) await new Promise((resolve) => setTimeout(resolve, 5));
     // The end takes precedence over waiting messages.
-    assert.equal(await inbox.receive(), undefined);
-    assert.deepEqual(inbox.ending, { how });
+    assert.equal(await inbox.next(), undefined);
+    assert.deepEqual(inbox.end, { reason, requestId: "" });
   }
   const { inbox } = play([refusal("CREDENTIAL_INVALID", Code.Unauthenticated)]);
-  await assert.rejects(inbox.receive(), { reason: "CREDENTIAL_INVALID" });
-  assert.equal(await inbox.receive(), undefined);
+  await assert.rejects(inbox.next(), { reason: "CREDENTIAL_INVALID" });
+  assert.equal(await inbox.next(), undefined);
+});
+
+test("a flush without acknowledgements sends none", async () => {
+  const { client, inbox, acks } = play([OPENED, delivery(A)]);
+  assert.equal((await inbox.next())?.id, A);
+  await inbox.flush();
+  await client.close();
+  assert.deepEqual(acks, []);
 });
 
 test("waiting for a message can be aborted without loss", async () => {
   const { client, inbox } = play([OPENED], [OPENED, delivery(A)]);
-  await assert.rejects(inbox.receive(AbortSignal.timeout(50)), { name: "TimeoutError" });
-  assert.equal((await inbox.receive())?.id, A);
+  await assert.rejects(inbox.next(AbortSignal.timeout(50)), { name: "TimeoutError" });
+  assert.equal((await inbox.next())?.id, A);
   await client.close();
 });

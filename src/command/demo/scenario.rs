@@ -73,7 +73,7 @@ pub(super) async fn play(processes: &Processes, language: Language, pause: Durat
         lead_name: "ceo".to_owned(),
         ..v1::CreateTeamRequest::default()
     };
-    let created = processes.operator.create_team(create).await?;
+    let created = processes.operator.create_team_with(create).await?;
     let client = Client::connect(&processes.address)?.with_credential(&created.credential)?;
     let inbox = tokio::spawn(drain_inbox(client.clone()));
     let history = client.follow_history(v1::FollowHistoryRequest::default());

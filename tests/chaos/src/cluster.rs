@@ -238,7 +238,7 @@ impl Cluster {
         let address = addresses(&coordinators);
         let anonymous = Client::connect(&address)?.with_retry(Retry::within(PATIENCE));
         let create = v1::CreateTeamRequest { name: TEAM.to_owned(), ..Default::default() };
-        let team = anonymous.with_credential(OPERATOR)?.create_team(create).await?;
+        let team = anonymous.with_credential(OPERATOR)?.create_team_with(create).await?;
         let lead = anonymous.with_credential(&team.credential)?;
         let mut cluster = Self {
             coordinators,

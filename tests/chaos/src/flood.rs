@@ -145,7 +145,7 @@ async fn read_nothing(port: u16, strangers: &mut JoinSet<()>) -> Result<(), Erro
     let anybody = Client::connect(&format!("http://127.0.0.1:{port}"))?;
     let name = format!("careless-{}", rand::rng().random::<u32>());
     let create = v1::CreateTeamRequest { name, ..Default::default() };
-    let team = anybody.with_credential(OPERATOR)?.create_team(create).await?;
+    let team = anybody.with_credential(OPERATOR)?.create_team_with(create).await?;
     let lead = anybody.with_credential(&team.credential)?;
     for number in 0..READERS {
         let member = format!("reader-{number}");

@@ -54,7 +54,7 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     let anonymous = Client::connect(&address).unwrap().with_retry(Retry::within(Duration::from_secs(5)));
     let operator = anonymous.with_credential(&format!("two:{SECRET}")).unwrap();
     let create = v1::CreateTeamRequest { name: "planted".to_owned(), ..Default::default() };
-    let created = operator.create_team(create).await.unwrap();
+    let created = operator.create_team_with(create).await.unwrap();
     let lead = anonymous.with_credential(&created.credential).unwrap();
     let mut members = JoinSet::new();
     let mut configs = Vec::new();

@@ -15,6 +15,9 @@ use serde_json::{Map, Value, json};
 use super::driver::Driver;
 use crate::world::{LEAD, PATIENCE, World};
 
+/// The length of the text `$large`, in characters: a message may hold 64 KiB.
+const LARGE_CHARS: usize = 60_000;
+
 /// Which languages play the members of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -131,9 +134,12 @@ impl Scenario {
         let environment = self.environment.iter();
         let mut run = Run {
             environment: environment.map(|(name, text)| (name.clone(), text.replace("$address", &address))).collect(),
+            kept: BTreeMap::from([
+                ("operator".to_owned(), world.operator().into()),
+                ("large".to_owned(), "x".repeat(LARGE_CHARS).into()),
+            ]),
             world,
             drivers: BTreeMap::new(),
-            kept: BTreeMap::new(),
             languages: BTreeMap::new(),
         };
         let twins = self.twins.iter().map(|(twin, of)| (twin.as_str(), of.as_str()));
@@ -170,7 +176,7 @@ struct Run {
     environment: BTreeMap<String, String>,
     /// The member and the language of each driver.
     languages: BTreeMap<String, (String, String)>,
-    /// Values kept from answers.
+    /// Values kept from answers, and the two that every scenario starts with.
     kept: BTreeMap<String, Value>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) async fn run(play: Play) -> turmoil::Result {
     let anonymous = net::client(&play.address)?.with_retry(Retry::within(RETRY_BUDGET));
     let operator = anonymous.with_credential(&format!("two:{SECRET}"))?;
     let create = v1::CreateTeamRequest { name: "simulated".to_owned(), ..Default::default() };
-    let credential = operator.create_team(create).await?.credential;
+    let credential = operator.create_team_with(create).await?.credential;
     let client = anonymous.with_credential(&credential)?;
     let lead = Lead { play, anonymous, client };
     let count = lead.play.shared().members.len();
@@ -130,8 +130,7 @@ impl Lead {
 
     /// Force-stops the current life, if any, and begins a new one.
     async fn force(&self, member: usize) -> Result<(), Error> {
-        let stop = v1::ForceStopRequest { member: self.name(member), ..Default::default() };
-        match self.client.force_stop(stop).await {
+        match self.client.force_stop(&self.name(member), "").await {
             Ok(_) | Err(Error::Refused(_)) => self.invite(member).await,
             Err(error) => Err(error),
         }

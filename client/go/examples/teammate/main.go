@@ -33,8 +33,8 @@ func main() {
 		}
 		message.Ack()
 	}
-	if inbox.Ending().Reason != teamwire.ShutdownApproved {
-		log.Fatal("no longer a member: ", cmp.Or[any](inbox.Err(), inbox.Ending().Reason))
+	if inbox.End().Reason != teamwire.ShutdownApproved {
+		log.Fatal("no longer a member: ", cmp.Or[any](inbox.Err(), inbox.End().Reason))
 	}
 	if err := cmp.Or(inbox.Flush(ctx), client.Leave(ctx, 0)); err != nil {
 		log.Fatal(err)

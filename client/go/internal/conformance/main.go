@@ -24,7 +24,14 @@ type object = map[string]any
 type command struct {
 	Do         string
 	String     string
+	Credential string
 	Name       string
+	Lead       string
+	Plan       string
+	Summary    string
+	Approve    bool
+	Feedback   string
+	PageSize   uint32 `json:"page_size"`
 	Message    message
 	Key        string
 	Seconds    *float64
@@ -110,7 +117,7 @@ func codeName(err error) string {
 func (d *driver) do(ctx context.Context, c command) (object, error) {
 	switch c.Do {
 	case "connect":
-		return d.enter(teamwire.Connect(ctx))
+		return d.enter(teamwire.Connect(ctx, func(o *teamwire.Options) { o.Credential = c.Credential }))
 	case "join":
 		return d.enter(teamwire.Join(ctx, c.String, c.Name))
 	}
@@ -118,6 +125,42 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 		return nil, errors.New("connect or join first")
 	}
 	switch c.Do {
+	case "create_team":
+		return d.enter(d.client.CreateTeam(ctx, c.Name, c.Lead))
+	case "get_team":
+		reply, err := d.client.Teams.GetTeam(ctx, &v1.GetTeamRequest{})
+		return object{"name": reply.GetTeam().GetName(), "lead": reply.GetTeam().GetLead()}, err
+	case "invite":
+		reply, err := d.client.Invite(ctx, c.Name)
+		return object{
+			"join_token": reply.GetJoinToken(), "join_string": reply.GetJoinString(), "expires_at": reply.GetExpiresAt().GetSeconds(),
+		}, err
+	case "shutdown":
+		ended, err := d.client.Shutdown(ctx, c.Name, c.Reason, c.seconds())
+		answer := decision(ended.Request)
+		if ended.Exit != nil && ended.Exit.Code != nil {
+			answer["code"] = ended.Exit.GetCode()
+		}
+		return answer, err
+	case "force_stop":
+		member, err := d.client.ForceStop(ctx, c.Name, c.Reason)
+		return object{"state": word(member.GetState(), "MEMBER_STATE_")}, err
+	case "hand_over":
+		team, err := d.client.HandOver(ctx, c.Name)
+		return object{"lead": team.GetLead()}, err
+	case "delete_team":
+		return object{}, d.client.DeleteTeam(ctx, c.Name)
+	case "submit_plan":
+		id, err := d.client.SubmitPlan(ctx, c.Plan, c.Summary)
+		return object{"request_id": id}, err
+	case "answer_plan":
+		return sent(d.client.AnswerPlan(ctx, c.Name, c.RequestID, c.Approve, c.Feedback))
+	case "list_history":
+		page, err := d.client.History.ListHistory(ctx, &v1.ListHistoryRequest{PageSize: c.PageSize})
+		return object{"items": len(page.GetEntries()), "more": page.GetNextPageToken() != ""}, err
+	case "list_inbox":
+		page, err := d.client.Messages.ListInbox(ctx, &v1.ListInboxRequest{PageSize: c.PageSize})
+		return object{"items": len(page.GetDeliveries()), "more": page.GetNextPageToken() != ""}, err
 	case "send":
 		request, err := c.Message.request()
 		if err != nil {
@@ -134,7 +177,7 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 		return sent(d.client.RejectShutdown(ctx, c.RequestID, c.Reason))
 	case "wait_decision":
 		request, err := d.client.WaitDecision(ctx, c.RequestID, c.seconds())
-		return object{"state": word(request.GetState(), "REQUEST_STATE_"), "reason": request.GetReason()}, err
+		return decision(request), err
 	case "receipts":
 		reply, err := d.client.Messages.GetMessage(ctx, &v1.GetMessageRequest{MessageId: c.MessageID})
 		states := object{}
@@ -156,9 +199,9 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 		_, err := d.client.Tasks.CompleteTask(ctx, &v1.CompleteTaskRequest{TaskId: c.TaskID, ClaimToken: c.ClaimToken})
 		return object{}, err
 	case "members":
-		reply, err := d.client.Teams.ListMembers(ctx, &v1.ListMembersRequest{})
+		members, err := d.client.Members(ctx)
 		states := object{}
-		for _, member := range reply.GetMembers() {
+		for _, member := range members {
 			states[member.GetName()] = word(member.GetState(), "MEMBER_STATE_")
 		}
 		return states, err
@@ -188,7 +231,11 @@ func (d *driver) enter(client *teamwire.Client, err error) (object, error) {
 		d.client.Close()
 	}
 	d.client, d.inbox = client, nil
-	return object{"member": client.Member, "team": client.Team}, nil
+	return object{"member": client.Name, "team": client.Team}, nil
+}
+
+func decision(request *v1.Request) object {
+	return object{"state": word(request.GetState(), "REQUEST_STATE_"), "reason": request.GetReason()}
 }
 
 func (d *driver) next(ctx context.Context, patience time.Duration) (object, error) {
@@ -203,8 +250,8 @@ func (d *driver) next(ctx context.Context, patience time.Duration) (object, erro
 	case err != io.EOF:
 		return nil, err
 	}
-	ended := object{"ended": word(d.inbox.Ending().Reason, "CLOSE_REASON_")}
-	if id := d.inbox.Ending().RequestID; id != "" {
+	ended := object{"ended": word(d.inbox.End().Reason, "CLOSE_REASON_")}
+	if id := d.inbox.End().RequestID; id != "" {
 		ended["request_id"] = id
 	}
 	return ended, nil

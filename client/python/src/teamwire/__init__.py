@@ -6,16 +6,16 @@ async with teamwire.connect() as me:
         if message.type == "shutdown_request":
             await me.approve_shutdown(message.request_id)
         elif message.type == "message":
-            await me.reply(message, f"You said: {message.content}")
+            await me.reply(message, "an echo", f"You said: {message.content}")
         message.ack()
-    if inbox.end and inbox.end.how == "shutdown_approved":
+    if inbox.end and inbox.end.reason == "shutdown_approved":
         await me.leave()
 
 `Client` is the same without asyncio. `teamwire.v1` contains the messages of the protocol.
 """
 
 from ._calls import Error
-from ._client import AsyncClient, connect, join
+from ._client import AsyncClient, Shutdown, connect, join
 from ._identity import Identity, Tls
 from ._subscription import AsyncSubscription, End, Message
 from ._sync import Client, Subscription
@@ -28,6 +28,7 @@ __all__ = [
     "Error",
     "Identity",
     "Message",
+    "Shutdown",
     "Subscription",
     "Tls",
     "connect",

@@ -37,8 +37,6 @@ ATTEMPT = 10.0
 """How long one attempt may take, in seconds, in addition to the time that the request asks the coordinator to wait."""
 
 _OPTIONS: list[tuple[str, Any]] = [
-    # Room for 1,000 messages of 64 KiB.
-    ("grpc.max_receive_message_length", 80 << 20),
     # Detect a vanished coordinator within 30 s, even on a quiet stream.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -156,7 +154,7 @@ class Calls:
         self.settled = asyncio.Event()
         """Cleared while the subscription opens another session, which supersedes this one."""
         self.settled.set()
-        self._patience = patience
+        self.patience = patience
         self._targets = collections.deque(random.sample(identity.targets, len(identity.targets)))
         self._link: grpc.aio.Channel | None = None
         self._linking = asyncio.Lock()
@@ -237,7 +235,7 @@ class Calls:
         field, wait, wait_max = WAITS.get(call, ("", 0, 0))
         if field and request.HasField(field):
             wait = min(max(0, getattr(request, field).seconds + 1), wait_max)
-        give_up = time.monotonic() + (self._patience if timeout is None else timeout)
+        give_up = time.monotonic() + (self.patience if timeout is None else timeout)
         waits = delays()
         while True:
             session_id, link = self.session_id, None

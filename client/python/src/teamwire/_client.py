@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from ._calls import PATIENCE, Calls
+from ._calls import PATIENCE, Calls, Error
 from ._identity import Identity, Tls, find, joining
 from ._subscription import AsyncSubscription, Message
 from .v1 import history_pb2_grpc, message_pb2, message_pb2_grpc, request_pb2, request_pb2_grpc, task_pb2_grpc, team_pb2
 from .v1.team_pb2_grpc import TeamServiceStub
 
-_SUMMARY_CHARS_MAX = 200
 _WAIT_MAX = 60
+_PAGE_SIZE_MAX = 1000
+_EXIT_DELAY_MIN, _EXIT_DELAY_MAX = 0.1, 1.0
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """How a shutdown ended."""
+
+    request: request_pb2.Request
+    """The request, with its decision. Still pending if the time ran out first."""
+    exit: message_pb2.ExitReport | None
+    """How the member's process ended. None: it has not exited in time, or no exit was reported."""
 
 
 class AsyncClient:
@@ -35,6 +46,16 @@ class AsyncClient:
         self.requests = request_pb2_grpc.RequestServiceStub(channel)
         self.tasks = task_pb2_grpc.TaskServiceStub(channel)
         self.teams = TeamServiceStub(channel)
+
+    @property
+    def name(self) -> str:
+        """The caller's name. Empty if the credential is not a member's."""
+        return self.identity.member
+
+    @property
+    def team(self) -> str:
+        """The caller's team. Empty for an operator that has chosen none."""
+        return self.identity.team or self.identity.credential_team
 
     @property
     def identity(self) -> Identity:
@@ -62,18 +83,17 @@ class AsyncClient:
         return subscription
 
     async def send(
-        self, recipient: str, content: str, *, summary: str, in_reply_to: str = "", idempotency_key: str = ""
+        self, recipient: str, summary: str, content: str, *, in_reply_to: str = "", idempotency_key: str = ""
     ) -> message_pb2.SendResponse:
         """Sends a text to one member; `team-lead` is the lead. The summary is one line of at most 200 characters."""
         body = message_pb2.DirectMessage(recipient=recipient, summary=summary, content=content)
         return await self._send(message=body, in_reply_to=in_reply_to, idempotency_key=idempotency_key)
 
-    async def reply(self, message: Message, content: str, *, summary: str = "") -> message_pb2.SendResponse:
-        """Replies to the sender of a message."""
-        summary = summary or f"Re: {message.summary}"[:_SUMMARY_CHARS_MAX].strip()
-        return await self.send(message.sender, content, summary=summary, in_reply_to=message.id)
+    async def reply(self, message: Message, summary: str, content: str) -> message_pb2.SendResponse:
+        """Sends a text to the sender of a message."""
+        return await self.send(message.sender, summary, content, in_reply_to=message.id)
 
-    async def broadcast(self, content: str, *, summary: str) -> message_pb2.SendResponse:
+    async def broadcast(self, summary: str, content: str) -> message_pb2.SendResponse:
         """Sends a text to every other member: to all of them, or after an error to none."""
         return await self._send(broadcast=message_pb2.Broadcast(summary=summary, content=content))
 
@@ -86,7 +106,7 @@ class AsyncClient:
         body = message_pb2.ShutdownResponse(request_id=request_id, approve=False, reason=reason)
         return await self._send(shutdown_response=body)
 
-    async def submit_plan(self, plan: str, *, summary: str = "") -> str:
+    async def submit_plan(self, plan: str, summary: str = "") -> str:
         """Asks the lead to approve a plan. Returns the request id, for `wait_decision`."""
         body = message_pb2.PlanApprovalRequest(plan=plan, summary=summary)
         return (await self._send(plan_approval_request=body)).request_id
@@ -98,6 +118,77 @@ class AsyncClient:
         body = message_pb2.PlanApprovalResponse(recipient=author, request_id=request_id, approve=approve)
         body.feedback = feedback
         return await self._send(plan_approval_response=body)
+
+    async def create_team(self, name: str, lead: str = "") -> AsyncClient:
+        """Creates a team as an operator. Returns the client of its lead, whose name defaults to `lead`."""
+        reply = await self.teams.CreateTeam(team_pb2.CreateTeamRequest(name=name, lead_name=lead))
+        return AsyncClient(replace(self.identity, credential=reply.credential, team=""), self._calls.patience)
+
+    async def invite(self, name: str = "") -> team_pb2.InviteResponse:
+        """Creates a join token for this name, or for any free one. The reply has `join_string` to paste into `join`,
+        `join_token`, and `expires_at`. `teams.Invite` has more options.
+        """
+        return await self.teams.Invite(team_pb2.InviteRequest(member=name))
+
+    async def members(self) -> list[team_pb2.Member]:
+        """Lists all members in the order in which they first joined, including those that have exited."""
+        members: list[team_pb2.Member] = []
+        request = team_pb2.ListMembersRequest(page_size=_PAGE_SIZE_MAX)
+        while True:
+            page = await self.teams.ListMembers(request)
+            members += page.members
+            if not page.next_page_token:
+                return members
+            request.page_token = page.next_page_token
+
+    async def request_shutdown(self, member: str, reason: str = "") -> str:
+        """Asks a member to shut down. Returns the id of the request, or of the one that is already pending."""
+        body = message_pb2.ShutdownRequest(recipient=member, reason=reason)
+        try:
+            return (await self._send(shutdown_request=body)).request_id
+        except Error as error:
+            if error.reason == "SHUTDOWN_PENDING" and "request_id" in error.metadata:
+                return error.metadata["request_id"]
+            raise
+
+    async def shutdown(self, member: str, reason: str = "", timeout: float = PATIENCE) -> Shutdown:
+        """Asks a member to shut down, and waits for its decision and, unless it refuses, its exit.
+
+        Returns after `timeout` seconds at the latest. Joins a request that is already pending for the member.
+        """
+        give_up = time.monotonic() + timeout
+        request = await self.wait_decision(await self.request_shutdown(member, reason), timeout)
+        ends = request.state in (request_pb2.REQUEST_STATE_APPROVED, request_pb2.REQUEST_STATE_CANCELLED)
+        return Shutdown(request, await self._wait_exit(request, give_up) if ends else None)
+
+    async def _wait_exit(self, request: request_pb2.Request, give_up: float) -> message_pb2.ExitReport | None:
+        """Waits until the life of the member that was asked has ended, and returns how."""
+        delay = _EXIT_DELAY_MIN
+        while True:
+            for member in await self.members():
+                if (member.name.lower(), member.incarnation) == (request.member.lower(), request.incarnation):
+                    break
+            else:
+                return None
+            if member.state in (team_pb2.MEMBER_STATE_EXITED, team_pb2.MEMBER_STATE_LOST):
+                return member.exit if member.HasField("exit") else None
+            left = give_up - time.monotonic()
+            if left <= 0:
+                return None
+            await asyncio.sleep(min(delay, left))
+            delay = min(2 * delay, _EXIT_DELAY_MAX)
+
+    async def force_stop(self, member: str, reason: str = "") -> team_pb2.Member:
+        """Stops a member at once, without asking it. Returns the member after the change."""
+        return (await self.teams.ForceStop(team_pb2.ForceStopRequest(member=member, reason=reason))).member
+
+    async def hand_over(self, member: str) -> team_pb2.Team:
+        """Makes another member the lead. Returns the team after the change."""
+        return (await self.teams.SetLead(team_pb2.SetLeadRequest(member=member))).team
+
+    async def delete_team(self, name: str) -> None:
+        """Deletes a team and everything in it. Refused while a member other than the caller is live."""
+        await self.teams.DeleteTeam(team_pb2.DeleteTeamRequest(team=name))
 
     async def _send(self, **parts: Any) -> message_pb2.SendResponse:
         return await self.messages.Send(message_pb2.SendRequest(**parts))

@@ -64,6 +64,12 @@ class Identity:
         parts = self.credential.split(":")
         return parts[2] if parts[0] == "twm" and len(parts) == 4 else ""
 
+    @property
+    def credential_team(self) -> str:
+        """The team that the credential names in clear text. Empty if it is an operator's."""
+        parts = self.credential.split(":")
+        return parts[1] if len(parts) == 4 else ""
+
 
 def _parse_address(text: str) -> tuple[bool, str, int]:
     # Keep the text out of the error: it may be a join string pasted by mistake.

@@ -45,9 +45,10 @@ _FINAL = {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.PERMISSION_DENIED, Code.UN
 
 @dataclass(frozen=True)
 class End:
-    """Why a subscription ended: `shutdown_approved`, `superseded`, `team_deleted` or `member_stopped`."""
+    """How a subscription ended."""
 
-    how: str
+    reason: str
+    """`shutdown_approved`, `superseded`, `team_deleted` or `member_stopped`."""
     request_id: str = ""
     """The approved request, with `shutdown_approved`."""
 
@@ -186,7 +187,7 @@ class AsyncSubscription:
         self._failure = end if isinstance(end, Error) else None
         self.end = end if isinstance(end, End) else self.end
         # A stopping member may still acknowledge.
-        self._is_over, self._are_acks_over = True, not (isinstance(end, End) and end.how == "shutdown_approved")
+        self._is_over, self._are_acks_over = True, not (isinstance(end, End) and end.reason == "shutdown_approved")
         self._calls.settled.set()
         self._pulse()
 

@@ -113,9 +113,23 @@ class Client:
         return cls(_run(join(join_string, name, **options)))
 
     @property
+    def name(self) -> str:
+        """The caller's name. Empty if the credential is not a member's."""
+        return self._aio.name
+
+    @property
+    def team(self) -> str:
+        """The caller's team. Empty for an operator that has chosen none."""
+        return self._aio.team
+
+    @property
     def identity(self) -> Identity:
         """The credential and the address. The `credential` is a secret; keep it to resume after a restart."""
         return self._aio.identity
+
+    def create_team(self, name: str, lead: str = "") -> Client:
+        """Creates a team as an operator; see AsyncClient.create_team."""
+        return Client(_run(self._aio.create_team(name, lead)))
 
     def __enter__(self) -> Client:
         return self
@@ -140,4 +154,11 @@ class Client:
     submit_plan = _blocking(AsyncClient.submit_plan)
     answer_plan = _blocking(AsyncClient.answer_plan)
     wait_decision = _blocking(AsyncClient.wait_decision)
+    invite = _blocking(AsyncClient.invite)
+    members = _blocking(AsyncClient.members)
+    request_shutdown = _blocking(AsyncClient.request_shutdown)
+    shutdown = _blocking(AsyncClient.shutdown)
+    force_stop = _blocking(AsyncClient.force_stop)
+    hand_over = _blocking(AsyncClient.hand_over)
+    delete_team = _blocking(AsyncClient.delete_team)
     leave = _blocking(AsyncClient.leave)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use teamwire_client::{Client, Closed, Error, Event, Identity, SubscribeOptions, Subscription, dialect, v1};
+use teamwire_client::{Client, Closed, Error, Event, Identity, SubscribeOptions, Subscription, dialect, join, v1};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, stdin},
     time::timeout,
@@ -54,21 +54,52 @@ impl Driver {
         let word = text("do");
         match word {
             "connect" => {
-                let identity = Identity::find()?;
-                let client = self.client.insert(Client::from_identity(&identity)?);
-                let team = client.get_team(v1::GetTeamRequest::default()).await?.team.unwrap_or_default();
-                return Ok(json!({ "member": identity.member, "team": team.name }));
+                let identity = match text("credential") {
+                    "" => Identity::find()?,
+                    given => Identity { credential: Some(given.to_owned()), ..Identity::from_env() },
+                };
+                return Ok(self.enter(Client::from_identity(&identity)?));
             }
-            "join" => {
-                let (client, joined) = Client::join_by(text("string"), text("name")).await?;
-                self.client = Some(client);
-                let (team, member) = (joined.team.unwrap_or_default(), joined.member.unwrap_or_default());
-                return Ok(json!({ "member": member.name, "team": team.name }));
-            }
+            "join" => return Ok(self.enter(join(text("string"), text("name")).await?)),
             _ => {}
         }
         let client = self.client.as_ref().ok_or_else(|| Error::Context("connect or join first".to_owned()))?;
         Ok(match word {
+            "create_team" => {
+                let lead = client.create_team(text("name"), text("lead")).await?;
+                self.enter(lead)
+            }
+            "get_team" => {
+                let team = client.get_team(v1::GetTeamRequest::default()).await?.team.unwrap_or_default();
+                json!({ "name": team.name, "lead": team.lead })
+            }
+            "invite" => {
+                let invited = client.invite(text("name")).await?;
+                let expires_at = invited.expires_at.unwrap_or_default().seconds;
+                json!({ "join_token": invited.join_token, "join_string": invited.join_string, "expires_at": expires_at })
+            }
+            "shutdown" => {
+                let ended = client.shutdown(text("name"), text("reason"), seconds).await?;
+                let mut shown = decision(&ended.request);
+                if let Some(code) = ended.exit.and_then(|exit| exit.code) {
+                    shown["code"] = code.into();
+                }
+                shown
+            }
+            "force_stop" => {
+                let member = client.force_stop(text("name"), text("reason")).await?;
+                json!({ "state": lower(member.state().as_str_name(), "MEMBER_STATE_") })
+            }
+            "hand_over" => json!({ "lead": client.hand_over(text("name")).await?.lead }),
+            "delete_team" => {
+                client.delete_team(text("name")).await?;
+                json!({})
+            }
+            "submit_plan" => json!({ "request_id": client.submit_plan(text("plan"), text("summary")).await? }),
+            "answer_plan" => {
+                let approve = command["approve"].as_bool().unwrap_or_default();
+                sent(client.answer_plan(text("name"), text("request_id"), approve, text("feedback")).await?)
+            }
             "send" => {
                 let mut request = dialect::read(&command["message"].to_string())?;
                 request.idempotency_key = text("key").to_owned();
@@ -91,9 +122,18 @@ impl Driver {
                 }
                 json!({})
             }
-            "wait_decision" => {
-                let request = client.wait_decision(text("request_id"), seconds).await?;
-                json!({ "state": lower(request.state().as_str_name(), "REQUEST_STATE_"), "reason": request.reason })
+            "wait_decision" => decision(&client.wait_decision(text("request_id"), seconds).await?),
+            "list_history" => {
+                let page_size =
+                    command["page_size"].as_u64().and_then(|size| u32::try_from(size).ok()).unwrap_or_default();
+                let page = client.list_history(v1::ListHistoryRequest { page_size, ..Default::default() }).await?;
+                json!({ "items": page.entries.len(), "more": !page.next_page_token.is_empty() })
+            }
+            "list_inbox" => {
+                let page_size =
+                    command["page_size"].as_u64().and_then(|size| u32::try_from(size).ok()).unwrap_or_default();
+                let page = client.list_inbox(v1::ListInboxRequest { page_size, ..Default::default() }).await?;
+                json!({ "items": page.deliveries.len(), "more": !page.next_page_token.is_empty() })
             }
             "receipts" => {
                 let request = v1::GetMessageRequest { message_id: text("message_id").to_owned(), team: String::new() };
@@ -127,19 +167,28 @@ impl Driver {
                 json!({})
             }
             "members" => {
-                let members = client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
+                let members = client.members().await?;
                 let state = |member: &v1::Member| lower(member.state().as_str_name(), "MEMBER_STATE_");
                 members.iter().map(|member| (member.name.clone(), state(member))).collect::<Map<_, _>>().into()
             }
             "leave" => {
                 let code = command["code"].as_i64().and_then(|code| i32::try_from(code).ok());
-                let exit = v1::ExitReport { code, ..Default::default() };
-                client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
+                client.leave(code.unwrap_or_default()).await?;
                 json!({})
             }
             unknown => return Err(Error::Context(format!("unknown command \"{unknown}\""))),
         })
     }
+
+    /// Continues as this client.
+    fn enter(&mut self, client: Client) -> Value {
+        let client = self.client.insert(client);
+        json!({ "member": client.name(), "team": client.team() })
+    }
+}
+
+fn decision(request: &v1::Request) -> Value {
+    json!({ "state": lower(request.state().as_str_name(), "REQUEST_STATE_"), "reason": request.reason })
 }
 
 /// Waits for the next message or the end of the subscription; skips its other events.
@@ -147,7 +196,6 @@ async fn next(inbox: Option<&mut Subscription>, patience: Duration) -> Result<Va
     let inbox = inbox.ok_or_else(|| Error::Context("subscribe first".to_owned()))?;
     let next = async {
         loop {
-            let ended = |how: &str| Ok(json!({ "ended": how }));
             match inbox.next().await.ok_or(Error::Closed(Closed::Dropped))?? {
                 Event::Delivery(delivery) => {
                     let mut message = dialect::write(&delivery.message);
@@ -157,14 +205,11 @@ async fn next(inbox: Option<&mut Subscription>, patience: Duration) -> Result<Va
                     }
                     return Ok(json!({ "message": message }));
                 }
-                Event::ShutdownApproved { request_id } => {
-                    return Ok(json!({ "ended": "shutdown_approved", "request_id": request_id }));
-                }
-                Event::Closed(Closed::Superseded) => return ended("superseded"),
-                Event::Closed(Closed::TeamDeleted) => return ended("team_deleted"),
-                Event::Closed(Closed::MemberStopped) => return ended("member_stopped"),
-                Event::Closed(closed) => return Err(Error::Closed(closed)),
+                Event::Closed(closed @ (Closed::Refused(_) | Closed::Dropped)) => return Err(Error::Closed(closed)),
                 _ => {}
+            }
+            if let Some(end) = inbox.end() {
+                return Ok(json!({ "ended": end.reason.as_str(), "request_id": end.request_id }));
             }
         }
     };

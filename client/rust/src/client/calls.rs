@@ -15,9 +15,6 @@ use uuid::Uuid;
 use super::{Call, Client};
 use crate::Error;
 
-/// The largest reply that is read, in bytes: 1,000 messages of 64 KiB each, and some room. A larger one is an error.
-const REPLY_BYTES_MAX: usize = 80 << 20;
-
 /// The largest request that a coordinator reads, in bytes: 256 KiB.
 const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
@@ -49,8 +46,10 @@ impl Client {
         self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await
     }
 
-    /// Creates a team with the caller as its lead. The reply holds the lead's credential.
-    pub async fn create_team(&self, mut request: v1::CreateTeamRequest) -> Result<v1::CreateTeamResponse, Error> {
+    /// Creates a team as an operator. The reply holds the lead's credential.
+    ///
+    /// [`Client::create_team`] returns the lead's client instead.
+    pub async fn create_team_with(&self, mut request: v1::CreateTeamRequest) -> Result<v1::CreateTeamResponse, Error> {
         let key = unguessable(&mut request.idempotency_key);
         let call = Call::of(Method::CreateTeam).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).create_team(request).await }).await
@@ -89,23 +88,23 @@ fn unguessable(key: &mut String) -> String {
 }
 
 pub(crate) fn messages(channel: Channel) -> MessageServiceClient<Channel> {
-    MessageServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+    MessageServiceClient::new(channel)
 }
 
 pub(crate) fn history(channel: Channel) -> HistoryServiceClient<Channel> {
-    HistoryServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+    HistoryServiceClient::new(channel)
 }
 
-fn teams(channel: Channel) -> TeamServiceClient<Channel> {
-    TeamServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+pub(crate) fn teams(channel: Channel) -> TeamServiceClient<Channel> {
+    TeamServiceClient::new(channel)
 }
 
 pub(crate) fn tasks(channel: Channel) -> TaskServiceClient<Channel> {
-    TaskServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+    TaskServiceClient::new(channel)
 }
 
 fn requests(channel: Channel) -> RequestServiceClient<Channel> {
-    RequestServiceClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX)
+    RequestServiceClient::new(channel)
 }
 
 /// Generates the methods that only make a call. Each entry names the service, the method, the RPC, the request with the
@@ -116,7 +115,8 @@ macro_rules! calls {
             $(
                 $(#[$doc])*
                 #[allow(unused_mut)]
-                pub async fn $method(&self, mut request: v1::$request) -> Result<v1::$response, Error> {
+                pub async fn $method(&self, request: impl Into<v1::$request>) -> Result<v1::$response, Error> {
+                    let mut request = request.into();
                     $(self.fill(&mut request.$team);)?
                     let call = Call::of(Method::$name);
                     self.call(call, request, |channel, request| async move { $service(channel).$method(request).await })
@@ -138,21 +138,19 @@ calls! {
     teams.get_team = GetTeam(GetTeamRequest.team) -> GetTeamResponse;
     /// Lists the teams that the caller can see.
     teams.list_teams = ListTeams(ListTeamsRequest) -> ListTeamsResponse;
-    /// Deletes a team and everything in it. Not retried while its outcome is unknown.
+    /// Deletes a team and everything in it, given its name or the full request. Not retried while its outcome is unknown.
     teams.delete_team = DeleteTeam(DeleteTeamRequest.team) -> DeleteTeamResponse;
-    /// Creates a join token. A retry may leave a second token behind, which expires unused.
+    /// Creates a join token, given the name of the member to invite (empty: any) or the full request. A retry may leave a second token behind, which expires unused.
     teams.invite = Invite(InviteRequest.team) -> InviteResponse;
     /// Creates an observer's credential. A retry may leave a second one behind, which expires unused.
     teams.create_observer = CreateObserver(CreateObserverRequest.team) -> CreateObserverResponse;
-    /// Ends the caller's own incarnation, and reports how its process exited.
+    /// Ends the caller's own incarnation, and reports how its process exited, given its exit code or the full request.
     teams.leave = Leave(LeaveRequest) -> LeaveResponse;
     /// Lists the members of a team.
     teams.list_members = ListMembers(ListMembersRequest.team) -> ListMembersResponse;
     /// Renews the caller's lease and reports whether it is active.
     teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse;
-    /// Stops a member at once, without asking it.
-    teams.force_stop = ForceStop(ForceStopRequest.team) -> ForceStopResponse;
-    /// Makes another member the lead. Not retried while its outcome is unknown.
+    /// Makes another member the lead. Not retried while its outcome is unknown. [`Client::hand_over`] takes the member.
     teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse;
     /// Sets which notices of the coordinator a member gets.
     teams.set_notice_level = SetNoticeLevel(SetNoticeLevelRequest.team) -> SetNoticeLevelResponse;

@@ -16,7 +16,7 @@ use tonic::{
 
 pub(crate) use self::{
     call::Call,
-    calls::{history, messages, tasks},
+    calls::{history, messages, tasks, teams},
 };
 use crate::{
     ConnectOptions, Error, Reason, Retry, TlsOptions, Waiting,
@@ -89,27 +89,6 @@ impl Client {
         Ok(client.with_team(identity.team.clone().unwrap_or_default()))
     }
 
-    /// Joins a team with what `teamwire invite` printed, and returns a client with the member's new credential.
-    ///
-    /// `text` is a join string, which names the coordinator and the authority to trust, or a bare join token for the
-    /// coordinator that the environment names. `name` is the member's name; leave it empty if the token is bound to one.
-    /// To keep the identity, store the credential from the reply and [`Client::tls`].
-    pub async fn join_by(text: &str, name: &str) -> Result<(Self, v1::JoinResponse), Error> {
-        let joining = JoinString::parse(text)?;
-        let mut identity = crate::Identity::from_env();
-        if !joining.addresses.is_empty() {
-            identity.address = joining.address();
-        }
-        if joining.fingerprint.is_some() {
-            identity.tls = TlsOptions { ca: None, fingerprint: joining.fingerprint, ..identity.tls };
-        }
-        let stranger = Self::connect_with(&identity.address, identity.tls)?;
-        let request = v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() };
-        let joined = stranger.with_credential(&joining.token().reveal())?.join(request).await?;
-        let team = joined.team.clone().unwrap_or_default().name;
-        Ok((stranger.with_credential(&joined.credential)?.with_team(team), joined))
-    }
-
     /// Returns a client on the same connection that presents this credential and belongs to no session.
     ///
     /// Fails with [`Error::Credential`] if the text cannot be sent as a header.
@@ -137,6 +116,35 @@ impl Client {
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
+    }
+
+    /// Returns the caller's name. Empty if the credential is not a member's.
+    pub fn name(&self) -> &str {
+        match *self.credential_parts() {
+            ["twm", _, name, _] => name,
+            _ => "",
+        }
+    }
+
+    /// Returns the caller's team: the one set with [`Client::with_team`], else the one that the credential names. Empty for
+    /// an operator that has chosen none.
+    pub fn team(&self) -> &str {
+        match *self.credential_parts() {
+            _ if !self.team.is_empty() => &self.team,
+            [_, team, _, _] => team,
+            _ => "",
+        }
+    }
+
+    /// Returns the credential, a secret. Empty if there is none.
+    pub fn credential(&self) -> &str {
+        let header = self.authorization.as_ref().and_then(|header| header.to_str().ok());
+        header.and_then(|header| header.strip_prefix("Bearer ")).unwrap_or_default()
+    }
+
+    /// Splits the credential, which names its kind and owner in clear: `KIND:TEAM:NAME:SECRET`.
+    fn credential_parts(&self) -> Vec<&str> {
+        self.credential().split(':').collect()
     }
 
     /// Sets a function to call before each wait between two attempts, of calls and of streams other than subscriptions.
@@ -211,6 +219,26 @@ impl Client {
             team.clone_from(&self.team);
         }
     }
+}
+
+/// Joins a team with what `teamwire invite` printed, and returns the new member's client.
+///
+/// `join_string` names the coordinator and the authority to trust, or is a bare join token for the coordinator that the
+/// environment names. `name` is the member's name; leave it empty if the token is bound to one. To keep the identity, store
+/// [`Client::credential`], [`Client::address`] and [`Client::tls`].
+pub async fn join(join_string: &str, name: &str) -> Result<Client, Error> {
+    let joining = JoinString::parse(join_string)?;
+    let mut identity = crate::Identity::from_env();
+    if !joining.addresses.is_empty() {
+        identity.address = joining.address();
+    }
+    if joining.fingerprint.is_some() {
+        identity.tls = TlsOptions { ca: None, fingerprint: joining.fingerprint, ..identity.tls };
+    }
+    let stranger = Client::connect_with(&identity.address, identity.tls)?;
+    let request = v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() };
+    let joined = stranger.with_credential(&joining.token().reveal())?.join(request).await?;
+    stranger.with_credential(&joined.credential)
 }
 
 impl fmt::Debug for Client {

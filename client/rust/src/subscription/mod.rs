@@ -88,6 +88,54 @@ impl fmt::Display for Closed {
     }
 }
 
+/// How a subscription has ended: what the last event said, under the names that all clients share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Why.
+    pub reason: EndReason,
+    /// The approved request, with [`EndReason::ShutdownApproved`]; otherwise empty.
+    pub request_id: String,
+}
+
+/// Why a subscription has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// The member has approved its own shutdown.
+    ShutdownApproved,
+    /// Another process holds the inbox now.
+    Superseded,
+    /// The team was deleted.
+    TeamDeleted,
+    /// The lead stopped the member by force, or its exit was reported.
+    MemberStopped,
+}
+
+impl EndReason {
+    /// Returns the word for it, such as `shutdown_approved`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ShutdownApproved => "shutdown_approved",
+            Self::Superseded => "superseded",
+            Self::TeamDeleted => "team_deleted",
+            Self::MemberStopped => "member_stopped",
+        }
+    }
+}
+
+impl End {
+    /// Returns the end that an event announces. None: it announces none, or an error.
+    fn of(event: &Event) -> Option<Self> {
+        let (reason, request_id) = match event {
+            Event::ShutdownApproved { request_id } => (EndReason::ShutdownApproved, request_id.clone()),
+            Event::Closed(Closed::Superseded) => (EndReason::Superseded, String::new()),
+            Event::Closed(Closed::TeamDeleted) => (EndReason::TeamDeleted, String::new()),
+            Event::Closed(Closed::MemberStopped) => (EndReason::MemberStopped, String::new()),
+            _ => return None,
+        };
+        Some(Self { reason, request_id })
+    }
+}
+
 /// A message from the inbox.
 #[derive(Debug)]
 pub struct Delivery {
@@ -114,6 +162,7 @@ impl Delivery {
 pub struct Subscription {
     inbox: Arc<Inbox>,
     acks: Acks,
+    end: Option<End>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
@@ -132,7 +181,7 @@ impl Client {
         let request = v1::StreamRequest { instance_id, unacked_messages_max, unacked_bytes_max };
         let reader = Reader { client: self.clone(), request, inbox: inbox.clone(), acks: acks.clone() };
         let tasks = [tokio::spawn(reader.run()), tokio::spawn(acks.clone().run(self.clone()))];
-        Subscription { inbox, acks, _tasks: tasks.map(AbortOnDropHandle::new) }
+        Subscription { inbox, acks, end: None, _tasks: tasks.map(AbortOnDropHandle::new) }
     }
 }
 
@@ -148,7 +197,17 @@ impl Subscription {
     /// The end comes before anything that still waits, and shutdown requests come before other messages, which keep the
     /// order of the inbox. Cancel-safe: can be used in `tokio::select!`.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
-        self.inbox.take().await
+        let event = self.inbox.take().await;
+        if let Some(Ok(event)) = &event {
+            self.end = End::of(event);
+        }
+        event
+    }
+
+    /// Returns how the subscription has ended, once [`Subscription::next`] has returned its last event. None: it has not
+    /// ended, or ended with an error.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
     }
 
     /// Acknowledges a message as processed. Returns at once; see [`Subscription::flush_acks`].

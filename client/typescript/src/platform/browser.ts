@@ -1,7 +1,7 @@
 /** The browser platform: gRPC-web over fetch, without environment or TLS settings. */
 
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
-import { type Joining, parseAddresses } from "../address.js";
+import { type Addresses, type Joining, parseAddresses } from "../address.js";
 import { ADDRESS_DEFAULT, type ClientOptions, type Route, type Settings } from "../settings.js";
 
 export async function settings(options: ClientOptions, joining?: Joining): Promise<Settings> {
@@ -11,6 +11,10 @@ export async function settings(options: ClientOptions, joining?: Joining): Promi
     throw new Error("A browser has its own trusted authorities. Omit `tls`, and the fingerprint of the join string.");
   }
   const addresses = parseAddresses(options.address ?? joining?.address ?? ADDRESS_DEFAULT);
+  return { ...options, credential, route: routeTo(addresses) };
+}
+
+function routeTo(addresses: Addresses): Route {
   const [baseUrl] = addresses;
   const route: Route = {
     // Spread clients over the addresses.
@@ -21,7 +25,8 @@ export async function settings(options: ClientOptions, joining?: Joining): Promi
         interceptors,
         fetch: (url, init) => fetch(`${addresses[route.turn % addresses.length]}${new URL(`${url}`).pathname}`, init),
       }),
+    clone: () => routeTo(addresses),
     close: () => {},
   };
-  return { ...options, credential, route };
+  return route;
 }

@@ -59,6 +59,10 @@ class Connections implements Route {
     for (const manager of this.#managers) manager.notifyResponseByteRead(stream);
   }
 
+  clone(): Route {
+    return new Connections(this.#addresses, this.#tls);
+  }
+
   close(): void {
     for (const manager of this.#managers) manager.abort();
   }

@@ -65,6 +65,10 @@ pub struct State {
     pub fail_acks: VecDeque<Status>,
     pub fail_streams: VecDeque<Status>,
     pub fail_joins: VecDeque<Status>,
+    /// The pages that ListMembers returns in place of `members`. The last one repeats.
+    pub member_pages: VecDeque<v1::ListMembersResponse>,
+    /// The page tokens that ListMembers was called with.
+    pub page_tokens: Vec<String>,
     /// Requests that GetRequest reports as approved.
     pub approved: Vec<String>,
     /// The unacknowledged messages, each with the number of sessions that have delivered it.
@@ -246,7 +250,11 @@ impl MessageService for Coordinator {
             self.with(|state| state.approved.push(request_id.clone()));
             self.close(CloseReason::ShutdownApproved, &request_id).await;
         }
-        Ok(Response::new(v1::SendResponse { message_id: Uuid::now_v7().to_string(), ..Default::default() }))
+        let request_id = match request.body {
+            Some(v1::send_request::Body::ShutdownRequest(_)) => "req_1".into(),
+            _ => String::new(),
+        };
+        Ok(Response::new(v1::SendResponse { message_id: Uuid::now_v7().to_string(), request_id, ..Default::default() }))
     }
 
     type StreamStream = Pin<Box<dyn Stream<Item = Result<v1::StreamResponse, Status>> + Send>>;
@@ -328,8 +336,13 @@ impl TeamService for Coordinator {
         Ok(Response::new(v1::HeartbeatResponse::default()))
     }
 
-    async fn create_team(&self, _: Request<v1::CreateTeamRequest>) -> Result<Response<v1::CreateTeamResponse>, Status> {
-        not_scripted()
+    async fn create_team(
+        &self,
+        request: Request<v1::CreateTeamRequest>,
+    ) -> Result<Response<v1::CreateTeamResponse>, Status> {
+        let v1::CreateTeamRequest { name, lead_name, .. } = request.into_inner();
+        let credential = format!("twm:{name}:{lead_name}:0123456789abcdef");
+        Ok(Response::new(v1::CreateTeamResponse { credential, ..Default::default() }))
     }
 
     async fn get_team(&self, _: Request<v1::GetTeamRequest>) -> Result<Response<v1::GetTeamResponse>, Status> {
@@ -344,8 +357,9 @@ impl TeamService for Coordinator {
         Err(Status::unavailable("cut in mid-call"))
     }
 
-    async fn invite(&self, _: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
-        not_scripted()
+    async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
+        let join_string = format!("{JOIN_TOKEN} for {}", request.into_inner().member);
+        Ok(Response::new(v1::InviteResponse { join_string, ..Default::default() }))
     }
 
     async fn create_observer(
@@ -357,18 +371,29 @@ impl TeamService for Coordinator {
 
     async fn list_members(
         &self,
-        _: Request<v1::ListMembersRequest>,
+        request: Request<v1::ListMembersRequest>,
     ) -> Result<Response<v1::ListMembersResponse>, Status> {
-        let members = self.with(|state| state.members.clone());
-        Ok(Response::new(v1::ListMembersResponse { members, ..Default::default() }))
+        self.with(|state| {
+            state.page_tokens.push(request.into_inner().page_token);
+            let is_last = state.member_pages.len() == 1;
+            let page = if is_last { state.member_pages.front().cloned() } else { state.member_pages.pop_front() };
+            let all = v1::ListMembersResponse { members: state.members.clone(), ..Default::default() };
+            Ok(Response::new(page.unwrap_or(all)))
+        })
     }
 
-    async fn force_stop(&self, _: Request<v1::ForceStopRequest>) -> Result<Response<v1::ForceStopResponse>, Status> {
-        not_scripted()
+    async fn force_stop(
+        &self,
+        request: Request<v1::ForceStopRequest>,
+    ) -> Result<Response<v1::ForceStopResponse>, Status> {
+        let v1::ForceStopRequest { member: name, reason: last_summary, .. } = request.into_inner();
+        let member = Some(v1::Member { name, last_summary, ..Default::default() });
+        Ok(Response::new(v1::ForceStopResponse { member }))
     }
 
-    async fn set_lead(&self, _: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
-        not_scripted()
+    async fn set_lead(&self, request: Request<v1::SetLeadRequest>) -> Result<Response<v1::SetLeadResponse>, Status> {
+        let team = Some(v1::Team { lead: request.into_inner().member, ..Default::default() });
+        Ok(Response::new(v1::SetLeadResponse { team }))
     }
 
     async fn set_notice_level(
@@ -388,7 +413,8 @@ impl RequestService for Coordinator {
         let id = request.into_inner().request_id;
         let approved = self.with(|state| state.approved.contains(&id));
         let state = if approved { v1::RequestState::Approved } else { v1::RequestState::Pending };
-        let request = v1::Request { id, state: state.into(), ..Default::default() };
+        let request =
+            v1::Request { id, state: state.into(), member: "ann".into(), incarnation: 2, ..Default::default() };
         Ok(Response::new(v1::GetRequestResponse { request: Some(request) }))
     }
 

@@ -23,9 +23,6 @@ import java.util.stream.Stream;
 
 /** One channel to each coordinator that shares the store. One channel is in use at a time. */
 final class Channels implements AutoCloseable {
-    /** The largest accepted reply, with room for 1,000 messages of 64 KiB. */
-    private static final int REPLY_BYTES_MAX = 80 << 20;
-
     /** Tries the addresses of a name in random order. */
     private static final Map<String, ?> SPREAD =
             Map.of("loadBalancingConfig", List.of(Map.of("pick_first", Map.of("shuffleAddressList", true))));
@@ -93,7 +90,6 @@ final class Channels implements AutoCloseable {
 
     private static ManagedChannel channel(Address address, ChannelCredentials credentials) {
         return Grpc.newChannelBuilder(target(address), credentials)
-                .maxInboundMessageSize(REPLY_BYTES_MAX)
                 .keepAliveTime(20, TimeUnit.SECONDS)
                 .keepAliveTimeout(10, TimeUnit.SECONDS)
                 .keepAliveWithoutCalls(true)

@@ -7,13 +7,11 @@ import io.grpc.StatusException;
 import io.teamwire.v1.AckRequest;
 import io.teamwire.v1.CloseReason;
 import io.teamwire.v1.MessageServiceGrpc;
-import io.teamwire.v1.SessionClosing;
 import io.teamwire.v1.StreamRequest;
 import io.teamwire.v1.StreamResponse;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Collections;
-import java.util.EnumSet;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -34,7 +32,7 @@ import java.util.stream.Stream;
  * A subscription to the caller's inbox. Hands out each message once, through reconnects, and shutdown requests first.
  *
  * <p>It reads the inbox continuously on a daemon thread, and reconnects by itself. Iteration stops when the subscription
- * ends, and {@link #ending()} says why; it throws a {@link TeamwireException} if the coordinator refuses permanently.
+ * ends, and {@link #end()} says how; it throws a {@link TeamwireException} if the coordinator refuses permanently.
  * Messages that are unacknowledged when the process exits are redelivered to the next one.
  */
 public final class Subscription implements Iterable<Delivery>, AutoCloseable {
@@ -50,15 +48,18 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** How many messages one call may acknowledge. */
     private static final int IDS_IN_A_CALL_MAX = 1_000;
 
-    /** The endings, by the reason of a refusal. */
-    private static final Map<String, CloseReason> ENDS = Map.of(
-            "SESSION_SUPERSEDED", CloseReason.CLOSE_REASON_SUPERSEDED,
-            "TEAM_NOT_FOUND", CloseReason.CLOSE_REASON_TEAM_DELETED,
-            "MEMBER_STOPPED", CloseReason.CLOSE_REASON_MEMBER_STOPPED);
+    /** The ends, by the reason of a refusal. */
+    private static final Map<String, End.Reason> REFUSED = Map.of(
+            "SESSION_SUPERSEDED", End.Reason.SUPERSEDED,
+            "TEAM_NOT_FOUND", End.Reason.TEAM_DELETED,
+            "MEMBER_STOPPED", End.Reason.MEMBER_STOPPED);
 
-    /** The close reasons, of a draining or newer coordinator, that do not end the subscription. */
-    private static final Set<CloseReason> GOES_ON = EnumSet.of(
-            CloseReason.CLOSE_REASON_DRAINING, CloseReason.CLOSE_REASON_UNSPECIFIED, CloseReason.UNRECOGNIZED);
+    /** The ends, by the close reason of a session. After any other reason, another session follows. */
+    private static final Map<CloseReason, End.Reason> CLOSED = Map.of(
+            CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED, End.Reason.SHUTDOWN_APPROVED,
+            CloseReason.CLOSE_REASON_SUPERSEDED, End.Reason.SUPERSEDED,
+            CloseReason.CLOSE_REASON_TEAM_DELETED, End.Reason.TEAM_DELETED,
+            CloseReason.CLOSE_REASON_MEMBER_STOPPED, End.Reason.MEMBER_STOPPED);
 
     /** The codes that, without a reason, come from a server that is not a coordinator, or from a proxy that refuses us. */
     private static final Set<Code> FINAL = Set.of(
@@ -86,7 +87,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     private final Thread reader = daemon(this::read);
     private final ExecutorService acker = Executors.newSingleThreadExecutor(Subscription::daemon);
     private final Calls calls;
-    private volatile SessionClosing ending;
+    private volatile End end;
     private volatile TeamwireException refusal;
 
     Subscription(Calls calls) {
@@ -95,9 +96,9 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         reader.start();
     }
 
-    /** Returns why it ended. Empty if it has not ended, was closed, or ended with an error. */
-    public Optional<SessionClosing> ending() {
-        return Optional.ofNullable(ending);
+    /** Returns how it ended. Empty if it has not ended, was closed, or ended with the error that was thrown. */
+    public Optional<End> end() {
+        return Optional.ofNullable(end);
     }
 
     /**
@@ -188,20 +189,17 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                 .setInstanceId(UUID.randomUUID().toString())
                 .build();
         try {
-            for (var attempts = 0; ending == null && refusal == null; ) {
+            for (var attempts = 0; end == null && refusal == null; ) {
                 var began = System.nanoTime();
                 var channel = calls.channels.channel();
                 try {
-                    ending = session(channel, request);
+                    end = session(channel, request);
                 } catch (TeamwireException lost) {
                     calls.channels.leave(channel, lost);
                     attempts = System.nanoTime() - began > SETTLED_AFTER_NS ? 1 : attempts + 1;
-                    var end = ENDS.get(lost.reason());
-                    if (end != null) {
-                        ending = SessionClosing.newBuilder()
-                                .setReason(end)
-                                .setDetail(lost.getMessage())
-                                .build();
+                    var reason = REFUSED.get(lost.reason());
+                    if (reason != null) {
+                        end = new End(reason, "");
                     } else if (isFinal(lost) || calls.isHopeless(lost, attempts)) {
                         refusal = lost;
                     } else {
@@ -230,7 +228,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     }
 
     /** Opens a session and reads it to its end. Throws if another session should follow, or an error ended it. */
-    private SessionClosing session(Channel channel, StreamRequest request) throws InterruptedException {
+    private End session(Channel channel, StreamRequest request) throws InterruptedException {
         // Outside the previous session, which this one supersedes.
         var stub = MessageServiceGrpc.newBlockingV2Stub(calls.on(channel, "", new Metadata()));
         var frames = stub.stream(request);
@@ -246,10 +244,11 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
                     case DELIVERY -> deliver(frame.getDelivery());
                     case CLOSING -> {
                         var closing = frame.getClosing();
-                        if (GOES_ON.contains(closing.getReason())) {
+                        var reason = CLOSED.get(closing.getReason());
+                        if (reason == null) {
                             throw new TeamwireException(Code.UNAVAILABLE, closing.getDetail());
                         }
-                        return closing;
+                        return new End(reason, closing.getRequestId());
                     }
                     default -> {} // A heartbeat, or a frame newer than this client.
                 }
@@ -289,7 +288,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         });
     }
 
-    private static TeamwireException interrupted() {
+    static TeamwireException interrupted() {
         Thread.currentThread().interrupt();
         return new TeamwireException(Code.CANCELLED, "The thread was interrupted.");
     }

@@ -2,12 +2,20 @@ package io.teamwire;
 
 import io.grpc.Deadline;
 import io.teamwire.v1.Broadcast;
+import io.teamwire.v1.CreateTeamRequest;
+import io.teamwire.v1.DeleteTeamRequest;
 import io.teamwire.v1.DirectMessage;
 import io.teamwire.v1.ExitReport;
+import io.teamwire.v1.ForceStopRequest;
 import io.teamwire.v1.HistoryServiceGrpc;
 import io.teamwire.v1.HistoryServiceGrpc.HistoryServiceBlockingStub;
+import io.teamwire.v1.InviteRequest;
+import io.teamwire.v1.InviteResponse;
 import io.teamwire.v1.JoinRequest;
 import io.teamwire.v1.LeaveRequest;
+import io.teamwire.v1.ListMembersRequest;
+import io.teamwire.v1.Member;
+import io.teamwire.v1.MemberState;
 import io.teamwire.v1.Message;
 import io.teamwire.v1.MessageServiceGrpc;
 import io.teamwire.v1.MessageServiceGrpc.MessageServiceBlockingStub;
@@ -19,15 +27,21 @@ import io.teamwire.v1.RequestServiceGrpc.RequestServiceBlockingStub;
 import io.teamwire.v1.RequestState;
 import io.teamwire.v1.SendRequest;
 import io.teamwire.v1.SendResponse;
+import io.teamwire.v1.SetLeadRequest;
+import io.teamwire.v1.ShutdownRequest;
 import io.teamwire.v1.ShutdownResponse;
 import io.teamwire.v1.TaskServiceGrpc;
 import io.teamwire.v1.TaskServiceGrpc.TaskServiceBlockingStub;
+import io.teamwire.v1.Team;
 import io.teamwire.v1.TeamServiceGrpc;
 import io.teamwire.v1.TeamServiceGrpc.TeamServiceBlockingStub;
 import io.teamwire.v1.WaitForDecisionRequest;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -44,7 +58,7 @@ import java.util.concurrent.TimeUnit;
  *         }
  *         delivery.ack();
  *     }
- *     if (inbox.ending().orElseThrow().getReason() == CLOSE_REASON_SHUTDOWN_APPROVED) {
+ *     if (inbox.end().orElseThrow().reason() == End.Reason.SHUTDOWN_APPROVED) {
  *         me.leave(0);
  *     }
  * }
@@ -58,6 +72,13 @@ import java.util.concurrent.TimeUnit;
  * <p>Safe for concurrent use. Connects on first use, and reconnects when needed.
  */
 public final class Teamwire implements AutoCloseable {
+    private static final int PAGE_SIZE_MAX = 1_000;
+
+    /** The first and the longest delay between two looks at a member that is exiting, in milliseconds. */
+    private static final long EXIT_DELAY_MIN_MS = 100;
+
+    private static final long EXIT_DELAY_MAX_MS = 1_000;
+
     private final Map<String, String> settings;
     private final Channels channels;
     private final Calls calls;
@@ -103,11 +124,17 @@ public final class Teamwire implements AutoCloseable {
         }
     }
 
-    /** Returns the member's name. Empty if the credential is not a member's. */
-    public String member() {
+    /** Returns the caller's name. Empty if the credential is not a member's. */
+    public String name() {
         // A credential names its kind and owner in clear text: KIND:TEAM:NAME:SECRET.
         var parts = settings.get(Settings.CREDENTIAL).split(":");
         return parts.length == 4 && parts[0].equals("twm") ? parts[2] : "";
+    }
+
+    /** Returns the caller's team. Empty for an operator that has chosen none. */
+    public String team() {
+        var parts = settings.get(Settings.CREDENTIAL).split(":");
+        return settings.getOrDefault(Settings.TEAM, parts.length == 4 ? parts[1] : "");
     }
 
     /** Returns the stub for messages. */
@@ -148,8 +175,8 @@ public final class Teamwire implements AutoCloseable {
         return messages().send(message.build());
     }
 
-    /** Sends a text to one member. */
-    public SendResponse message(String recipient, String summary, String content) {
+    /** Sends a text to one member; {@code team-lead} is the lead. */
+    public SendResponse send(String recipient, String summary, String content) {
         return send(direct(recipient, summary, content));
     }
 
@@ -213,6 +240,107 @@ public final class Teamwire implements AutoCloseable {
         }
     }
 
+    /** Creates a team as an operator, and returns the client of its lead, whose name is {@code lead}. */
+    public Teamwire createTeam(String name) {
+        return createTeam(name, "");
+    }
+
+    /** Creates a team as an operator, and returns the client of its lead. Close both clients. */
+    public Teamwire createTeam(String name, String lead) {
+        var request = CreateTeamRequest.newBuilder().setName(name).setLeadName(lead);
+        var member = new HashMap<>(settings);
+        member.put(Settings.CREDENTIAL, teams().createTeam(request.build()).getCredential());
+        member.remove(Settings.TEAM);
+        return new Teamwire(member, new Channels(member));
+    }
+
+    /**
+     * Creates a join token. The reply has the join string to pass to {@link #join}, the join token, and when it expires. {@link
+     * #teams()} has more options.
+     *
+     * @param name the name to join under; if empty, any free one
+     */
+    public InviteResponse invite(String name) {
+        return teams().invite(InviteRequest.newBuilder().setMember(name).build());
+    }
+
+    /** Lists all members in the order in which they first joined, including those that have exited. */
+    public List<Member> members() {
+        var members = new ArrayList<Member>();
+        var request = ListMembersRequest.newBuilder().setPageSize(PAGE_SIZE_MAX);
+        do {
+            var page = teams().listMembers(request.build());
+            members.addAll(page.getMembersList());
+            request.setPageToken(page.getNextPageToken());
+        } while (!request.getPageToken().isEmpty());
+        return members;
+    }
+
+    /** Asks a member to shut down. Returns the id of the request, or of the one that is already pending. */
+    public String requestShutdown(String member, String reason) {
+        var request = ShutdownRequest.newBuilder().setRecipient(member).setReason(reason);
+        try {
+            return send(SendRequest.newBuilder().setShutdownRequest(request)).getRequestId();
+        } catch (TeamwireException refused) {
+            var pending = refused.metadata().get("request_id");
+            if (!refused.reason().equals("SHUTDOWN_PENDING") || pending == null) {
+                throw refused;
+            }
+            return pending;
+        }
+    }
+
+    /**
+     * Asks a member to shut down, and waits for its decision and, unless it refuses, its exit. Returns after this time at the
+     * latest. Joins a request that is already pending for the member.
+     */
+    public Shutdown shutdown(String member, String reason, Duration patience) {
+        var end = Deadline.after(patience.toMillis(), TimeUnit.MILLISECONDS);
+        var request = waitDecision(requestShutdown(member, reason), patience);
+        var ends = request.getState() == RequestState.REQUEST_STATE_APPROVED
+                || request.getState() == RequestState.REQUEST_STATE_CANCELLED;
+        return new Shutdown(request, ends ? waitExit(request, end) : Optional.empty());
+    }
+
+    /** Waits until the life of the member that was asked has ended, and returns how. */
+    private Optional<ExitReport> waitExit(Request request, Deadline end) {
+        for (var delay = EXIT_DELAY_MIN_MS; ; delay = Math.min(2 * delay, EXIT_DELAY_MAX_MS)) {
+            var asked = members().stream()
+                    .filter(member -> member.getName().equalsIgnoreCase(request.getMember())
+                            && member.getIncarnation() == request.getIncarnation())
+                    .findFirst();
+            var state = asked.map(Member::getState).orElse(MemberState.MEMBER_STATE_LOST);
+            if (state == MemberState.MEMBER_STATE_EXITED || state == MemberState.MEMBER_STATE_LOST) {
+                return asked.filter(Member::hasExit).map(Member::getExit);
+            }
+            if (end.isExpired()) {
+                return Optional.empty();
+            }
+            try {
+                Thread.sleep(Math.max(0, Math.min(delay, end.timeRemaining(TimeUnit.MILLISECONDS))));
+            } catch (InterruptedException e) {
+                throw Subscription.interrupted();
+            }
+        }
+    }
+
+    /** Stops a member at once, without asking it. Returns the member after the change. */
+    public Member forceStop(String member, String reason) {
+        var request = ForceStopRequest.newBuilder().setMember(member).setReason(reason);
+        return teams().forceStop(request.build()).getMember();
+    }
+
+    /** Makes another member the lead. Returns the team after the change. */
+    public Team handOver(String member) {
+        return teams().setLead(SetLeadRequest.newBuilder().setMember(member).build())
+                .getTeam();
+    }
+
+    /** Deletes a team and everything in it. Refused while a member other than the caller is live. */
+    public void deleteTeam(String name) {
+        teams().deleteTeam(DeleteTeamRequest.newBuilder().setTeam(name).build());
+    }
+
     /** Ends the member's life with the exit code of its process. Call it last. */
     public void leave(int code) {
         var exit = ExitReport.newBuilder().setCode(code);
@@ -227,6 +355,6 @@ public final class Teamwire implements AutoCloseable {
 
     @Override
     public String toString() {
-        return "Teamwire[" + member() + " at " + settings.get(Settings.ADDRESS) + "]";
+        return "Teamwire[" + name() + " at " + settings.get(Settings.ADDRESS) + "]";
     }
 }

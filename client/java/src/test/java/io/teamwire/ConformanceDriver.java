@@ -9,12 +9,15 @@ import io.teamwire.v1.ClaimNextTaskRequest;
 import io.teamwire.v1.CompleteTaskRequest;
 import io.teamwire.v1.CreateTaskRequest;
 import io.teamwire.v1.DirectMessage;
+import io.teamwire.v1.ExitReport;
 import io.teamwire.v1.GetMessageRequest;
 import io.teamwire.v1.GetTeamRequest;
-import io.teamwire.v1.ListMembersRequest;
+import io.teamwire.v1.ListHistoryRequest;
+import io.teamwire.v1.ListInboxRequest;
 import io.teamwire.v1.Message;
 import io.teamwire.v1.PlanApprovalRequest;
 import io.teamwire.v1.PlanApprovalResponse;
+import io.teamwire.v1.Request;
 import io.teamwire.v1.SendRequest;
 import io.teamwire.v1.SendResponse;
 import io.teamwire.v1.ShutdownRequest;
@@ -41,7 +44,67 @@ final class ConformanceDriver {
     private Subscription inbox;
 
     private final Map<String, Function<Command, Map<String, ?>>> commands = Map.ofEntries(
-            Map.entry("connect", command -> enter(Teamwire.connect())),
+            Map.entry(
+                    "connect",
+                    command -> enter(Teamwire.connect(Map.of("TEAMWIRE_CREDENTIAL", command.text("credential"))))),
+            Map.entry("create_team", command -> enter(me.createTeam(command.text("name"), command.text("lead")))),
+            Map.entry("get_team", command -> {
+                var team =
+                        me.teams().getTeam(GetTeamRequest.getDefaultInstance()).getTeam();
+                return Map.of("name", team.getName(), "lead", team.getLead());
+            }),
+            Map.entry("invite", command -> {
+                var reply = me.invite(command.text("name"));
+                return Map.of(
+                        "join_token", reply.getJoinToken(),
+                        "join_string", reply.getJoinString(),
+                        "expires_at", reply.getExpiresAt().getSeconds());
+            }),
+            Map.entry("shutdown", command -> {
+                var ended = me.shutdown(command.text("name"), command.text("reason"), command.seconds());
+                var shown = new HashMap<String, Object>(decision(ended.request()));
+                ended.exit().filter(ExitReport::hasCode).ifPresent(exit -> shown.put("code", exit.getCode()));
+                return shown;
+            }),
+            Map.entry("force_stop", command -> {
+                var member = me.forceStop(command.text("name"), command.text("reason"));
+                return Map.of("state", word(member.getState(), "MEMBER_STATE_"));
+            }),
+            Map.entry(
+                    "hand_over",
+                    command -> Map.of("lead", me.handOver(command.text("name")).getLead())),
+            Map.entry("delete_team", command -> {
+                me.deleteTeam(command.text("name"));
+                return Map.of();
+            }),
+            Map.entry(
+                    "submit_plan",
+                    command -> Map.of("request_id", me.submitPlan(command.text("plan"), command.text("summary")))),
+            Map.entry(
+                    "answer_plan",
+                    command -> sent(me.answerPlan(
+                            command.text("name"),
+                            command.text("request_id"),
+                            command.json().get("approve").getAsBoolean(),
+                            command.text("feedback")))),
+            Map.entry("list_history", command -> {
+                var request = ListHistoryRequest.newBuilder().setPageSize(command.pageSize());
+                var page = me.history().listHistory(request.build());
+                return Map.of(
+                        "items",
+                        page.getEntriesCount(),
+                        "more",
+                        !page.getNextPageToken().isEmpty());
+            }),
+            Map.entry("list_inbox", command -> {
+                var request = ListInboxRequest.newBuilder().setPageSize(command.pageSize());
+                var page = me.messages().listInbox(request.build());
+                return Map.of(
+                        "items",
+                        page.getDeliveriesCount(),
+                        "more",
+                        !page.getNextPageToken().isEmpty());
+            }),
             Map.entry("join", command -> enter(Teamwire.join(command.text("string"), command.text("name")))),
             Map.entry("send", this::send),
             Map.entry("subscribe", command -> {
@@ -61,10 +124,9 @@ final class ConformanceDriver {
             Map.entry(
                     "reject_shutdown",
                     command -> sent(me.rejectShutdown(command.text("request_id"), command.text("reason")))),
-            Map.entry("wait_decision", command -> {
-                var request = me.waitDecision(command.text("request_id"), command.seconds());
-                return Map.of("state", word(request.getState(), "REQUEST_STATE_"), "reason", request.getReason());
-            }),
+            Map.entry(
+                    "wait_decision",
+                    command -> decision(me.waitDecision(command.text("request_id"), command.seconds()))),
             Map.entry("receipts", command -> me
                     .messages()
                     .getMessage(GetMessageRequest.newBuilder()
@@ -101,11 +163,9 @@ final class ConformanceDriver {
                                 .build());
                 return Map.of();
             }),
-            Map.entry(
-                    "members",
-                    command -> me.teams().listMembers(ListMembersRequest.getDefaultInstance()).getMembersList().stream()
-                            .collect(Collectors.toMap(
-                                    member -> member.getName(), member -> word(member.getState(), "MEMBER_STATE_")))),
+            Map.entry("members", command -> me.members().stream()
+                    .collect(Collectors.toMap(
+                            member -> member.getName(), member -> word(member.getState(), "MEMBER_STATE_")))),
             Map.entry("leave", command -> {
                 me.leave(command.json().get("code").getAsInt());
                 return Map.of();
@@ -114,6 +174,10 @@ final class ConformanceDriver {
     private record Command(JsonObject json) {
         String text(String name) {
             return json.has(name) ? json.get(name).getAsString() : "";
+        }
+
+        int pageSize() {
+            return json.get("page_size").getAsInt();
         }
 
         Duration seconds() {
@@ -155,9 +219,15 @@ final class ConformanceDriver {
     }
 
     private Map<String, ?> enter(Teamwire client) {
+        if (me != null) {
+            me.close();
+        }
         me = client;
-        var team = me.teams().getTeam(GetTeamRequest.getDefaultInstance()).getTeam();
-        return Map.of("member", me.member(), "team", team.getName());
+        return Map.of("member", me.name(), "team", me.team());
+    }
+
+    private static Map<String, ?> decision(Request request) {
+        return Map.of("state", word(request.getState(), "REQUEST_STATE_"), "reason", request.getReason());
     }
 
     private Map<String, ?> send(Command command) {
@@ -216,9 +286,8 @@ final class ConformanceDriver {
         if (next.isPresent()) {
             return Map.of("message", shown(next.get()));
         }
-        return inbox.ending()
-                .<Map<String, ?>>map(closing -> Map.of(
-                        "ended", word(closing.getReason(), "CLOSE_REASON_"), "request_id", closing.getRequestId()))
+        return inbox.end()
+                .<Map<String, ?>>map(end -> Map.of("ended", word(end.reason(), ""), "request_id", end.requestId()))
                 .orElse(Map.of("nothing", true));
     }
 

@@ -180,7 +180,7 @@ class FakeCoordinatorTest {
         failures.add(Status.UNAVAILABLE.asRuntimeException());
         failures.add(refusal(Code.UNAVAILABLE, "STORE_UNAVAILABLE"));
         failures.add(Status.UNKNOWN.asRuntimeException());
-        me.message("lead", "s", "hello");
+        me.send("lead", "s", "hello");
         assertEquals(4, requests.size());
         assertEquals(1, requests.stream().distinct().count());
         var key = UUID.fromString(((SendRequest) requests.get(0)).getIdempotencyKey());
@@ -211,8 +211,9 @@ class FakeCoordinatorTest {
     void a_join_uses_an_unguessable_key_and_later_calls_its_credential() {
         var token = "twj:acme:1:0123456789abcdef@http://127.0.0.1:" + server.getPort();
         try (var carl = Teamwire.join(token, "carl")) {
-            carl.message("lead", "s", "hello");
-            assertEquals("carl", carl.member());
+            carl.send("lead", "s", "hello");
+            assertEquals("carl", carl.name());
+            assertEquals("acme", carl.team());
         }
         assertEquals("Bearer twj:acme:1:0123456789abcdef", header(0, "authorization"));
         assertEquals("Bearer twm:acme:carl:new", header(1, "authorization"));
@@ -228,7 +229,7 @@ class FakeCoordinatorTest {
         var hasty = me.messages().withDeadlineAfter(300, TimeUnit.MILLISECONDS);
         assertThrows(TeamwireException.class, () -> hasty.send(SendRequest.getDefaultInstance()));
         Thread.currentThread().interrupt();
-        assertThrows(TeamwireException.class, () -> me.message("lead", "s", "hello"));
+        assertThrows(TeamwireException.class, () -> me.send("lead", "s", "hello"));
         assertTrue(Thread.interrupted());
     }
 
@@ -256,9 +257,8 @@ class FakeCoordinatorTest {
             session = open("3-a", 60_000);
             session.onNext(closing(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED));
             assertEquals(0, inbox.stream().count());
-            var ending = inbox.ending().orElseThrow();
-            assertEquals(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED, ending.getReason());
-            assertEquals("req_1", ending.getRequestId());
+            assertEquals(
+                    new End(End.Reason.SHUTDOWN_APPROVED, "req_1"), inbox.end().orElseThrow());
         }
         var subscriptions =
                 requests.stream().filter(StreamRequest.class::isInstance).toList();
@@ -285,7 +285,7 @@ class FakeCoordinatorTest {
             assertEquals("s1", nextId(inbox));
 
             session.onNext(closing(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED));
-            while (inbox.ending().isEmpty()) {
+            while (inbox.end().isEmpty()) {
                 Thread.onSpinWait();
             }
             assertFalse(inbox.iterator().hasNext());
@@ -301,7 +301,7 @@ class FakeCoordinatorTest {
             // The call runs while the client opens another session.
             var second = sessions.take();
             failures.add(refusal(Code.ABORTED, "SESSION_SUPERSEDED"));
-            var sending = CompletableFuture.runAsync(() -> me.message("lead", "s", "hello"));
+            var sending = CompletableFuture.runAsync(() -> me.send("lead", "s", "hello"));
             sessions.add(second);
             open("2-a", 60_000);
             sending.join();
@@ -316,14 +316,23 @@ class FakeCoordinatorTest {
             var refused =
                     assertThrows(TeamwireException.class, () -> inbox.iterator().hasNext());
             assertEquals("CREDENTIAL_INVALID", refused.reason());
-            assertTrue(inbox.ending().isEmpty());
+            assertTrue(inbox.end().isEmpty());
         }
         try (var inbox = me.subscribe()) {
             sessions.take().onError(refusal(Code.ABORTED, "SESSION_SUPERSEDED"));
             assertFalse(inbox.iterator().hasNext());
-            var ending = inbox.ending().orElseThrow();
-            assertEquals(CloseReason.CLOSE_REASON_SUPERSEDED, ending.getReason());
+            assertEquals(new End(End.Reason.SUPERSEDED, ""), inbox.end().orElseThrow());
         }
+    }
+
+    @Test
+    void a_flush_without_acknowledgements_sends_none() throws InterruptedException {
+        try (var inbox = me.subscribe()) {
+            open("1-a", 60_000).onNext(message("m1", false));
+            assertEquals("m1", nextId(inbox));
+            inbox.flush();
+        }
+        assertTrue(requests.stream().noneMatch(AckRequest.class::isInstance));
     }
 
     @Test
@@ -331,7 +340,7 @@ class FakeCoordinatorTest {
         var inbox = me.subscribe();
         open("1-a", 60_000);
         failures.addAll(Collections.nCopies(1_000, Status.UNAVAILABLE.asRuntimeException()));
-        var calling = CompletableFuture.runAsync(() -> me.message("lead", "s", "hello"));
+        var calling = CompletableFuture.runAsync(() -> me.send("lead", "s", "hello"));
         var reading = CompletableFuture.supplyAsync(() -> inbox.iterator().hasNext());
         me.close();
         assertFalse(reading.join());

@@ -1,0 +1,101 @@
+//! What a lead does: creates a team, lists its members, ends them, and hands over.
+
+use std::time::Duration;
+
+use teamwire_proto::{
+    Method, Reason, Refusal,
+    v1::{self, MemberState, RequestState},
+};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    Client, Error,
+    client::{Call, teams},
+};
+
+/// The first delay between two looks at a member that is exiting. It doubles up to [`EXIT_DELAY_MAX`].
+const EXIT_DELAY_MIN: Duration = Duration::from_millis(100);
+const EXIT_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// How a shutdown ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shutdown {
+    /// The request, with its decision. Still pending if the time ran out first.
+    pub request: v1::Request,
+    /// How the member's process ended. None: it has not exited in time, or no exit was reported.
+    pub exit: Option<v1::ExitReport>,
+}
+
+impl Client {
+    /// Creates a team as an operator, and returns its lead's client. `lead`: the lead's name; empty for `lead`.
+    pub async fn create_team(&self, name: &str, lead: &str) -> Result<Self, Error> {
+        let request = v1::CreateTeamRequest { name: name.to_owned(), lead_name: lead.to_owned(), ..Default::default() };
+        let created = self.create_team_with(request).await?;
+        Ok(self.with_credential(&created.credential)?.with_team(String::new()))
+    }
+
+    /// Lists all members of the team, in the order in which they first joined, including those that have exited.
+    pub async fn members(&self) -> Result<Vec<v1::Member>, Error> {
+        Ok(self.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members)
+    }
+
+    /// Asks a member to shut down, and waits for its decision and, unless it refuses, its exit, for up to `patience`.
+    ///
+    /// If a request is already pending for the member, waits for that one.
+    pub async fn shutdown(&self, member: &str, reason: &str, patience: Duration) -> Result<Shutdown, Error> {
+        let began = Instant::now();
+        let request_id = self.request_shutdown(member, reason).await?;
+        let request = self.wait_decision(&request_id, patience).await?;
+        let exit = match request.state() {
+            RequestState::Approved | RequestState::Cancelled => self.wait_exit(&request, began, patience).await?,
+            _ => None,
+        };
+        Ok(Shutdown { request, exit })
+    }
+
+    /// Waits until the life of the member that was asked has ended, and returns how.
+    async fn wait_exit(
+        &self,
+        request: &v1::Request,
+        began: Instant,
+        patience: Duration,
+    ) -> Result<Option<v1::ExitReport>, Error> {
+        let mut delay = EXIT_DELAY_MIN;
+        loop {
+            let asked = |member: &v1::Member| {
+                member.name.eq_ignore_ascii_case(&request.member) && member.incarnation == request.incarnation
+            };
+            match self.members().await?.into_iter().find(asked) {
+                Some(member) if matches!(member.state(), MemberState::Exited | MemberState::Lost) => {
+                    return Ok(member.exit);
+                }
+                Some(_) if began.elapsed() < patience => {}
+                _ => return Ok(None),
+            }
+            sleep(delay.min(patience.saturating_sub(began.elapsed()))).await;
+            delay = (2 * delay).min(EXIT_DELAY_MAX);
+        }
+    }
+
+    /// Stops a member at once, without asking it. Returns the member after the change.
+    pub async fn force_stop(&self, member: &str, reason: &str) -> Result<v1::Member, Error> {
+        let (member, reason, mut team) = (member.to_owned(), reason.to_owned(), String::new());
+        self.fill(&mut team);
+        let request = v1::ForceStopRequest { team, member, reason };
+        let call = Call::of(Method::ForceStop);
+        let stopped =
+            self.call(call, request, |channel, request| async move { teams(channel).force_stop(request).await });
+        stopped.await?.member.ok_or_else(|| incomplete("member"))
+    }
+
+    /// Makes another member the lead. Returns the team after the change. Not retried while its outcome is unknown.
+    pub async fn hand_over(&self, member: &str) -> Result<v1::Team, Error> {
+        let request = v1::SetLeadRequest { member: member.to_owned(), ..Default::default() };
+        self.set_lead(request).await?.team.ok_or_else(|| incomplete("team"))
+    }
+}
+
+pub(crate) fn incomplete(what: &str) -> Error {
+    let text = format!("The coordinator answered without the {what}. Report this as a bug.");
+    Error::Refused(Refusal::new(Reason::Internal, text))
+}

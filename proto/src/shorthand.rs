@@ -1,0 +1,24 @@
+//! Requests that are usually made from a single value.
+
+use crate::v1;
+
+/// Invites one member by name; an empty name leaves the choice to the member that joins.
+impl From<&str> for v1::InviteRequest {
+    fn from(member: &str) -> Self {
+        Self { member: member.to_owned(), ..Self::default() }
+    }
+}
+
+/// Names the team to delete.
+impl From<&str> for v1::DeleteTeamRequest {
+    fn from(team: &str) -> Self {
+        Self { team: team.to_owned() }
+    }
+}
+
+/// Reports the exit code of the caller's process.
+impl From<i32> for v1::LeaveRequest {
+    fn from(code: i32) -> Self {
+        Self { exit: Some(v1::ExitReport { code: Some(code), ..v1::ExitReport::default() }) }
+    }
+}
