@@ -114,6 +114,12 @@ impl RunnerConfig {
         }
     }
 
+    /// Returns whether the runner approves a shutdown only between batches. If it was told to approve, it approves at once,
+    /// so that a batch that never ends cannot hold it up.
+    pub(crate) fn approves_between_batches(&self) -> bool {
+        self.mode.is_exec() && self.on_shutdown.is_none()
+    }
+
     /// Returns what answers a shutdown request.
     pub(crate) fn shutdown_answer(&self) -> OnShutdown {
         let default = if self.mode.is_exec() { OnShutdown::Approve } else { OnShutdown::Ask };

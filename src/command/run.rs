@@ -76,8 +76,8 @@ pub struct Run {
     /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type":
     /// "shutdown_response", "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner
     /// starts the program for the request alone, after the current batch: exit code 0 approves, and any other rejects with
-    /// the program's output as the reason. `approve` does not ask the program: the runner approves at once, or with --via
-    /// exec after the current batch.
+    /// the program's output as the reason. `approve` does not ask the program: the runner approves at once.
+    /// Without this option, a runner with --via exec approves after the current batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
     /// Whether to restart the program after a failure, each time in a new incarnation of the member

@@ -89,6 +89,7 @@ fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: Worl
 fn a_program_that_dies_is_started_again_in_a_new_life(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &["--restart", "on-failure"], agents::WILLING).ready();
+    backend.await_heard("the first welcome", |line| line["type"] == "welcome");
     let first = backend.program();
     crate::world::signal(first, Signal::SIGKILL);
     let second = eventually("another program", || Some(backend.program()).filter(|pid| *pid != first));

@@ -2,7 +2,7 @@
 //!
 //! `TEAMWIRE_BAD_PROGRAMS` sets how many programs each test runs at the same time; by default, one of each sort.
 
-use std::{env, fs, iter};
+use std::{env, fs};
 
 use nix::sys::signal::Signal;
 
@@ -29,14 +29,14 @@ const TERMINATED: Sort = Sort {
     processes: 1,
     code: None,
     signal: Some(15),
-    action: "RUNNER_ACTION_SIGTERM",
+    action: "sigterm",
     text: "approved its shutdown; its runner ended it with SIGTERM",
 };
 
 const ENDED: Sort = Sort {
     code: Some(0),
     signal: None,
-    action: "RUNNER_ACTION_NONE",
+    action: "none",
     text: "approved its shutdown and ended with code 0",
     ..TERMINATED
 };
@@ -63,7 +63,7 @@ const SORTS: [Sort; 7] = [
         name: "ignores-sigterm",
         script: "trap '' TERM; while :; do sleep 1; done",
         signal: Some(9),
-        action: "RUNNER_ACTION_SIGKILL",
+        action: "sigkill",
         text: "approved its shutdown; its runner ended it with SIGKILL",
         ..TERMINATED
     },
@@ -131,17 +131,16 @@ fn all_end_when_asked_to(containment: &str) {
         assert!(exit["approved_request_id"].as_str().is_some_and(|id| id.starts_with("req_")), "{member}");
     }
     let history = world.history(LEAD);
-    // The inbox is listed page by page.
-    let pages = iter::from_fn(|| Some(world.take_inbox(LEAD)).filter(|page| !page.is_empty()));
-    let told: Vec<_> = pages.flatten().map(|message| message["content"].as_str().unwrap_or("").to_owned()).collect();
+    // The commands that waited have acknowledged the notices that say the same.
+    let told: Vec<_> = history.iter().filter_map(|entry| entry["message"]["content"].as_str()).collect();
     for bad in programs {
         let detail = history.iter().find_map(|entry| {
             let event = &entry["member"];
-            (event["member"] == bad.name.as_str() && event["state"] == "MEMBER_STATE_EXITED").then(|| &event["detail"])
+            (event["member"] == bad.name.as_str() && event["state"] == "exited").then(|| &event["detail"])
         });
         assert_eq!(detail.and_then(|detail| detail.as_str()), Some(bad.sort.text));
         let text = format!("{} {}.", bad.name, bad.sort.text);
-        assert!(told.contains(&text), "{text}: {told:?}");
+        assert!(told.contains(&text.as_str()), "{text}: {told:?}");
         let last = format!("The member {}.", bad.sort.text);
         bad.runner.await_log(&last);
         assert_eq!(bad.runner.exit(), 0);
@@ -195,7 +194,7 @@ fn a_program_for_each_batch_ends_between_batches(world: World) {
     world.cli(LEAD, &["send", "worker", "begin"]).succeeds();
     worker.await_text("begin");
     let waiting = world.spawn(LEAD, &["shutdown", "worker", "--wait"], "");
-    worker.await_log("asked to end");
+    worker.await_log("asked to shut down");
     assert!(is_alive(worker.program()), "the request has ended a batch");
     fs::write(world.home("worker").join("go"), "").unwrap();
     let output = waiting.output().succeeds();
@@ -227,5 +226,5 @@ fn no_member_joins_for_a_program_that_cannot_be_found(world: World) {
     run("./nosuchprogram").exits(127).complains_of("Check the path");
     run("/etc/passwd").exits(126).complains_of("is not executable");
     assert!(world.member("backend").is_null(), "it has joined");
-    assert!(world.history(LEAD).iter().all(|entry| entry["team"]["kind"] != "TEAM_EVENT_KIND_INVITED"));
+    assert!(world.history(LEAD).iter().all(|entry| entry["team"]["kind"] != "invited"));
 }

@@ -292,7 +292,7 @@ fn over_grpc_a_refusal_carries_code_reason_and_field(world: World) {
         let cyd_calls = || scene.world.cli("cyd", &["status"]).succeeds();
         eventually("cyd is active", || {
             cyd_calls();
-            (scene.world.member("cyd")["state"] == "MEMBER_STATE_ACTIVE").then_some(())
+            (scene.world.member("cyd")["state"] == "active").then_some(())
         });
         let outcome = operator.teams().delete_team(operator.request(delete)).await.map(drop);
         let status = refused(outcome, FailedPrecondition, "TEAM_HAS_ACTIVE_MEMBERS", "");

@@ -128,7 +128,7 @@ fn a_lead_is_asked_before_it_leaves_and_may_hand_over(world: World) {
     world.create_team("acme");
     world.join("ann");
     world.cli(LEAD, &["leave"]).exits(USAGE).complains_of("--hand-over-to").complains_of("--yes");
-    assert_eq!(world.member("lead")["role"], "ROLE_LEAD");
+    assert_eq!(world.member("lead")["role"], "lead");
     world.cli(LEAD, &["leave", "--hand-over-to", "ann"]).succeeds();
     let status = world.cli("ann", &["status", "--json"]).succeeds().json();
     assert_eq!(status["team"]["lead"], "ann");

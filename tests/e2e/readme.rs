@@ -81,7 +81,7 @@ fn the_steps_that_serve_prints_work_as_printed() {
         }
     }
     runner.expect("a teammate").output().succeeds();
-    assert_eq!(world.member("backend")["state"], "MEMBER_STATE_EXITED");
+    assert_eq!(world.member("backend")["state"], "exited");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -69,7 +69,7 @@ fn drain(runtime: &Runtime, world: &World) {
     }
     for member in ["bob", "eve"] {
         world.cli(member, &["leave"]).succeeds();
-        assert_eq!(world.member(member)["state"], "MEMBER_STATE_EXITED");
+        assert_eq!(world.member(member)["state"], "exited");
     }
 }
 
@@ -97,7 +97,7 @@ fn a_full_redis_can_be_read_and_drained() {
         world.coordinator.end();
         world.coordinator.restart();
         drain(&runtime, &world);
-        world.cli(LEAD, &["team", "delete"]).succeeds();
+        world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
         tell(&world, &["CONFIG", "SET", "maxmemory", "0"]);
         world.coordinator.await_log("the store takes writes again", 1);
         world.create_team("acme");
@@ -199,7 +199,8 @@ impl Disk {
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(directory).status();
         assert!(mounted.unwrap().success());
         for (path, contents) in files {
-            fs::write(path, contents).unwrap();
+            fs::write(&path, contents).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         }
         Some(Self(directory.to_owned()))
     }

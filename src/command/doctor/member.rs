@@ -123,11 +123,14 @@ impl Doctor {
         let queued = age(message.sent_at.as_ref());
         let delivered = age(receipt.delivered_at.as_ref());
         let found = match receipt.state() {
-            ReceiptState::Queued if member.liveness() == Liveness::Detached && !member.connected => Finding::note(
-                "unread",
-                format!("{name} has not read \"{what}\" yet."),
-                format!("{name} reads it with `teamwire inbox`."),
-            ),
+            ReceiptState::Queued if member.liveness() == Liveness::Detached && !member.connected => Finding {
+                member: name.clone(),
+                ..Finding::note(
+                    "unread",
+                    format!("{name} has not read \"{what}\" yet."),
+                    format!("{name} reads it with `teamwire inbox`."),
+                )
+            },
             ReceiptState::Queued if queued >= self.patience() && !member.connected => Finding::problem(
                 "not_delivered",
                 name,

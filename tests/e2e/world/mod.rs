@@ -161,9 +161,10 @@ impl World {
         joined.json()["credential"].as_str().unwrap().to_owned()
     }
 
-    /// Returns the credential that a member's context file holds.
+    /// Returns the credential that a member's context file holds, or that its runner has saved.
     pub fn credential(&self, name: &str) -> String {
-        let context = fs::read_to_string(self.home(name).join("context.json")).unwrap();
+        let read = |file: &str| fs::read_to_string(self.home(name).join(file));
+        let context = read("context.json").or_else(|_| read("context.runs.json")).unwrap();
         let context: Value = serde_json::from_str(&context).unwrap();
         context["identities"][0]["credential"].as_str().unwrap().to_owned()
     }
