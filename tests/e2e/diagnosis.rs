@@ -56,7 +56,7 @@ fn the_doctor_distinguishes_unread_messages_from_unacknowledged_ones(world: Worl
     assert_eq!((&finding["member"], &finding["message_id"]), (&"ann".into(), &sent["message_id"]));
 
     // The coordinator has not noticed yet that cyd's process is gone for good.
-    let mut cyd = world.run("cyd", &[], agents::SILENT).ready();
+    let cyd = world.run("cyd", &[], agents::SILENT).ready();
     cyd.kill();
     let sent = world.cli(LEAD, &["send", "cyd", "hello", "--json"]).succeeds().json();
     let finding = eventually("cyd's session has ended", || {
