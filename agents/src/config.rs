@@ -114,7 +114,7 @@ impl RunnerConfig {
         }
     }
 
-    /// Returns whether the runner approves a shutdown only between batches. If it was told to approve, it approves at once,
+    /// Returns whether the runner approves a shutdown only between batches. With an explicit policy it approves at once,
     /// so that a batch that never ends cannot hold it up.
     pub(crate) fn approves_between_batches(&self) -> bool {
         self.mode.is_exec() && self.on_shutdown.is_none()

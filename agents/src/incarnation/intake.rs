@@ -48,7 +48,7 @@ impl Incarnation<'_> {
         let request_id = delivery.message.request_id.clone();
         self.tell(RunnerEvent::ShutdownRequested { request_id: request_id.clone() });
         self.in_flight.note_shutdown_request(&request_id);
-        // Unless it was told to approve at once, a runner of one program for each batch approves between batches.
+        // Without an explicit policy, a runner of one program for each batch approves between batches.
         let is_queued = self.config.shutdown_answer() == OnShutdown::Ask || self.config.approves_between_batches();
         if !is_queued {
             self.approve_shutdown(delivery);

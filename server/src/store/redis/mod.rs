@@ -17,6 +17,7 @@ mod cluster;
 mod connection;
 mod data_loss;
 mod error;
+mod function_call;
 mod functions;
 mod keys;
 mod marker;
@@ -29,7 +30,6 @@ mod single_flight;
 #[cfg(test)]
 mod tests;
 mod topology;
-mod transaction;
 mod url;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -43,11 +43,11 @@ use tokio::{
 
 use self::{
     data_loss::{Acknowledged, LossDetector},
+    function_call::{FunctionCall, only_frees_memory},
     functions::Function,
     keys::Keys,
     reply::{array, entry, extent, number, pairs, record, time_ms, unparsable},
     topology::Topology,
-    transaction::{FunctionCall, only_frees_memory},
 };
 use super::{
     Entry, Extent, Failed, Key, Leases, Loss, NOTIFICATIONS_MAX, Namespace, Notification, Outcome, Range, Record,
