@@ -65,7 +65,8 @@ class Pod:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=cluster.directory))
         for volume in self.spec["volumes"]:
             path = self.directory / volume["name"]
-            path.mkdir()
+            # In a cluster these belong to root, and the container to another user; here both are the user who runs this.
+            path.mkdir(mode=0o700)
             for kind, key in (("Secret", "secret"), ("ConfigMap", "configMap")):
                 if key in volume:
                     source = volume[key]
@@ -73,6 +74,7 @@ class Pod:
                     items = {i["key"]: i["path"] for i in source.get("items", [])} or {name: name for name in files}
                     for item, target in items.items():
                         (path / target).write_bytes(files[item])
+                        (path / target).chmod(0o600)
 
     def start(self, container, **environment):
         """Starts a container. `environment` overrides that of the manifest."""
@@ -261,7 +263,7 @@ def example(cluster, render, stack):
     # Evicted: it reports its exit, its task is on the board again, and a replacement Pod joins with the same token.
     if (code := running[0].wait()) != 143:
         yield f"an evicted worker exited with {code}: {running[0].output()}"
-    if member("worker-0")["state"] != "MEMBER_STATE_EXITED" or held("worker-0"):
+    if member("worker-0")["state"] != "exited" or held("worker-0"):
         yield f"an evicted worker left {member('worker-0')}"
     running[0] = start(worker(0, "acme-worker-0-again"))
 
