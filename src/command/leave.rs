@@ -34,6 +34,13 @@ impl Leave {
         let caller = context.caller()?;
         let member = caller.member()?;
         match &self.hand_over_to {
+            Some(successor)
+                if caller.is(successor) || successor.eq_ignore_ascii_case(teamwire_proto::name::LEAD_ALIAS) =>
+            {
+                return Err(Failure::usage(format!(
+                    "{successor} is you or the lead itself. Name another member, as in `teamwire leave --hand-over-to NAME`."
+                )));
+            }
             Some(successor) => {
                 let request = v1::SetLeadRequest { member: successor.clone(), ..v1::SetLeadRequest::default() };
                 caller.client.set_lead(request).await?;

@@ -11,7 +11,7 @@ use teamwire_proto::{
 use super::{
     bold, dim, json,
     member::state_style,
-    message::{kind, receipt_state, summary_and_content},
+    message::{dead_letter_cause, kind, receipt_state, summary_and_content},
     paint, plain, request_kind, request_text, shorten,
     text::date_and_time,
 };
@@ -30,7 +30,12 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
         Some(Event::Team(event)) => team_event(event),
         Some(Event::Task(event)) => task_event(event),
         Some(Event::DeadLetter(event)) => {
-            format!("message {} to {} became a dead letter: {}", event.message_id, event.recipient, event.cause)
+            format!(
+                "message {} to {} became a dead letter: {}",
+                event.message_id,
+                event.recipient,
+                dead_letter_cause(event.cause())
+            )
         }
         None => "an entry of a newer version of teamwire".to_owned(),
     };

@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 use serde_json::Value;
 use teamwire_proto::{
     dialect,
-    v1::{self, NoticeKind, ReceiptState, message::Body},
+    v1::{self, DeadLetterCause, NoticeKind, ReceiptState, message::Body},
 };
 
 use super::{
@@ -145,9 +145,15 @@ pub(super) fn receipt_state(receipt: &v1::Receipt) -> String {
         ReceiptState::Queued => "queued".to_owned(),
         ReceiptState::Delivered => "delivered".to_owned(),
         ReceiptState::Processed => "processed".to_owned(),
-        ReceiptState::DeadLettered => {
-            let cause = receipt.dead_letter_cause().as_str_name().trim_start_matches("DEAD_LETTER_CAUSE_");
-            format!("dead letter: {}", cause.to_ascii_lowercase())
+        // Nothing is lost: a newer notice says the same and more.
+        ReceiptState::DeadLettered if receipt.dead_letter_cause() == DeadLetterCause::Replaced => {
+            "replaced by a newer one".to_owned()
         }
+        ReceiptState::DeadLettered => format!("dead letter: {}", dead_letter_cause(receipt.dead_letter_cause())),
     }
+}
+
+/// Returns why a message became a dead letter, in a few words.
+pub(super) fn dead_letter_cause(cause: DeadLetterCause) -> String {
+    cause.as_str_name().trim_start_matches("DEAD_LETTER_CAUSE_").to_ascii_lowercase().replace('_', " ")
 }

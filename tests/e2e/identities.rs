@@ -129,6 +129,11 @@ fn a_lead_is_asked_before_it_leaves_and_may_hand_over(world: World) {
     world.join("ann");
     world.cli(LEAD, &["leave"]).exits(USAGE).complains_of("--hand-over-to").complains_of("--yes");
     assert_eq!(world.member("lead")["role"], "lead");
+    // Handing over to oneself would leave the team without a lead.
+    for itself in ["lead", "LEAD", "team-lead"] {
+        world.cli(LEAD, &["leave", "--hand-over-to", itself]).exits(USAGE).complains_of("another member");
+    }
+    assert_eq!(world.member("lead")["role"], "lead");
     world.cli(LEAD, &["leave", "--hand-over-to", "ann"]).succeeds();
     let status = world.cli("ann", &["status", "--json"]).succeeds().json();
     assert_eq!(status["team"]["lead"], "ann");

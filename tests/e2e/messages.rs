@@ -133,6 +133,8 @@ fn an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_
     let entry = history.iter().find(|entry| entry["message"]["id"] == message_id).unwrap();
     assert_eq!(entry["receipts"][0]["state"], "dead_lettered", "{entry}");
     assert!(history.iter().any(|entry| entry["dead_letter"]["message_id"] == message_id));
+    let printed = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;
+    assert!(printed.contains("became a dead letter: delivery limit"), "{printed}");
 }
 
 fn a_member_that_has_nothing_to_do_tells_the_lead(world: World) {
