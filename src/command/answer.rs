@@ -3,7 +3,7 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, id};
+use super::{Output, id, shown};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Approve a request
@@ -67,10 +67,7 @@ async fn answer(
             .await
         && let Some(request) = found.request
     {
-        let _ = caller
-            .client
-            .ack(v1::AckRequest { session_id: String::new(), message_ids: vec![request.message_id] })
-            .await;
+        shown::acknowledge(&caller, vec![request.message_id]).await;
     }
     if output.json {
         show::line(&show::json("SendResponse", &reply));

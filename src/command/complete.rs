@@ -92,7 +92,7 @@ impl Suggest {
         let client = &caller.client;
         Ok(match self {
             Self::Members => {
-                let listed = client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
+                let listed = client.members().await?;
                 let others = listed
                     .into_iter()
                     .filter(|member| member.state() != MemberState::Exited && !caller.is(&member.name));

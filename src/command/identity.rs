@@ -3,7 +3,7 @@
 use clap::Args;
 use futures::future::join_all;
 use serde_json::json;
-use teamwire_client::{Error, KeptIdentity, Reason, Retry, v1};
+use teamwire_client::{Error, KeptIdentity, Reason, Retry};
 use teamwire_proto::word;
 
 use super::Output;
@@ -126,9 +126,9 @@ async fn state(context: &ContextArgs, identity: &KeptIdentity) -> (String, bool)
         Err(_) => return ("unusable".to_owned(), true),
     };
     let client = caller.client.with_retry(Retry::none());
-    match client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await {
-        Ok(reply) => {
-            let own = reply.members.into_iter().find(|member| identity.is(&member.name, None));
+    match client.members().await {
+        Ok(members) => {
+            let own = members.into_iter().find(|member| identity.is(&member.name, None));
             (own.map_or_else(|| "ended".to_owned(), |member| word::member_state(member.state()).to_owned()), true)
         }
         Err(error) if has_ended(&error) => ("ended".to_owned(), false),

@@ -87,9 +87,9 @@ impl Notices {
             None => caller.member()?,
         };
         let name = name.split('@').next().unwrap_or(name);
-        let listed = caller.client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
+        let listed = caller.client.members().await?;
         let is_meant = |member: &v1::Member| match name {
-            "team-lead" => member.role() == v1::Role::Lead,
+            teamwire_proto::name::LEAD_ALIAS => member.role() == v1::Role::Lead,
             name => member.name.eq_ignore_ascii_case(name),
         };
         listed.into_iter().find(is_meant).ok_or_else(|| {

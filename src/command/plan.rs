@@ -6,7 +6,7 @@ use teamwire_proto::v1::RequestState;
 
 use super::{
     Output, answer, shown,
-    waiting::{Wait, progress_of, wait_for},
+    waiting::{self, Wait},
 };
 use crate::{
     context::ContextArgs,
@@ -72,9 +72,7 @@ impl Submit {
             }
             return Ok(());
         };
-        let status = async || progress_of(&caller, &reply.message_id, "plan", "answered").await;
-        let decision = caller.client.wait_decision(&reply.request_id, patience);
-        let request = wait_for(patience, status, decision).await?;
+        let request = waiting::decision(&caller, &reply.request_id, patience, patience).await?;
         let reported = self.report(&request);
         shown::acknowledge_decision(&caller, &request).await;
         reported

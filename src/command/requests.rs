@@ -6,7 +6,7 @@ use teamwire_proto::v1::RequestState;
 
 use super::{
     Output, id, shown,
-    waiting::{Wait, progress_of, wait_for},
+    waiting::{self, Wait},
 };
 use crate::{
     context::ContextArgs,
@@ -73,13 +73,12 @@ impl Requests {
             return Ok(());
         };
         let request_id = &id::request(&caller, typed).await?;
-        let request = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
-        let mut request = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;
-        if let Some(Wait(patience)) = self.wait {
-            let noun = show::request_kind(request.kind());
-            let status = async || progress_of(&caller, &request.message_id, noun, "answered").await;
-            request = wait_for(patience, status, caller.client.wait_decision(request_id, patience)).await?;
-        }
+        let request = if let Some(Wait(patience)) = self.wait {
+            waiting::decision(&caller, request_id, patience, patience).await?
+        } else {
+            let request = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
+            caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?
+        };
         self.print(std::slice::from_ref(&request));
         if self.wait.is_none() {
             return Ok(());

@@ -8,7 +8,7 @@ use teamwire_proto::v1::history_entry::Event;
 
 use super::{
     shown,
-    waiting::{Wait, progress_of, wait_for},
+    waiting::{Wait, last_sequence, progress_of, wait_for},
 };
 use crate::{
     context::{Caller, ContextArgs},
@@ -161,11 +161,6 @@ impl Send {
             )),
         }
     }
-}
-
-async fn last_sequence(caller: &Caller) -> Result<u64, Failure> {
-    let request = v1::ListHistoryRequest { page_size: 1, newest: true, ..v1::ListHistoryRequest::default() };
-    Ok(caller.client.list_history(request).await?.last_sequence)
 }
 
 fn read(file: &str) -> Result<String, Failure> {

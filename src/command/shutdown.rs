@@ -12,7 +12,7 @@ use teamwire_proto::{
 
 use super::{
     Output, shown,
-    waiting::{progress_of, wait_for},
+    waiting::{self, wait_for},
 };
 use crate::{
     context::{Caller, ContextArgs},
@@ -99,11 +99,8 @@ impl Shutdown {
 
     async fn wait(&self, caller: &Caller, request_id: &str) -> Result<(), Failure> {
         let patience = Duration::from_secs(u64::from(self.deadline) + 30);
-        let asked = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
-        let asked = caller.client.get_request(asked).await?.request.ok_or_else(show::incomplete)?;
-        let status = async || progress_of(caller, &asked.message_id, "request", "answered").await;
         let open = Duration::from_secs(self.deadline.into());
-        let request = wait_for(open, status, caller.client.wait_decision(request_id, patience)).await?;
+        let request = waiting::decision(caller, request_id, open, patience).await?;
         let name = request.member.clone();
         let code = match request.state() {
             RequestState::Approved => {
@@ -145,7 +142,7 @@ impl Shutdown {
         // Every change of the member's state is in the history. Starting before the newest entry misses none that happens
         // while the stream opens.
         let follow = v1::FollowHistoryRequest {
-            after_sequence: self.newest_before(caller).await?,
+            after_sequence: waiting::last_sequence(caller).await?.saturating_sub(1),
             ..v1::FollowHistoryRequest::default()
         };
         let mut entries = caller.client.follow_history(follow);
@@ -184,14 +181,8 @@ impl Shutdown {
         shown::acknowledge_exit(caller, &member).await;
         Ok(())
     }
-
-    async fn newest_before(&self, caller: &Caller) -> Result<u64, Failure> {
-        let newest = v1::ListHistoryRequest { page_size: 1, newest: true, ..v1::ListHistoryRequest::default() };
-        Ok(caller.client.list_history(newest).await?.last_sequence.saturating_sub(1))
-    }
 }
 
 async fn find(caller: &Caller, name: &str) -> Result<Option<v1::Member>, Failure> {
-    let reply = caller.client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?;
-    Ok(reply.members.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
+    Ok(caller.client.members().await?.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
 }

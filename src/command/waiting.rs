@@ -4,9 +4,12 @@ use std::{future::Future, str::FromStr, time::Duration};
 
 use indicatif::ProgressBar;
 use jiff::{SignedDuration, fmt::friendly::SpanParser};
-use teamwire_client::v1;
-use teamwire_proto::v1::ReceiptState;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use teamwire_client::{Error, v1};
+use teamwire_proto::v1::{ReceiptState, RequestKind};
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, MissedTickBehavior, interval},
+};
 
 use crate::{context::Caller, show};
 
@@ -65,6 +68,34 @@ pub(super) async fn wait_for<T>(
     };
     line.finish_and_clear();
     happened
+}
+
+/// Waits for the decision of a request, for up to `patience`, and meanwhile says how far it has got. `open`: how long the
+/// request itself stays open, or how long the caller is ready to wait.
+pub(super) async fn decision(
+    caller: &Caller,
+    request_id: &str,
+    open: Duration,
+    patience: Duration,
+) -> Result<v1::Request, Error> {
+    let asked = OnceCell::new();
+    let read = async || {
+        let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
+        caller.client.get_request(request).await.ok()?.request
+    };
+    // Only a terminal shows it, so only then is the request read.
+    let status = async || {
+        let request = asked.get_or_try_init(|| async { read().await.ok_or(()) }).await.ok()?;
+        let noun = if request.kind() == RequestKind::PlanApproval { "plan" } else { "request" };
+        progress_of(caller, &request.message_id, noun, "answered").await
+    };
+    wait_for(open, status, caller.client.wait_decision(request_id, patience)).await
+}
+
+/// Returns the sequence of the newest entry of the history.
+pub(super) async fn last_sequence(caller: &Caller) -> Result<u64, Error> {
+    let request = v1::ListHistoryRequest { page_size: 1, newest: true, ..v1::ListHistoryRequest::default() };
+    Ok(caller.client.list_history(request).await?.last_sequence)
 }
 
 /// Says how far a message has got with its first recipient, and what that one has not done yet: `awaited`, such as

@@ -18,6 +18,7 @@ use teamwire_client::{
 };
 use teamwire_proto::{credential::Credential, join_string::JoinString};
 
+use self::runner::variable;
 pub use self::{
     advice::has_ended,
     identities::identity,
@@ -303,7 +304,6 @@ impl ContextArgs {
 
     /// Returns the coordinator's address, and which CA to trust and certificate to present there.
     fn endpoint(&self, origin: Origin<'_>) -> Result<(String, TlsOptions), Failure> {
-        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let address_variable = variable(ADDRESS_VARIABLE);
         let ca_variable = variable(CA_VARIABLE).map(|text| absolute(text.into()));
         let (address, mut tls) = match origin {

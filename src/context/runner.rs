@@ -11,7 +11,8 @@ use teamwire_proto::credential::Credential;
 use super::ContextArgs;
 use crate::failure::{Failure, NOT_PERMITTED};
 
-fn variable(name: &str) -> Option<String> {
+/// Returns an environment variable. An empty one counts as unset.
+pub(super) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 

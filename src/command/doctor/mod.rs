@@ -58,12 +58,12 @@ impl Doctor {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
-        let members = caller.client.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
+        let members = caller.client.members().await?;
         let mut findings = Vec::new();
         let is_wanted = |member: &v1::Member| {
             self.member.as_deref().is_none_or(|named| {
                 member.name.eq_ignore_ascii_case(named)
-                    || named.eq_ignore_ascii_case("team-lead") && member.role() == Role::Lead
+                    || named.eq_ignore_ascii_case(teamwire_proto::name::LEAD_ALIAS) && member.role() == Role::Lead
             })
         };
         let wanted: Vec<&v1::Member> = members.iter().filter(|member| is_wanted(member)).collect();
