@@ -13,7 +13,7 @@ pub mod credential;
 pub mod dialect;
 pub mod id;
 pub mod join_string;
-pub mod kind;
+pub mod message_kind;
 pub mod method;
 pub mod name;
 pub mod reason;
@@ -22,7 +22,7 @@ mod shorthand;
 pub mod trace_parent;
 pub mod word;
 
-pub use kind::Kind;
+pub use message_kind::Kind;
 pub use method::Method;
 pub use reason::Reason;
 pub use refusal::Refusal;

@@ -50,8 +50,7 @@ macro_rules! redis_scenarios {
 
 mod cluster;
 mod configuration;
-mod crashes;
-mod crashes_under_load;
+mod coordinator_killed;
 mod deletions;
 mod demo;
 mod diagnosis;
@@ -59,10 +58,12 @@ mod edge;
 mod endings;
 mod errors;
 mod failover;
+mod failures_under_load;
 mod identities;
 mod joins;
 mod lives;
 mod machines;
+mod member_crashes;
 mod messages;
 mod notices;
 mod operations;

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
     use crate::{
         Kind, Reason,
-        kind::Parts,
+        message_kind::Parts,
         v1::{self, message, send_request::Body},
     };
 

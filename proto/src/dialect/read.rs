@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Kind, Reason, Refusal,
-    kind::Parts,
+    message_kind::Parts,
     v1::{self, send_request::Body},
 };
 

@@ -4,13 +4,14 @@
 //!   [`cursor`]: how far a session has come. [`frames`]: its stream. [`end`]: why it ends.
 //! - [`heartbeats`]: proof that members are alive, gathered and written in batches.
 //! - [`reconciler`]: finds what lost notifications have missed. [`data_loss`]: what to do when the store has lost commits.
-//! - [`timer`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
+//! - [`expiry_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
 //!   enough. [`gauges`]: numbers that are looked up from time to time.
 
 mod cursor;
 pub mod data_loss;
 mod delivery_loop;
 mod end;
+pub mod expiry_worker;
 mod frames;
 mod gauges;
 pub mod heartbeats;
@@ -18,7 +19,6 @@ mod pace;
 pub mod reconciler;
 pub mod retention_worker;
 pub mod session;
-pub mod timer;
 
 pub use self::frames::Frame;
 pub use self::heartbeats::Heartbeats;

@@ -150,14 +150,14 @@ impl Sending<'_> {
             ttl: ask.ttl,
         });
         let message = self.compose(tx, body);
-        let message = request::open_shutdown(tx, self.team, self.sender, &to.name, message, ttl_ms)?;
+        let message = request::shutdown::open(tx, self.team, self.sender, &to.name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))
     }
 
     fn shutdown_response(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownResponse) -> Result<v1::SendResponse, RuleError> {
         let answer = Answer::check(&ask.request_id, ask.approve, &ask.reason, &tx.ctx.limits)?;
         let body = Body::ShutdownResponse(v1::ShutdownResponse { approve: Some(answer.approve), ..ask.clone() });
-        let decided = request::answer_shutdown(tx, self.team, self.sender, &answer, |tx| self.compose(tx, body))?;
+        let decided = request::shutdown::answer(tx, self.team, self.sender, &answer, |tx| self.compose(tx, body))?;
         Ok(answered(decided, &answer, "Say why you continue working, so that the lead knows when to ask again."))
     }
 
@@ -190,7 +190,7 @@ impl Sending<'_> {
         let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.plan_deadline, REQUEST_DAYS_MAX)?;
         let body = Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: ask.plan.clone(), summary, ttl: ask.ttl });
         let message = self.compose(tx, body);
-        let message = request::open_plan(tx, self.team, name, message, ttl_ms)?;
+        let message = request::plan::open(tx, self.team, name, message, ttl_ms)?;
         Ok(reply(&message, Vec::new()))
     }
 
@@ -212,7 +212,8 @@ impl Sending<'_> {
             approve: Some(answer.approve),
             ..ask.clone()
         });
-        let decided = request::answer_plan(tx, self.team, self.sender, &to.name, &answer, |tx| self.compose(tx, body))?;
+        let decided =
+            request::plan::answer(tx, self.team, self.sender, &to.name, &answer, |tx| self.compose(tx, body))?;
         Ok(answered(decided, &answer, "Say what to change, so that the author can submit a better plan."))
     }
 

@@ -51,7 +51,7 @@ pub fn set_lead(
     let mut team = TeamRecord::clone(&team);
     let old = std::mem::replace(&mut team.lead, to.clone());
     history::append(tx, team_event(TeamEventKind::LeadChanged, &actor, to.as_str()));
-    let open = match request::hand_on_plans(tx, &team, &to)? {
+    let open = match request::plan::hand_on(tx, &team, &to)? {
         0 => String::new(),
         n => format!(" {n} plans await the lead's answer: see `teamwire requests --state pending`."),
     };

@@ -4,7 +4,7 @@
 --
 -- Keys: the namespace's meta hash, then every record hash, stream and lease hash that the transaction names.
 -- Arguments: the notification channel, the caller's own channel, the server's history (data_loss.rs), the number of checks, the
--- checks, the writes; transaction.rs lists each.
+-- checks, the writes; function_call.rs lists each.
 -- Returns {1, version, now, removed, 1 if the namespace now has that version, 1 if notifications were published, the version of the
 -- commit that created the namespace, then the sequence of each append, or 0}, or {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000

@@ -16,10 +16,9 @@ const SENDERS: usize = 4;
 const EACH: usize = 75;
 
 /// After how many arrivals something fails, where it is over at once.
-const THREE_TIMES: &[usize] = &[40, 120, 200];
+pub(super) const THREE_TIMES: &[usize] = &[40, 120, 200];
 
 scenarios! {
-    a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing,
     what_arrives_while_a_session_waits_is_not_read_back_from_the_store,
     a_team_that_dials_at_once_is_kept_waiting_and_not_cut_off,
 }
@@ -28,13 +27,6 @@ redis_scenarios! {
     a_redis_killed_under_load_loses_nothing_and_repeats_nothing,
     clients_wait_for_a_redis_that_hangs,
     two_coordinators_on_one_redis_serve_one_team,
-}
-
-fn a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing(mut world: World) {
-    under_load(&mut world, THREE_TIMES, |world| {
-        world.coordinator.kill();
-        world.coordinator.restart();
-    });
 }
 
 fn a_redis_killed_under_load_loses_nothing_and_repeats_nothing(mut world: World) {
@@ -92,7 +84,7 @@ fn a_team_that_dials_at_once_is_kept_waiting_and_not_cut_off(world: World) {
 }
 
 /// Has [`SENDERS`] clients send to one, has things fail after so many arrivals, and checks what arrived.
-fn under_load(world: &mut World, faults_at: &[usize], fail: impl Fn(&mut World)) {
+pub(super) fn under_load(world: &mut World, faults_at: &[usize], fail: impl Fn(&mut World)) {
     world.create_team("acme");
     let address = world.coordinator.address();
     let runtime = Runtime::new().unwrap();

@@ -4,22 +4,24 @@
 //! cancelled when that life ends. Pending requests are kept in the roster, at most one shutdown and one plan per
 //! member, so that every change of a life sees them.
 
+pub mod plan;
+pub mod shutdown;
+
 use std::sync::Arc;
 
 use teamwire_proto::{
     Reason, Refusal, id,
     name::Name,
-    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind, RequestState, history_entry::Event, message::Body},
+    v1::{self, CancelCause, NoticeKind, RequestKind, RequestState, history_entry::Event},
 };
 
 use super::{
     actor::Actor,
-    history::{self, member_event},
+    history,
     limits::Limits,
     notices,
     post::{self, Urgency},
-    records::{Life, MemberRecord, Pending, SessionEnd, TeamRecord},
-    session,
+    records::{MemberRecord, Pending, TeamRecord},
     streams::REQUESTS,
     text::check_size,
     time::{milliseconds, timestamp},
@@ -67,67 +69,6 @@ pub enum Decided {
     },
 }
 
-/// Asks a member to exit.
-pub fn open_shutdown(
-    tx: &mut Tx<'_>,
-    team: &TeamRecord,
-    sender: &Actor,
-    to: &Name,
-    message: v1::Message,
-    deadline_ms: u64,
-) -> Result<v1::Message, RuleError> {
-    let mut team = team.clone();
-    let now_ms = tx.ctx.now_ms;
-    let member = member_mut(&mut team, to)?;
-    if let Some(pending) = &member.pending_shutdown {
-        if pending.expires_ms > now_ms {
-            return Err(Refusal::new(
-                Reason::ShutdownPending,
-                format!(
-                    "A shutdown request for {to} is pending: {}. Wait for its answer with `teamwire requests {0} --wait`, or \
-                     stop {to} with --force.",
-                    pending.id
-                ),
-            )
-            .with("request_id", pending.id.clone())
-            .into());
-        }
-        expire(tx, &mut team, to, RequestKind::Shutdown)?;
-    }
-    let member = member_mut(&mut team, to)?;
-    let incarnation = member.incarnation;
-    let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
-    member.pending_shutdown = Some(pending.clone());
-    let message = v1::Message { target_incarnation: incarnation, ..message };
-    let message = open(tx, RequestKind::Shutdown, sender, (to, incarnation), pending, message, &[to]);
-    tx.put("", &team);
-    // Sessions without credit do not look at their inbox, but must look for this.
-    tx.notify(Topic::Session(to.folded()));
-    Ok(message)
-}
-
-/// Asks the lead to approve a plan.
-pub fn open_plan(
-    tx: &mut Tx<'_>,
-    team: &TeamRecord,
-    author: &Name,
-    message: v1::Message,
-    deadline_ms: u64,
-) -> Result<v1::Message, RuleError> {
-    let mut team = team.clone();
-    let now_ms = tx.ctx.now_ms;
-    cancel(tx, &mut team, author, RequestKind::PlanApproval, CancelCause::NewerPlan)?;
-    let lead = team.lead.clone();
-    let member = member_mut(&mut team, author)?;
-    let incarnation = member.incarnation;
-    let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
-    member.pending_plan = Some(pending.clone());
-    let sender = Actor::Member(author.clone());
-    let message = open(tx, RequestKind::PlanApproval, &sender, (author, incarnation), pending, message, &[&lead]);
-    tx.put("", &team);
-    Ok(message)
-}
-
 fn open(
     tx: &mut Tx<'_>,
     kind: RequestKind,
@@ -158,81 +99,6 @@ fn open(
     tx.put(&pending.id, &request);
     tx.append(REQUESTS, pending.id.into(), 0, None);
     message
-}
-
-/// Answers a shutdown request. An approval also makes the member stopping and ends its session.
-pub fn answer_shutdown(
-    tx: &mut Tx<'_>,
-    team: &TeamRecord,
-    caller: &Actor,
-    answer: &Answer,
-    compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
-) -> Result<Decided, RuleError> {
-    let request = find(tx, &answer.request_id)?;
-    expect_kind(&request, RequestKind::Shutdown)?;
-    let asked = Actor::Member(Name::parse(&request.member, "member")?);
-    if *caller != asked {
-        return Err(Refusal::new(
-            Reason::NotRequestTarget,
-            format!("This request was sent to {}; only {0} can answer it.", request.member),
-        )
-        .field("request_id")
-        .into());
-    }
-    if let Some(before) = settled(tx, team, &request, answer)? {
-        return Ok(before);
-    }
-    let Actor::Member(name) = asked else { return Err(RuleError::Corrupt("a request without a member".to_owned())) };
-    let mut team = team.clone();
-    let now_ms = tx.ctx.now_ms;
-    let member = member_mut(&mut team, &name)?;
-    member.pending_shutdown = None;
-    let incarnation = member.incarnation;
-    if answer.approve {
-        member.enter(Life::Stopping { request_id: Some(request.id.clone()), alarmed: false }, now_ms);
-    }
-    let message = decide(tx, &team, &request, caller, answer, compose);
-    if answer.approve {
-        history::append(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
-        session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
-        // The member is alive, since it answers. Without a lease, one that counted as lost would be declared exited at
-        // once.
-        tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
-    }
-    tx.put("", &team);
-    Ok(Decided::Now(message.into()))
-}
-
-/// Answers a plan. An approval also lets its author work.
-pub fn answer_plan(
-    tx: &mut Tx<'_>,
-    team: &TeamRecord,
-    caller: &Actor,
-    to: &Name,
-    answer: &Answer,
-    compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
-) -> Result<Decided, RuleError> {
-    let request = find(tx, &answer.request_id)?;
-    expect_kind(&request, RequestKind::PlanApproval)?;
-    let author = Name::parse(&request.member, "member")?;
-    if *to != author {
-        return Err(Refusal::new(
-            Reason::RecipientMismatch,
-            format!("This plan is {author}'s, not {to}'s. Name {author} as the recipient."),
-        )
-        .field("recipient")
-        .into());
-    }
-    if let Some(before) = settled(tx, team, &request, answer)? {
-        return Ok(before);
-    }
-    let mut team = team.clone();
-    let member = member_mut(&mut team, &author)?;
-    member.pending_plan = None;
-    member.plan_approved |= answer.approve;
-    let message = decide(tx, &team, &request, caller, answer, compose);
-    tx.put("", &team);
-    Ok(Decided::Now(message.into()))
 }
 
 /// Returns the earlier decision if it was the same. Refuses the answer if the request can no longer be decided this
@@ -381,31 +247,6 @@ fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Resu
 
 fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut MemberRecord, RuleError> {
     team.member_mut(name).ok_or_else(|| RuleError::Corrupt(format!("{name} has a request but is not in the roster")))
-}
-
-/// Puts the pending plans into the inbox of a new lead, as their authors sent them. Returns how many there are.
-pub fn hand_on_plans(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, RuleError> {
-    let authors = team.members.iter().filter(|member| member.name != *lead);
-    let plans: Vec<(Name, String)> =
-        authors.filter_map(|member| Some((member.name.clone(), member.pending_plan.as_ref()?.id.clone()))).collect();
-    tx.want::<v1::Request>(plans.iter().map(|(_, id)| id.clone()))?;
-    let mut requests = Vec::with_capacity(plans.len());
-    for (author, id) in plans {
-        requests.push((author, find(tx, &id)?));
-    }
-    tx.want::<v1::Message>(requests.iter().map(|(_, request)| request.message_id.clone()))?;
-    for (author, request) in &requests {
-        let sent = tx.read::<v1::Message>(&request.message_id)?;
-        let plain = v1::PlanApprovalRequest { plan: request.content.clone(), ..v1::PlanApprovalRequest::default() };
-        let body = sent.and_then(|sent| sent.body.clone()).unwrap_or(Body::PlanApprovalRequest(plain));
-        let message = v1::Message {
-            request_id: request.id.clone(),
-            request_expires_at: request.expires_at,
-            ..post::compose(tx, team, &Actor::Member(author.clone()), body)
-        };
-        post::post(tx, message, &[lead], Urgency::Notice);
-    }
-    Ok(requests.len())
 }
 
 /// Returns a request of this team.

@@ -1,17 +1,16 @@
-//! Machines that fail under a member.
+//! Members whose process dies.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::{
     agents,
-    world::{LEAD, World, eventually, is_alive},
+    world::{LEAD, World, eventually},
 };
 
 scenarios! {
     a_message_that_a_dead_teammate_has_not_acknowledged_comes_again_to_its_successor,
     a_successor_never_sees_its_predecessors_shutdown_request_and_the_requester_gets_a_notice,
-    a_coordinator_that_comes_back_finds_the_same_programs_at_work,
     a_program_that_dies_is_started_again_in_a_new_life,
 }
 
@@ -60,30 +59,6 @@ fn a_successor_never_sees_its_predecessors_shutdown_request_and_the_requester_ge
     // A new question is a new request, and reaches the new life.
     world.cli(LEAD, &["shutdown", "backend", "and you?", "--wait"]).succeeds();
     assert_eq!(second.exit(), 0);
-}
-
-fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: World) {
-    world.create_team("acme");
-    let backend = world.run("backend", &[], agents::WILLING).ready();
-    let program = backend.program();
-    world.cli(LEAD, &["send", "backend", "before"]).succeeds();
-    backend.await_text("before");
-
-    world.coordinator.kill();
-    backend.await_log("connection lost");
-    world.coordinator.restart();
-    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
-    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
-    assert_eq!((backend.program(), is_alive(program)), (program, true));
-    assert_eq!(backend.pids(), [program]);
-    assert_eq!(backend.heard().iter().filter(|line| line["content"] == "before").count(), 1);
-    assert_eq!(world.member("backend")["incarnation"], 1);
-
-    // One that is asked to end drains first; its clients come back to the next.
-    world.coordinator.end();
-    world.coordinator.restart();
-    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
-    assert_eq!(backend.exit(), 0);
 }
 
 fn a_program_that_dies_is_started_again_in_a_new_life(world: World) {

@@ -5,7 +5,7 @@
 
 use crate::v1::{self, message, send_request};
 
-include!(concat!(env!("OUT_DIR"), "/kind.rs"));
+include!(concat!(env!("OUT_DIR"), "/message_kind.rs"));
 
 /// What messages of any kind are made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

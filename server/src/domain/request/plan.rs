@@ -1,0 +1,95 @@
+//! The request that the lead approve a plan: who may answer, and what an approval changes.
+
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, CancelCause, RequestKind, message::Body},
+};
+
+use super::{Answer, Decided, cancel, decide, expect_kind, find, member_mut, settled};
+use crate::domain::{
+    actor::Actor,
+    post::{self, Urgency},
+    records::{Pending, TeamRecord},
+    tx::{RuleError, Tx},
+};
+
+/// Asks the lead to approve a plan.
+pub fn open(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    author: &Name,
+    message: v1::Message,
+    deadline_ms: u64,
+) -> Result<v1::Message, RuleError> {
+    let mut team = team.clone();
+    let now_ms = tx.ctx.now_ms;
+    cancel(tx, &mut team, author, RequestKind::PlanApproval, CancelCause::NewerPlan)?;
+    let lead = team.lead.clone();
+    let member = member_mut(&mut team, author)?;
+    let incarnation = member.incarnation;
+    let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
+    member.pending_plan = Some(pending.clone());
+    let sender = Actor::Member(author.clone());
+    let message =
+        super::open(tx, RequestKind::PlanApproval, &sender, (author, incarnation), pending, message, &[&lead]);
+    tx.put("", &team);
+    Ok(message)
+}
+
+/// Answers a plan. An approval also lets its author work.
+pub fn answer(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    caller: &Actor,
+    to: &Name,
+    answer: &Answer,
+    compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
+) -> Result<Decided, RuleError> {
+    let request = find(tx, &answer.request_id)?;
+    expect_kind(&request, RequestKind::PlanApproval)?;
+    let author = Name::parse(&request.member, "member")?;
+    if *to != author {
+        return Err(Refusal::new(
+            Reason::RecipientMismatch,
+            format!("This plan is {author}'s, not {to}'s. Name {author} as the recipient."),
+        )
+        .field("recipient")
+        .into());
+    }
+    if let Some(before) = settled(tx, team, &request, answer)? {
+        return Ok(before);
+    }
+    let mut team = team.clone();
+    let member = member_mut(&mut team, &author)?;
+    member.pending_plan = None;
+    member.plan_approved |= answer.approve;
+    let message = decide(tx, &team, &request, caller, answer, compose);
+    tx.put("", &team);
+    Ok(Decided::Now(message.into()))
+}
+
+/// Puts the pending plans into the inbox of a new lead, as their authors sent them. Returns how many there are.
+pub fn hand_on(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, RuleError> {
+    let authors = team.members.iter().filter(|member| member.name != *lead);
+    let plans: Vec<(Name, String)> =
+        authors.filter_map(|member| Some((member.name.clone(), member.pending_plan.as_ref()?.id.clone()))).collect();
+    tx.want::<v1::Request>(plans.iter().map(|(_, id)| id.clone()))?;
+    let mut requests = Vec::with_capacity(plans.len());
+    for (author, id) in plans {
+        requests.push((author, find(tx, &id)?));
+    }
+    tx.want::<v1::Message>(requests.iter().map(|(_, request)| request.message_id.clone()))?;
+    for (author, request) in &requests {
+        let sent = tx.read::<v1::Message>(&request.message_id)?;
+        let plain = v1::PlanApprovalRequest { plan: request.content.clone(), ..v1::PlanApprovalRequest::default() };
+        let body = sent.and_then(|sent| sent.body.clone()).unwrap_or(Body::PlanApprovalRequest(plain));
+        let message = v1::Message {
+            request_id: request.id.clone(),
+            request_expires_at: request.expires_at,
+            ..post::compose(tx, team, &Actor::Member(author.clone()), body)
+        };
+        post::post(tx, message, &[lead], Urgency::Notice);
+    }
+    Ok(requests.len())
+}

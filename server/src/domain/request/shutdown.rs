@@ -1,0 +1,99 @@
+//! The request that a member exit: who may ask and answer, and what an approval changes.
+
+use teamwire_proto::{
+    Reason, Refusal,
+    name::Name,
+    v1::{self, MemberState, RequestKind},
+};
+
+use super::{Answer, Decided, decide, expect_kind, expire, find, member_mut, settled};
+use crate::domain::{
+    actor::Actor,
+    history::{self, member_event},
+    records::{Life, Pending, SessionEnd, TeamRecord},
+    session,
+    topics::Topic,
+    tx::{RuleError, Tx},
+};
+
+/// Asks a member to exit.
+pub fn open(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    sender: &Actor,
+    to: &Name,
+    message: v1::Message,
+    deadline_ms: u64,
+) -> Result<v1::Message, RuleError> {
+    let mut team = team.clone();
+    let now_ms = tx.ctx.now_ms;
+    let member = member_mut(&mut team, to)?;
+    if let Some(pending) = &member.pending_shutdown {
+        if pending.expires_ms > now_ms {
+            return Err(Refusal::new(
+                Reason::ShutdownPending,
+                format!(
+                    "A shutdown request for {to} is pending: {}. Wait for its answer with `teamwire requests {0} --wait`, or \
+                     stop {to} with --force.",
+                    pending.id
+                ),
+            )
+            .with("request_id", pending.id.clone())
+            .into());
+        }
+        expire(tx, &mut team, to, RequestKind::Shutdown)?;
+    }
+    let member = member_mut(&mut team, to)?;
+    let incarnation = member.incarnation;
+    let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
+    member.pending_shutdown = Some(pending.clone());
+    let message = v1::Message { target_incarnation: incarnation, ..message };
+    let message = super::open(tx, RequestKind::Shutdown, sender, (to, incarnation), pending, message, &[to]);
+    tx.put("", &team);
+    // Sessions without credit do not look at their inbox, but must look for this.
+    tx.notify(Topic::Session(to.folded()));
+    Ok(message)
+}
+
+/// Answers a shutdown request. An approval also makes the member stopping and ends its session.
+pub fn answer(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    caller: &Actor,
+    answer: &Answer,
+    compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
+) -> Result<Decided, RuleError> {
+    let request = find(tx, &answer.request_id)?;
+    expect_kind(&request, RequestKind::Shutdown)?;
+    let asked = Actor::Member(Name::parse(&request.member, "member")?);
+    if *caller != asked {
+        return Err(Refusal::new(
+            Reason::NotRequestTarget,
+            format!("This request was sent to {}; only {0} can answer it.", request.member),
+        )
+        .field("request_id")
+        .into());
+    }
+    if let Some(before) = settled(tx, team, &request, answer)? {
+        return Ok(before);
+    }
+    let Actor::Member(name) = asked else { return Err(RuleError::Corrupt("a request without a member".to_owned())) };
+    let mut team = team.clone();
+    let now_ms = tx.ctx.now_ms;
+    let member = member_mut(&mut team, &name)?;
+    member.pending_shutdown = None;
+    let incarnation = member.incarnation;
+    if answer.approve {
+        member.enter(Life::Stopping { request_id: Some(request.id.clone()), alarmed: false }, now_ms);
+    }
+    let message = decide(tx, &team, &request, caller, answer, compose);
+    if answer.approve {
+        history::append(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
+        session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
+        // The member is alive, since it answers. Without a lease, one that counted as lost would be declared exited at
+        // once.
+        tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
+    }
+    tx.put("", &team);
+    Ok(Decided::Now(message.into()))
+}

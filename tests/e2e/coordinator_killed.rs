@@ -1,0 +1,43 @@
+//! A coordinator that is killed while members work, and comes back.
+
+use crate::{
+    agents,
+    failures_under_load::{THREE_TIMES, under_load},
+    world::{LEAD, World, is_alive},
+};
+
+scenarios! {
+    a_coordinator_that_comes_back_finds_the_same_programs_at_work,
+    a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing,
+}
+
+fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &[], agents::WILLING).ready();
+    let program = backend.program();
+    world.cli(LEAD, &["send", "backend", "before"]).succeeds();
+    backend.await_text("before");
+
+    world.coordinator.kill();
+    backend.await_log("connection lost");
+    world.coordinator.restart();
+    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    assert_eq!((backend.program(), is_alive(program)), (program, true));
+    assert_eq!(backend.pids(), [program]);
+    assert_eq!(backend.heard().iter().filter(|line| line["content"] == "before").count(), 1);
+    assert_eq!(world.member("backend")["incarnation"], 1);
+
+    // One that is asked to end drains first; its clients come back to the next.
+    world.coordinator.end();
+    world.coordinator.restart();
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    assert_eq!(backend.exit(), 0);
+}
+
+fn a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing(mut world: World) {
+    under_load(&mut world, THREE_TIMES, |world| {
+        world.coordinator.kill();
+        world.coordinator.restart();
+    });
+}
