@@ -16,10 +16,10 @@ const ACK_IDS_MAX: usize = 1_000;
 
 /// Show, follow or acknowledge your inbox
 ///
-/// Without --follow, the command only reads: no message is marked as delivered. --follow opens a session, which supersedes
-/// any other process that follows your inbox. A message stays in the inbox until it is acknowledged.
+/// Without --follow, the command only reads, and marks no message as delivered. With --follow, it opens a session. If
+/// another process follows your inbox, that process is disconnected. A message stays in the inbox until it is acknowledged.
 ///
-/// In a program that `teamwire run` started, each message is its id and a `<teammate-message>` element.
+/// In a program that `teamwire run` started, the command prints each message as its id and a `<teammate-message>` element.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"

@@ -13,8 +13,8 @@ use crate::{
 /// Join a team
 ///
 /// Saves the credential in the context file and makes it the current identity, so that `send`, `inbox` and other commands
-/// need no further options. Between commands you are `away`, never lost, and you keep the tasks that you claimed. To run a
-/// program as a member, use `teamwire run` instead.
+/// need no further options. Between commands your state is `away`, but never `lost`, and you keep the tasks that you
+/// claimed. To run a program as a member, use `teamwire run` instead.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire join JOIN_STRING --name backend")]
 pub struct Join {

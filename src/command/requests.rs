@@ -19,7 +19,7 @@ const SHOWN_MAX: usize = 100;
 
 /// List shutdown requests and plans, or wait for a decision
 ///
-/// An answer that --wait has shown is acknowledged in your inbox.
+/// With --wait, the command also acknowledges the answer in your inbox, because it has shown it.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire requests last --wait")]
 pub struct Requests {

@@ -19,23 +19,32 @@ use crate::{
 /// default, it acknowledges a message only once the program has acknowledged or answered it (see --ack).
 ///
 /// When the member's shutdown is approved, the runner closes the program's standard input and gives it time to finish
-/// (--wrap-up). A program that still runs gets SIGTERM, and after --grace SIGKILL. Every process that the program has
-/// started ends with it. The runner then exits with 0, and reports how the program ended and what it had to do. SIGTERM,
-/// SIGINT, SIGHUP and SIGQUIT to the runner end the program without the time to finish; a second one kills it.
+/// (--wrap-up). If the program still runs then, it gets SIGTERM, and SIGKILL after --grace. Every process that the program
+/// has started ends with it. The runner reports how the program ended and what it did to end it, and exits with 0. If the
+/// runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM to the program at once; a second signal kills
+/// the program.
 ///
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
-/// batch. Plain output goes back as a reply to the last member who wrote in that batch; between batches, the runner
-/// approves the member's shutdown by itself. In both modes, TEAMWIRE_WELCOME says who the program is, who else is in the
-/// team, and how to answer; with `stdin`, the first line does, too. A line that is meant for the runner but is malformed
-/// or ambiguous is answered with an error. docs/line-protocol.md describes all lines.
+/// batch. Plain output goes back as a reply to the last member that wrote in that batch. If the member is asked to shut
+/// down, the runner approves by itself after the current batch.
+///
+/// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
+/// `stdin`, the first line says so, too. The runner answers with an error if a line is meant for it, but is malformed or
+/// ambiguous. docs/line-protocol.md describes all lines.
 ///
 /// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
 ///
-/// The runner joins with the first of these that it has: your current identity, if it has this name and --join is not given;
-/// the identity that an earlier run under this name saved, in a new incarnation; the join string of --join; an invitation
-/// that it creates itself, if you are the team's lead or the operator.
+/// The runner joins with the first of these that it has:
+///
+/// - your current identity, if it has this name and --join is not given
+///
+/// - the identity that an earlier run under this name saved, in a new incarnation
+///
+/// - the join string of --join
+///
+/// - an invitation that it creates itself, if you are the team's lead or the operator
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
@@ -75,8 +84,8 @@ pub struct Run {
     ///
     /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type":
     /// "shutdown_response", "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner
-    /// starts the program for the request alone, after the current batch: exit code 0 approves, and any other rejects with
-    /// the program's output as the reason. `approve` does not ask the program: the runner approves at once.
+    /// starts the program for the request alone, after the current batch. Exit code 0 then approves, and any other code
+    /// rejects, with the program's output as the reason. `approve` does not ask the program: the runner approves at once.
     /// Without this option, a runner with --via exec approves after the current batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,

@@ -26,8 +26,8 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 /// Ask a member to shut down, or stop it by force
 ///
 /// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3 if
-/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time. The answer and the
-/// exit that it has shown are acknowledged in your inbox.
+/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time. The command also
+/// acknowledges the messages in your inbox about the answer and the exit, because it has shown them.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
@@ -39,13 +39,13 @@ pub struct Shutdown {
     /// Why it should shut down; shown to the member
     #[arg(default_value = "", hide_default_value = true)]
     reason: String,
-    /// Wait for the answer and for the process to exit; a terminal shows what is missing
+    /// Wait for the answer and for the process to exit; in a terminal, show what is still awaited
     #[arg(long, short)]
     wait: bool,
     /// How long the request stays open, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     deadline: u32,
-    /// Stop the member immediately without asking: revokes its credential, and its runner kills the process
+    /// Stop the member immediately without asking it: its credential is revoked, and its runner kills the process
     #[arg(long)]
     force: bool,
     #[command(flatten)]

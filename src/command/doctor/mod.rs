@@ -23,11 +23,11 @@ use crate::{
     show,
 };
 
-/// Diagnose the team: find stuck messages, members and requests, and what to do next
+/// Diagnose the team: find stuck messages, members and requests, and say what to do next
 ///
 /// Reports these problems, and exits with 1 if it finds any:
 ///
-/// - not queued: messages to the member are refused (unknown name, exited, inbox full)
+/// - not queued: messages are refused, because the name is unknown, the member exited, or its inbox is full
 ///
 /// - store refuses writes: nothing can be sent until the coordinator's operator has acted
 ///
@@ -35,13 +35,13 @@ use crate::{
 ///
 /// - not acknowledged: messages were delivered but never acknowledged
 ///
-/// - not exited: the member did not exit after it approved its shutdown, or did not answer the request
+/// - not exited: the member did not exit after it approved its shutdown, or did not answer the request to shut down
 ///
 /// - plan unanswered: a plan awaits the lead's answer
 ///
 /// - lost: the member's lease expired
 ///
-/// Also notes your own unread messages, and which members block the team's deletion.
+/// It also notes how many messages you have not read, and which members keep the team from being deleted.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
