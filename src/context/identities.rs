@@ -12,7 +12,7 @@ use std::{
 
 use teamwire_client::{Client, ContextFile, KeptIdentity};
 
-use super::{ContextArgs, home_not_set, make_private_directory, write_private};
+use super::{Caller, ContextArgs, home_not_set, make_private_directory, write_private};
 use crate::failure::Failure;
 
 /// The extension of the file with the identities of runners, which replaces that of the context file.
@@ -33,6 +33,12 @@ impl ContextArgs {
     /// Returns a person's saved identity, if there is one.
     pub fn saved_identity(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
         Ok(self.load()?.find(member, team).cloned())
+    }
+
+    /// Returns the caller's identity if it is one of the person's own, and not that of a runner.
+    pub fn own_identity(&self, caller: &Caller) -> Result<Option<KeptIdentity>, Failure> {
+        let known = self.load()?.identities;
+        Ok(known.into_iter().find(|known| known.credential == caller.credential))
     }
 
     /// Returns the identity that an earlier run of a member saved, or else the person's of that name.

@@ -20,7 +20,7 @@ use teamwire_proto::{credential::Credential, join_string::JoinString};
 
 use self::runner::variable;
 pub use self::{
-    advice::has_ended,
+    advice::{has_ended, may_rejoin},
     identities::identity,
     private_file::{make_private_directory, refuse_shared, write_private},
     runner::{is_within_runner, refuse_within_runner},
