@@ -84,8 +84,7 @@ impl Shutdown {
             }
             // The member approved an earlier request and is stopping: wait for its exit.
             Err(Error::Refused(refusal)) if refusal.reason == Reason::AgentExited && self.wait => {
-                let name = self.name.split('@').next().unwrap_or(&self.name);
-                return match find(&caller, name).await? {
+                return match caller.find_member(&self.name).await? {
                     Some(member) if member.state() == MemberState::Stopping => {
                         self.wait_for_exit(&caller, &member.name, None).await
                     }
@@ -148,7 +147,7 @@ impl Shutdown {
         let mut entries = caller.client.follow_history(follow);
         let exited = async {
             loop {
-                if let Some(member) = find(caller, name).await?
+                if let Some(member) = caller.find_member(name).await?
                     && member.state() == MemberState::Exited
                 {
                     return Ok::<_, Failure>(member);
@@ -181,8 +180,4 @@ impl Shutdown {
         shown::acknowledge_exit(caller, &member).await;
         Ok(())
     }
-}
-
-async fn find(caller: &Caller, name: &str) -> Result<Option<v1::Member>, Failure> {
-    Ok(caller.client.members().await?.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
 }

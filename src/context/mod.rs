@@ -129,6 +129,12 @@ impl Caller {
         self.member.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
     }
 
+    /// Returns a member of the caller's team, by its name or NAME@TEAM.
+    pub async fn find_member(&self, who: &str) -> Result<Option<v1::Member>, Failure> {
+        let name = who.split_once('@').map_or(who, |(name, _)| name);
+        Ok(self.client.members().await?.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
+    }
+
     /// Returns the member's name. Fails if the caller is not a member.
     pub fn member(&self) -> Result<&str, Failure> {
         self.member.as_deref().ok_or_else(|| {

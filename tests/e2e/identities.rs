@@ -165,6 +165,34 @@ fn a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_
     world.cli(LEAD, &["--as", "ann", "whoami"]).exits(USAGE);
 }
 
+#[test]
+fn a_new_lead_that_may_not_be_able_to_lead_must_be_confirmed() {
+    // A lease is short, so that a member is soon lost.
+    let world = World::configured(
+        "[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"\n[delivery]\nheartbeat_interval = \"5s\"\n",
+    );
+    world.create_team("acme");
+    let asked = world.run("asked", &[], agents::SLOW).ready();
+    world.cli(LEAD, &["shutdown", "asked"]).succeeds();
+    let lost = world.run("lost", &[], agents::WILLING).ready();
+    lost.kill();
+    world.join("gone");
+    world.cli("gone", &["leave"]).succeeds();
+    eventually("the member is lost", || (world.member("lost")["state"] == "lost").then_some(()));
+    for hand_over in [&["leave", "--hand-over-to"][..], &["team", "lead"]] {
+        let to = |who: &str| world.cli(LEAD, &[hand_over, &[who]].concat());
+        to("asked").exits(USAGE).complains_of("asked has been asked to shut down").complains_of("--yes");
+        to("Lost@acme").exits(USAGE).complains_of("lost has been lost since").complains_of("--yes");
+        let gone = world.cli(LEAD, &[hand_over, &["gone", "--yes"]].concat()).exits(REFUSED);
+        gone.complains_of("gone has exited");
+    }
+    assert_eq!(world.member("lead")["role"], "lead");
+    world.cli(LEAD, &["leave", "--hand-over-to", "lost", "--yes"]).succeeds();
+    let status = world.cli(LEAD, &["--as", "operator", "--team", "acme", "status", "--json"]).succeeds().json();
+    assert_eq!(status["team"]["lead"], "lost");
+    drop(asked);
+}
+
 fn a_lead_is_asked_before_it_leaves_and_may_hand_over(world: World) {
     world.create_team("acme");
     world.join("ann");
