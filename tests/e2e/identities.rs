@@ -310,6 +310,42 @@ fn what_other_users_could_have_planted_is_not_trusted() {
 }
 
 #[test]
+fn an_identity_that_other_users_could_have_written_is_not_used() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let home = world.home(LEAD);
+    let set = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let directory = home.join("shared");
+    fs::create_dir(&directory).unwrap();
+    let file = directory.join("context.json");
+    fs::rename(home.join("context.json"), &file).unwrap();
+    let link = home.join("link.json");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    set(&directory, 0o700);
+    let with = |context: &std::path::Path, arguments: &[&str]| {
+        world.cli_in(LEAD, arguments, &[("TEAMWIRE_CONTEXT", context.to_str().unwrap())])
+    };
+    for (path, open, private, mend) in [(&file, 0o622, 0o600, "chmod 600"), (&directory, 0o777, 0o700, "chmod go-w")] {
+        set(path, open);
+        for context in [&file, &link] {
+            // One that only reads the file, and one that writes it.
+            for arguments in [&["status"][..], &["use", "lead"]] {
+                let refused = with(context, arguments).exits(NOT_PERMITTED).complains_of("not trusted");
+                refused.complains_of(&format!("(mode {open:o})")).complains_of(&format!("{mend} {}", path.display()));
+            }
+        }
+        set(path, private);
+    }
+    let invited = with(&link, &["invite", "ann"]).succeeds().stdout;
+    // No file yet: others could replace the one that would be written.
+    set(&directory, 0o777);
+    let new = directory.join("new.json");
+    with(&new, &["join", invited.trim()]).exits(NOT_PERMITTED).complains_of("chmod go-w");
+    set(&directory, 0o700);
+    with(&new, &["join", invited.trim()]).succeeds();
+}
+
+#[test]
 fn a_credential_for_https_is_not_sent_over_http() {
     let world = World::with_tls();
     world.create_team("acme");
