@@ -43,13 +43,18 @@ pub struct Shutdown {
     #[arg(long, short)]
     wait: bool,
     /// How long the request stays open, in seconds
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = parse_deadline)]
     deadline: u32,
     /// Stop the member immediately without asking: revokes its credential, and its runner kills the process
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     pub output: Output,
+}
+
+fn parse_deadline(text: &str) -> Result<u32, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "give a number of seconds, at least 1, such as 600".to_owned())
 }
 
 impl Shutdown {
@@ -60,7 +65,7 @@ impl Shutdown {
         }
         let mut ask = message::shutdown_request(self.name.clone(), self.reason.clone());
         if let Some(v1::send_request::Body::ShutdownRequest(body)) = &mut ask.body {
-            body.ttl = (self.deadline > 0).then_some(prost_types::Duration { seconds: self.deadline.into(), nanos: 0 });
+            body.ttl = Some(prost_types::Duration { seconds: self.deadline.into(), nanos: 0 });
         }
         let request_id = match caller.client.send(ask).await {
             Ok(reply) => {

@@ -8,6 +8,9 @@ use crate::failure::{Failure, REFUSED};
 /// The metadata key of a refusal that says that the credential of an ended life may still join.
 const MAY_JOIN: &str = "may_join";
 
+/// The metadata key of a refusal that says which team was named.
+const NAMED_TEAM: &str = "team";
+
 /// Returns whether a refused call shows that its credential will never be accepted again, not even for joining.
 ///
 /// False for `CREDENTIAL_INVALID`, which another coordinator at the same address also answers.
@@ -28,7 +31,7 @@ impl ContextArgs {
         let Ok(caller) = self.caller() else { return failure };
         let advice = match refusal.reason {
             _ if may_rejoin(error) => self.way_back(&caller),
-            Reason::TeamNotFound if caller.member.is_none() && caller.team.is_none() => {
+            Reason::TeamNotFound if caller.team.is_none() && !refusal.metadata.contains_key(NAMED_TEAM) => {
                 return self.without_team(&caller).await.unwrap_or(failure);
             }
             Reason::CredentialInvalid | Reason::MemberStopped | Reason::SessionSuperseded => {

@@ -68,6 +68,9 @@ fn without_an_identity_the_teams_and_what_to_do_are_named(world: World) {
     world.cli(LEAD, &["leave", "--yes"]).succeeds();
     world.cli(LEAD, &["task", "list"]).exits(REFUSED).complains_of("teamwire --team acme status");
     world.cli(LEAD, &run).exits(REFUSED).complains_of("The teams are: acme");
+    let unknown = world.cli(LEAD, &["--as", "operator", "team", "delete", "nosuch"]).exits(REFUSED);
+    let unknown = unknown.complains_of("There is no team \"nosuch\"").complains_of("teamwire team list");
+    assert!(!unknown.stderr.contains("You act as the operator"), "{}", unknown.stderr);
     world.cli(LEAD, &["--team", "acme", "status"]).succeeds();
 }
 
@@ -184,7 +187,7 @@ fn a_new_lead_that_may_not_be_able_to_lead_must_be_confirmed() {
         to("asked").exits(USAGE).complains_of("asked has been asked to shut down").complains_of("--yes");
         to("Lost@acme").exits(USAGE).complains_of("lost has been lost since").complains_of("--yes");
         let gone = world.cli(LEAD, &[hand_over, &["gone", "--yes"]].concat()).exits(REFUSED);
-        gone.complains_of("gone has exited");
+        gone.complains_of("gone has exited. Name another member");
     }
     assert_eq!(world.member("lead")["role"], "lead");
     world.cli(LEAD, &["leave", "--hand-over-to", "lost", "--yes"]).succeeds();
