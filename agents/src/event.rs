@@ -125,6 +125,7 @@ impl fmt::Display for RunnerEvent {
             }
             Self::Started { pid } => write!(f, "started process {pid}"),
             Self::Connected { backlog: 0 } => f.write_str("connected"),
+            Self::Connected { backlog: 1 } => f.write_str("connected, 1 message waiting"),
             Self::Connected { backlog } => write!(f, "connected, {backlog} messages waiting"),
             Self::Disconnected { detail } => write!(f, "connection lost, reconnecting: {detail}"),
             Self::Handed { message_id, delivery_count: 0 | 1 } => write!(f, "handed over message {message_id}"),

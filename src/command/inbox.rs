@@ -1,5 +1,7 @@
 //! `teamwire inbox`: shows, follows or acknowledges an inbox.
 
+use std::time::Instant;
+
 use clap::{Args, Subcommand};
 use teamwire_agents::agent_text;
 use teamwire_client::{Closed, Event, MEMBER_VARIABLE, SubscribeOptions, v1};
@@ -77,7 +79,7 @@ impl Inbox {
         if self.output.json {
             show::line(&show::json("AckResponse", &reply));
         } else {
-            anstream::println!("Acknowledged {} messages.", reply.acked);
+            anstream::println!("Acknowledged {}.", show::count(reply.acked.into(), "message"));
         }
         Ok(())
     }
@@ -124,6 +126,7 @@ impl Inbox {
         let mut inbox = caller.client.subscribe(SubscribeOptions::default());
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
+        let mut lost_at = None;
         loop {
             let event = tokio::select! {
                 event = inbox.next() => event,
@@ -141,8 +144,15 @@ impl Inbox {
                         delivery.ack();
                     }
                 }
-                Some(Ok(Event::Lost { detail })) => {
-                    anstream::eprintln!("{}", show::paint(show::dim(), format!("reconnecting: {detail}")));
+                // Each attempt to reconnect that fails is another loss.
+                Some(Ok(Event::Lost { detail })) if lost_at.is_none() => {
+                    lost_at = Some(Instant::now());
+                    note(&format!("Lost the coordinator ({}); reconnecting.", detail.trim_end_matches('.')));
+                }
+                Some(Ok(Event::Opened(_))) => {
+                    if let Some(lost_at) = lost_at.take() {
+                        note(&format!("Reconnected after {}.", show::count(lost_at.elapsed().as_secs(), "second")));
+                    }
                 }
                 Some(Ok(Event::ShutdownApproved { .. })) => {
                     anstream::eprintln!("Your shutdown was approved.");
@@ -164,6 +174,11 @@ impl Inbox {
         }
         Ok(())
     }
+}
+
+/// Says something about the connection, not about a message.
+fn note(text: &str) {
+    anstream::eprintln!("{}", show::paint(show::dim(), text));
 }
 
 /// Returns whether a program that `teamwire run` started calls.

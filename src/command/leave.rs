@@ -3,7 +3,7 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, confirm::Confirm};
+use super::{Output, confirm::Confirm, successor};
 use crate::{
     context::{Caller, ContextArgs},
     failure::Failure,
@@ -13,7 +13,7 @@ use crate::{
 /// Leave the team: your state becomes `exited`, and the lead is notified
 ///
 /// A lead hands over to another member first, with --hand-over-to. Without a lead, no one can invite members, answer plans or
-/// delete the team, except the operator.
+/// delete the team, except the operator. If the successor is lost, or has been asked to shut down, the command asks first.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire leave\n    teamwire leave --hand-over-to backend")]
 pub struct Leave {
@@ -42,6 +42,7 @@ impl Leave {
                 )));
             }
             Some(successor) => {
+                successor::confirm(&caller, successor, self.confirm).await?;
                 let request = v1::SetLeadRequest { member: successor.clone(), ..v1::SetLeadRequest::default() };
                 caller.client.set_lead(request).await?;
             }

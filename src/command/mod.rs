@@ -34,6 +34,7 @@ mod serve;
 mod shown;
 mod shutdown;
 mod status;
+mod successor;
 mod task;
 mod team;
 mod waiting;

@@ -1,14 +1,14 @@
 //! `teamwire run`: runs a program as a member of a team.
 
-use std::{ffi::OsString, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{ffi::OsString, fmt::Display, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_agents::{AckPolicy, Containment, Mode, OnShutdown, Restart, Runner, RunnerConfig, check_program};
-use teamwire_client::{Client, JOIN_VARIABLE, Reason, v1};
+use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
-use super::join::Attributes;
+use super::{confirm::Confirm, join::Attributes};
 use crate::{
-    context::{Caller, ContextArgs, has_ended, identity, is_within_runner},
+    context::{Caller, ContextArgs, has_ended, identity, is_within_runner, may_rejoin},
     failure::Failure,
     show,
 };
@@ -45,6 +45,9 @@ use crate::{
 /// - the join string of --join
 ///
 /// - an invitation that it creates itself, if you are the team's lead or the operator
+///
+/// Before the runner takes over an identity that you use at the command line, it asks. Afterwards, `teamwire join` brings you
+/// back.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
@@ -108,6 +111,8 @@ pub struct Run {
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
+    confirm: Confirm,
+    #[command(flatten)]
     attributes: Attributes,
     /// Run a built-in program instead of COMMAND, to try things out
     ///
@@ -166,24 +171,47 @@ impl Run {
             Failure::with_code(exit.code, exit.detail).print(false);
             return exit.code;
         }
-        match self.configure(context).await {
-            Ok(config) => {
-                let exit = Runner::new(config).run().await;
-                if !self.quiet {
-                    let _ = writeln!(anstream::stderr(), "{} {}", show::paint(show::bold(), "teamwire:"), exit.detail);
-                }
-                exit.code
-            }
+        match self.run_member(context).await {
+            Ok(code) => code,
             Err(failure) => {
+                let failure = context.explain(failure).await;
                 failure.print(false);
                 failure.code()
             }
         }
     }
 
-    async fn configure(&self, context: &ContextArgs) -> Result<RunnerConfig, Failure> {
+    /// Joins, and runs the program to its end. Returns the exit code.
+    async fn run_member(&self, context: &ContextArgs) -> Result<u8, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
-        let Caller { client, address, credential, .. } = self.entry(context, &name).await?;
+        let entry = self.entry(context, &name).await?;
+        let own = context.own_identity(&entry)?;
+        if let Some(own) = &own {
+            self.confirm_takeover(context, own)?;
+        }
+        let exit = Runner::new(self.configure(context, name, entry)?).run().await;
+        if !self.quiet {
+            say(&exit.detail);
+            if let Some(way_back) = way_back(context, own).await {
+                say(way_back);
+            }
+        }
+        Ok(exit.code)
+    }
+
+    /// Asks before the runner takes over an identity that a person uses at the command line.
+    fn confirm_takeover(&self, context: &ContextArgs, own: &KeptIdentity) -> Result<(), Failure> {
+        let what = format!(
+            "{} is your own identity at the command line. The runner begins a new life with it: the tasks that you have claimed \
+             return to the board, and you exit when the runner does, until you type `{}`.",
+            own.name(),
+            context.rejoin_command(own)
+        );
+        self.confirm.ask(&what, " To run a teammate, give it another name.")
+    }
+
+    fn configure(&self, context: &ContextArgs, name: String, entry: Caller) -> Result<RunnerConfig, Failure> {
+        let Caller { client, address, credential, .. } = entry;
         let mut config = RunnerConfig::new(address, credential, self.program()?);
         config.tls = client.tls();
         config.name = name;
@@ -214,10 +242,7 @@ impl Run {
         let keeper = context.clone();
         config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
         if !self.quiet {
-            config.on_event = Arc::new(|event| {
-                // A closed standard error must not stop the program.
-                let _ = writeln!(anstream::stderr(), "{} {event}", show::paint(show::bold(), "teamwire:"));
-            });
+            config.on_event = Arc::new(|event| say(event));
         }
         Ok(config)
     }
@@ -296,6 +321,29 @@ impl Run {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line)?;
         Ok(Some(line))
+    }
+}
+
+/// Prints a line of progress.
+fn say(text: impl Display) {
+    // A closed standard error must not stop the program.
+    let _ = writeln!(anstream::stderr(), "{} {text}", show::paint(show::bold(), "teamwire:"));
+}
+
+/// Says how a person comes back whose own identity a runner has used. `own`: the identity as it was before.
+async fn way_back(context: &ContextArgs, own: Option<KeptIdentity>) -> Option<String> {
+    let own = own?;
+    let now = context.saved_identity(&own.member, Some(&own.team)).ok()??;
+    let client = context.caller_of(&now).ok()?.client.with_retry(Retry::none());
+    match client.get_team(v1::GetTeamRequest::default()).await {
+        Err(error) if has_ended(&error) => {
+            context.forget(&[now]).ok()?;
+            Some(format!("{} was removed from your identities. To come back, it needs a new join string.", own.name()))
+        }
+        Err(error) if may_rejoin(&error) => {
+            Some(format!("To go on as {} at the command line: {}", own.name(), context.rejoin_command(&own)))
+        }
+        _ => None,
     }
 }
 

@@ -298,6 +298,7 @@ pub fn team_not_found(named: &str) -> Refusal {
         format!("There is no team \"{named}\" that this credential can reach. See `teamwire team list`."),
     )
     .field("team")
+    .with("team", named)
 }
 
 fn only_members() -> Refusal {

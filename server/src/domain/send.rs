@@ -98,7 +98,8 @@ impl Sending<'_> {
     }
 
     fn message(&self, tx: &mut Tx<'_>, ask: &v1::DirectMessage) -> Result<v1::SendResponse, RuleError> {
-        let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
+        let instead = "Nothing was queued. Send to another member, or start it again first.";
+        let to = self.team.resolve_receiver(&ask.recipient, "recipient", instead)?;
         self.refuse_self(&to.name, "Name another member, or use a broadcast to reach all others.")?;
         check_content(&ask.content, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
@@ -137,7 +138,12 @@ impl Sending<'_> {
 
     fn shutdown_request(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownRequest) -> Result<v1::SendResponse, RuleError> {
         self.caller.lead_only("ask a member to shut down")?;
-        let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
+        let asked = self.team.resolve(&ask.recipient, "recipient")?;
+        let instead = match asked.life {
+            Life::Stopping { .. } => format!("To wait for its exit, use `teamwire shutdown {} --wait`.", asked.name),
+            _ => "Nothing is left to shut down.".to_owned(),
+        };
+        let to = self.team.resolve_receiver(&ask.recipient, "recipient", &instead)?;
         self.refuse_self(
             &to.name,
             "You cannot ask yourself to shut down. Name another member; to end your own membership, leave the team.",
@@ -184,7 +190,8 @@ impl Sending<'_> {
             }
         };
         // A lead that has exited would never read the plan, so success would mislead.
-        self.team.resolve_receiver(LEAD_ALIAS, "recipient")?;
+        let instead = "Nothing was queued. Submit the plan again once the team has a lead.";
+        self.team.resolve_receiver(LEAD_ALIAS, "recipient", instead)?;
         check_content(&ask.plan, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
         let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.plan_deadline, REQUEST_DAYS_MAX)?;

@@ -264,6 +264,8 @@ fn check_metadata(metadata: &BTreeMap<String, String>, field: &str) -> Result<()
 fn resolve_owner(team: &TeamRecord, text: &str) -> Result<Option<Name>, Refusal> {
     match text {
         "" => Ok(None),
-        text => Ok(Some(team.resolve_receiver(text, "owner")?.name.clone())),
+        text => Ok(Some(
+            team.resolve_receiver(text, "owner", "Assign the task to another member, or to none.")?.name.clone(),
+        )),
     }
 }
