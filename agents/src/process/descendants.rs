@@ -15,7 +15,10 @@ use nix::{
 };
 use parking_lot::{Mutex, MutexGuard};
 
-use super::cgroup::Cgroup;
+use super::{
+    cgroup::Cgroup,
+    process_table::{Entry, all},
+};
 
 /// The environment variable that marks the descendants of a process.
 pub(crate) const MARK_VARIABLE: &str = teamwire_client::RUN_VARIABLE;
@@ -26,40 +29,6 @@ static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
     OWN.lock()
-}
-
-/// A process, as listed in `/proc`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) pid: i32,
-    pub(crate) parent: i32,
-    pub(crate) group: i32,
-    /// When it was started, in clock ticks since boot.
-    pub(crate) started: u64,
-    /// It has ended and has not been waited for.
-    pub(crate) is_zombie: bool,
-}
-
-impl Entry {
-    /// Parses the line of `/proc/PID/stat`.
-    fn parse(stat: &str) -> Option<Self> {
-        let (pid, rest) = stat.split_once(' ')?;
-        // The name is in parentheses and may itself contain parentheses and spaces.
-        let (_, rest) = rest.rsplit_once(") ")?;
-        let fields: Vec<&str> = rest.split(' ').collect();
-        Some(Self {
-            pid: pid.parse().ok()?,
-            is_zombie: matches!(*fields.first()?, "Z" | "X"),
-            parent: fields.get(1)?.parse().ok()?,
-            group: fields.get(2)?.parse().ok()?,
-            started: fields.get(19)?.parse().ok()?,
-        })
-    }
-
-    /// Looks up a process.
-    pub(crate) fn of(pid: i32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
 }
 
 /// A process and its descendants.
@@ -154,12 +123,6 @@ impl Family {
     }
 }
 
-fn all() -> Vec<Entry> {
-    let Ok(directory) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = directory.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(Entry::of).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,15 +138,6 @@ mod tests {
     fn pids(mut members: Vec<Entry>) -> Vec<i32> {
         members.sort_by_key(|entry| entry.pid);
         members.iter().map(|entry| entry.pid).collect()
-    }
-
-    #[test]
-    fn a_process_name_may_contain_anything() {
-        let stat = "42 (a) b (c) Z 7 8 9 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 555 0 0";
-        let parsed = Entry { pid: 42, parent: 7, group: 8, started: 555, is_zombie: true };
-        assert_eq!(Entry::parse(stat), Some(parsed));
-        assert_eq!(Entry::parse(""), None);
-        assert_eq!(Entry::parse("42 (a"), None);
     }
 
     #[test]

@@ -25,7 +25,8 @@ use uuid::Uuid;
 use super::{
     before_exec,
     boundary::Boundary,
-    descendants::{Entry, Family, MARK_VARIABLE, own},
+    descendants::{Family, MARK_VARIABLE, own},
+    process_table::Entry,
 };
 use crate::exit::Exit;
 

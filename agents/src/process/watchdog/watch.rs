@@ -1,22 +1,10 @@
-//! A small process that outlives a killed runner for just as long as it takes to kill what the runner has left behind.
-//!
-//! The runner starts it, and it moves to its own session. The runner writes to its standard input, a line for each change:
-//! - `runner PID STARTED`: note the orphans that this process adopts;
-//! - `watch MARK CGROUP`: a program is about to start; CGROUP is missing if it has none;
-//! - `root MARK PID STARTED`: the program has started;
-//! - `release MARK`: the program has ended with all its descendants.
-//!
-//! However the runner ends, the kernel closes the pipe. The watchdog then kills whatever is left of the programs that are
-//! still watched, and exits.
+//! The watchdog's process.
 
 use std::{
     collections::HashMap,
-    env,
-    ffi::OsString,
-    fs::{self, File},
-    io::{self, BufRead as _, Write as _},
+    fs,
+    io::{self, BufRead as _},
     path::PathBuf,
-    process::Stdio,
     sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
@@ -26,13 +14,8 @@ use nix::{
     sys::signal::{SigSet, Signal, kill},
     unistd::{Pid, setsid},
 };
-use parking_lot::Mutex;
-use tokio::process::{Child, Command};
 
-use super::{
-    cgroup::Cgroup,
-    descendants::{Entry, Family, MARK_VARIABLE, own},
-};
+use crate::process::{cgroup::Cgroup, descendants::Family, process_table::Entry};
 
 /// How often the watchdog notes orphans. Only one that cleared its environment, left its group and lost its parent within
 /// this time before the runner was killed is not recognized.
@@ -43,71 +26,6 @@ const KILL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long the watchdog kills at most. What survives this is stuck in the kernel.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
-
-/// What `ps` shows, so that ending all processes named after teamwire does not end the watchdog as well.
-const NAME: &str = "tw-watchdog";
-
-/// The runner's side of its watchdog.
-#[derive(Debug)]
-pub(super) struct Watchdog {
-    /// The runtime reaps it.
-    child: Child,
-    /// Never blocks: it refuses what the pipe does not take.
-    input: Mutex<File>,
-}
-
-impl Watchdog {
-    /// Starts a watchdog with a command that calls [`watch`]. Must be called within a Tokio runtime.
-    pub(super) fn start(command: &[OsString], notes_orphans: bool) -> io::Result<Self> {
-        let (program, arguments) = command.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
-        let mut command = Command::new(program);
-        // It needs nothing of the environment, and no directory may be kept busy.
-        command.args(arguments).arg0(NAME).env_clear().current_dir("/");
-        // A runner around this one must recognize the watchdog.
-        command.envs(env::var_os(MARK_VARIABLE).map(|mark| (MARK_VARIABLE, mark)));
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn()?;
-        let input = child.stdin.take().ok_or_else(|| io::Error::other("no pipe"))?.into_owned_fd()?;
-        own().extend(pid(&child));
-        let watchdog = Self { child, input: Mutex::new(File::from(input)) };
-        let this = i32::try_from(std::process::id()).unwrap_or_default();
-        if notes_orphans && let Some(entry) = Entry::of(this) {
-            watchdog.write(&format!("runner {this} {}\n", entry.started));
-        }
-        Ok(watchdog)
-    }
-
-    pub(super) fn watch(&self, mark: &str, cgroup: Option<&Cgroup>) {
-        let cgroup = cgroup.map_or_else(String::new, |cgroup| cgroup.directory().display().to_string());
-        self.write(&format!("watch {mark} {cgroup}\n"));
-    }
-
-    pub(super) fn name_root(&self, family: &Family) {
-        self.write(&format!("root {} {} {}\n", family.mark, family.root, family.started));
-    }
-
-    pub(super) fn release(&self, mark: &str) {
-        self.write(&format!("release {mark}\n"));
-    }
-
-    fn write(&self, line: &str) {
-        if let Err(error) = self.input.lock().write_all(line.as_bytes()) {
-            tracing::warn!(%error, "the watchdog does not listen: processes may survive this runner if it is killed");
-        }
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        if let Some(pid) = pid(&self.child) {
-            own().remove(&pid);
-        }
-    }
-}
-
-fn pid(child: &Child) -> Option<i32> {
-    child.id().and_then(|pid| i32::try_from(pid).ok())
-}
 
 /// Watches over the runner that has started this process for [`RunnerConfig::watchdog`](crate::RunnerConfig::watchdog).
 /// Returns when the runner has ended and nothing of its programs is left.
@@ -222,7 +140,7 @@ fn children(pid: i32) -> Vec<i32> {
 mod tests {
     use std::{
         io::{BufRead as _, BufReader},
-        process::Command,
+        process::{Command, Stdio},
     };
 
     use super::*;
