@@ -2,7 +2,7 @@
 //!
 //! `TEAMWIRE_BAD_PROGRAMS` sets how many programs each test runs at the same time; by default, one of each sort.
 
-use std::{env, fs};
+use std::{env, fs, time::Instant};
 
 use nix::sys::signal::Signal;
 
@@ -41,7 +41,7 @@ const ENDED: Sort = Sort {
     ..TERMINATED
 };
 
-const SORTS: [Sort; 7] = [
+const SORTS: [Sort; 8] = [
     Sort { name: "reads-nothing", script: "exec sleep 1000", ..TERMINATED },
     Sort { name: "floods", script: "while :; do echo flood; done", ..TERMINATED },
     // Detached twice, ignores SIGTERM, and has a detached child; the program itself ends with its input.
@@ -56,6 +56,13 @@ const SORTS: [Sort; 7] = [
     Sort {
         name: "setsid",
         script: "setsid sh -c 'echo $$ >> pids; exec sleep 1000' & wait",
+        processes: 2,
+        ..TERMINATED
+    },
+    // Leaves nothing to recognize it by but its parent. It is known once the watchdog has looked.
+    Sort {
+        name: "hides",
+        script: "env -i PATH=\"$PATH\" setsid sh -c 'sleep 4; echo $$ >> pids; exec sleep 1000' & wait",
         processes: 2,
         ..TERMINATED
     },
@@ -116,6 +123,7 @@ fn start(world: &World, containment: &str) -> Option<Vec<Bad>> {
 fn all_end_when_asked_to(containment: &str) {
     let world = World::embedded();
     let Some(programs) = start(&world, containment) else { return };
+    let (began, count) = (Instant::now(), programs.len());
     let waiting: Vec<_> =
         programs.iter().map(|bad| world.spawn(LEAD, &["shutdown", &bad.name, "--wait"], "")).collect();
     for (bad, waiting) in programs.iter().zip(waiting) {
@@ -130,6 +138,7 @@ fn all_end_when_asked_to(containment: &str) {
         assert_eq!(how, (bad.sort.code, bad.sort.signal, Some(bad.sort.action)), "{member}");
         assert!(exit["approved_request_id"].as_str().is_some_and(|id| id.starts_with("req_")), "{member}");
     }
+    eprintln!("{count} programs have ended {:.1} s after they were asked to", began.elapsed().as_secs_f64());
     let history = world.history(LEAD);
     // The commands that waited have acknowledged the notices that say the same.
     let told: Vec<_> = history.iter().filter_map(|entry| entry["message"]["content"].as_str()).collect();
@@ -150,6 +159,7 @@ fn all_end_when_asked_to(containment: &str) {
 fn nothing_survives_a_killed_runner(containment: &str) {
     let world = World::embedded();
     let Some(programs) = start(&world, containment) else { return };
+    let began = Instant::now();
     for bad in &programs {
         bad.runner.signal(Signal::SIGKILL);
     }
@@ -158,6 +168,7 @@ fn nothing_survives_a_killed_runner(containment: &str) {
         eventually(&what, || (!bad.pids.iter().any(|pid| is_alive(*pid))).then_some(()));
         assert_eq!(bad.runner.exit(), -1);
     }
+    eprintln!("nothing is left {:.1} s after the runners were killed", began.elapsed().as_secs_f64());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{Signal, kill, killpg},
+    sys::signal::{Signal, killpg},
     unistd::Pid,
 };
 use teamwire_proto::v1::RunnerAction;
@@ -181,7 +181,7 @@ impl Process {
         }
         let live = self.family.live();
         for member in live.iter().filter(|member| is_waited_for || member.group != self.pid()) {
-            let _ = kill(Pid::from_raw(member.pid), signal);
+            member.signal(signal);
         }
         live.len()
     }

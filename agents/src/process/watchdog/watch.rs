@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fs,
     io::{self, BufRead as _},
     path::PathBuf,
     sync::mpsc::{self, RecvTimeoutError},
@@ -10,15 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    sys::signal::{SigSet, Signal, kill},
-    unistd::{Pid, setsid},
-};
+use nix::{sys::signal::SigSet, unistd::setsid};
 
 use crate::process::{cgroup::Cgroup, descendants::Family, process_table::Entry};
 
-/// How often the watchdog notes orphans. Only one that cleared its environment, left its group and lost its parent within
-/// this time before the runner was killed is not recognized.
+/// How often the watchdog notes the programs' descendants. One escapes that was born within this time before the runner was
+/// killed, cleared its environment, left its process group, and lost its parent before the watchdog looked again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often the watchdog repeats its kills.
@@ -39,30 +35,39 @@ pub fn watch() {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let mut watched = Watched::default();
+    let mut look_at = Instant::now();
     loop {
-        match lines.recv_timeout(LOOK_INTERVAL) {
-            Ok(line) => watched.apply(&line),
-            Err(RecvTimeoutError::Timeout) => watched.note_orphans(),
+        match lines.recv_timeout(look_at.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                if watched.apply(&line) {
+                    look_at = Instant::now();
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                watched.look();
+                look_at = Instant::now() + LOOK_INTERVAL;
+            }
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     // The kernel closes a dying process's files before its children get another parent.
-    watched.note_orphans();
+    watched.look();
     watched.end();
 }
 
 /// What the watchdog knows.
 #[derive(Debug, Default)]
 struct Watched {
-    /// The process whose orphans are noted: its id, and when it was started.
+    /// The process that adopts orphans: its id, and when it was started.
     runner: Option<(i32, u64)>,
     /// By mark.
     families: HashMap<String, Family>,
 }
 
 impl Watched {
-    /// Takes a line of the runner. The pipe carries whole lines, and only the runner holds its other end.
-    fn apply(&mut self, line: &str) {
+    /// Takes a line of the runner. The pipe carries whole lines, and only the runner holds its other end. Returns whether the
+    /// line names a program that may have descendants by now.
+    fn apply(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.splitn(3, ' ').collect();
         let number = |text: &str| -> Option<(i32, u64)> {
             let (pid, started) = text.split_once(' ')?;
@@ -77,70 +82,57 @@ impl Watched {
             ["root", mark, root] => {
                 if let (Some(family), Some((pid, started))) = (self.families.get_mut(mark), number(root)) {
                     (family.root, family.started) = (pid, started);
+                    return true;
                 }
             }
             ["release", mark] => drop(self.families.remove(mark)),
             _ => {}
         }
+        false
     }
 
-    /// Notes the runner's children, so that they are recognized when they have another parent.
-    fn note_orphans(&mut self) {
-        let Some((runner, started)) = self.runner else { return };
-        if self.families.is_empty() || Entry::of(runner).is_none_or(|entry| entry.started != started) {
-            return;
-        }
-        let this = i32::try_from(std::process::id()).unwrap_or_default();
-        let children = children(runner).into_iter().filter(|pid| *pid != this).filter_map(Entry::of);
-        let orphans: Vec<Entry> = children.filter(|child| child.parent == runner).collect();
+    /// Notes the programs' descendants.
+    fn look(&mut self) {
+        let is_same = |(pid, started): &(i32, u64)| Entry::of(*pid).is_some_and(|entry| entry.started == *started);
+        let runner = self.runner.filter(is_same).map(|(pid, _)| pid);
         for family in self.families.values_mut() {
-            family.seen.extend(orphans.iter().map(|orphan| (orphan.pid, orphan.started)));
+            family.note_descendants(runner);
         }
     }
 
     /// Kills everything that is watched, until nothing of it is left.
     fn end(&mut self) {
-        let began = Instant::now();
-        loop {
-            let mut left = 0;
-            for family in self.families.values_mut() {
-                if let Some(cgroup) = &family.cgroup {
-                    cgroup.kill();
-                }
-                // Without /proc, its process group is all that is known of a program.
-                #[cfg(not(target_os = "linux"))]
-                if family.root > 0 {
-                    let _ = nix::sys::signal::killpg(Pid::from_raw(family.root), Signal::SIGKILL);
-                }
-                let live = family.live();
-                left += live.len();
-                for member in live {
-                    let _ = kill(Pid::from_raw(member.pid), Signal::SIGKILL);
-                }
-            }
-            if left == 0 || began.elapsed() >= KILL_DEADLINE {
-                break;
-            }
+        let deadline = Instant::now() + KILL_DEADLINE;
+        while self.kill(deadline) > 0 && Instant::now() < deadline {
             thread::sleep(KILL_INTERVAL);
         }
         for cgroup in self.families.values().filter_map(|family| family.cgroup.as_ref()) {
             cgroup.remove();
         }
     }
-}
 
-/// Returns the children of a process. Empty if the kernel does not list them.
-fn children(pid: i32) -> Vec<i32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists.flat_map(|list| list.split(' ').filter_map(|pid| pid.trim().parse().ok()).collect::<Vec<i32>>()).collect()
+    fn kill(&mut self, deadline: Instant) -> usize {
+        // Without /proc, its process group is all that is known of a program.
+        #[cfg(not(target_os = "linux"))]
+        for family in self.families.values().filter(|family| family.root > 0) {
+            let _ =
+                nix::sys::signal::killpg(nix::unistd::Pid::from_raw(family.root), nix::sys::signal::Signal::SIGKILL);
+        }
+        self.families.values_mut().map(|family| family.kill(deadline)).sum()
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::{
+        fs,
         io::{BufRead as _, BufReader},
         process::{Command, Stdio},
+    };
+
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
     };
 
     use super::*;
@@ -197,10 +189,54 @@ mod tests {
         let mut watched = Watched::default();
         watched.apply(&format!("runner {id} {}", Entry::of(id).expect("it runs").started));
         watched.apply("watch wd-c ");
-        watched.note_orphans();
+        watched.look();
         kill_runner(runner);
         watched.end();
         assert!(!lives(pids[0]));
+    }
+
+    #[test]
+    fn a_child_that_hides_is_recognized_once_it_was_seen_with_its_parent() {
+        // It survives its parent, the program, and so has another parent when the runner ends.
+        let script = "sh -c 'echo $$; env -i setsid sh -c \"echo \\$\\$; exec sleep 1000\" & wait' & wait";
+        let (runner, pids) = runner(script, 2);
+        let mut watched = Watched::default();
+        watched.apply("watch wd-e ");
+        assert!(watched.apply(&format!("root wd-e {} {}", pids[0], Entry::of(pids[0]).expect("it runs").started)));
+        watched.look();
+        kill(Pid::from_raw(pids[0]), Signal::SIGKILL).expect("it runs");
+        kill_runner(runner);
+        watched.end();
+        assert!(!lives(pids[1]));
+    }
+
+    #[test]
+    fn what_keeps_forking_and_losing_its_parents_is_stopped_and_killed() {
+        // Each process starts the next one and ends.
+        let script = "setsid sh -c 'echo $$; next() { sleep 0.001; next & }; next & next & next & wait' & wait";
+        let (runner, pids) = runner(script, 1);
+        let mut watched = Watched::default();
+        watched.apply("watch wd-f ");
+        watched.apply(&format!("root wd-f {} {}", pids[0], Entry::of(pids[0]).expect("it runs").started));
+        watched.look();
+        kill_runner(runner);
+        watched.end();
+        assert!(watched.families["wd-f"].clone().live().is_empty());
+    }
+
+    #[test]
+    fn a_process_that_has_the_id_of_a_member_that_ended_is_not_killed() {
+        let (runner, pids) = runner("sleep 1000 & echo $!; wait", 1);
+        let mut watched = Watched::default();
+        watched.apply("watch wd-g ");
+        let started = Entry::of(pids[0]).expect("it runs").started;
+        watched.families.get_mut("wd-g").expect("it is watched").seen.insert(pids[0], started - 1);
+        watched.look();
+        watched.end();
+        Entry { started: started - 1, ..Entry::of(pids[0]).expect("it runs") }.signal(Signal::SIGKILL);
+        assert!(lives(pids[0]));
+        kill_runner(runner);
+        kill(Pid::from_raw(pids[0]), Signal::SIGKILL).expect("it runs");
     }
 
     #[test]
@@ -209,7 +245,7 @@ mod tests {
         let mut watched = Watched::default();
         watched.apply(&format!("runner {} 1", runner.id()));
         watched.apply("watch wd-d ");
-        watched.note_orphans();
+        watched.look();
         watched.end();
         assert!(lives(pids[0]));
         kill_runner(runner);
