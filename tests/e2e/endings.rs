@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     agents,
-    world::{LEAD, Runner, World, eventually, is_alive},
+    world::{LEAD, Runner, World, eventually, is_alive, signal},
 };
 
 /// A way in which a program makes it hard to end it, and how it ends after its shutdown was approved.
@@ -192,9 +192,23 @@ fn programs_of_every_bad_sort_end_with_their_killed_runner_without_cgroups() {
 }
 
 scenarios! {
+    a_killed_watchdog_is_replaced,
     a_program_for_each_batch_ends_between_batches,
     a_crash_is_reported_with_its_exit_code,
     no_member_joins_for_a_program_that_cannot_be_found,
+}
+
+fn a_killed_watchdog_is_replaced(world: World) {
+    world.create_team("acme");
+    let script = "setsid sh -c 'echo $$ >> pids; exec sleep 1000' & wait";
+    let backend = world.run("backend", &["--containment", "watchdog"], script).ready();
+    let pids = eventually("both processes", || Some(backend.pids()).filter(|pids| pids.len() == 2));
+    let watchdog = eventually("its watchdog", || backend.watchdog());
+    signal(watchdog, Signal::SIGKILL);
+    backend.await_log(&format!("the watchdog, process {watchdog}, has ended; process "));
+    eventually("its successor", || backend.watchdog().filter(|successor| *successor != watchdog));
+    backend.signal(Signal::SIGKILL);
+    eventually("nothing is left", || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()));
 }
 
 fn a_program_for_each_batch_ends_between_batches(world: World) {
