@@ -193,6 +193,8 @@ fn programs_of_every_bad_sort_end_with_their_killed_runner_without_cgroups() {
 
 scenarios! {
     a_killed_watchdog_is_replaced,
+    two_quick_signals_kill_the_program_and_its_exit_is_reported,
+    two_quick_signals_end_a_runner_without_a_coordinator,
     a_program_for_each_batch_ends_between_batches,
     a_crash_is_reported_with_its_exit_code,
     no_member_joins_for_a_program_that_cannot_be_found,
@@ -209,6 +211,31 @@ fn a_killed_watchdog_is_replaced(world: World) {
     eventually("its successor", || backend.watchdog().filter(|successor| *successor != watchdog));
     backend.signal(Signal::SIGKILL);
     eventually("nothing is left", || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()));
+}
+
+fn two_quick_signals_kill_the_program_and_its_exit_is_reported(world: World) {
+    world.create_team("acme");
+    let script = "trap '' TERM; while :; do sleep 1; done";
+    let backend = world.run("backend", &["--grace", "1000"], script).ready();
+    backend.signal(Signal::SIGTERM);
+    backend.signal(Signal::SIGINT);
+    backend.await_log("The runner was asked to stop.");
+    assert_eq!(world.member("backend")["state"], "exited");
+    let history = world.history(LEAD);
+    let exits: Vec<_> = history.iter().filter(|entry| entry["member"]["state"] == "exited").collect();
+    let details: Vec<_> = exits.iter().map(|entry| entry["member"]["detail"].as_str()).collect();
+    assert_eq!(details, [Some("its runner ended it with SIGKILL")]);
+    assert_eq!(backend.exit(), 137);
+}
+
+fn two_quick_signals_end_a_runner_without_a_coordinator(mut world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &["--grace", "1000"], "exec sleep 1000").ready();
+    world.coordinator.kill();
+    backend.signal(Signal::SIGTERM);
+    backend.signal(Signal::SIGINT);
+    backend.await_log("The exit could not be reported to the coordinator.");
+    assert_eq!(backend.exit(), 75);
 }
 
 fn a_program_for_each_batch_ends_between_batches(world: World) {

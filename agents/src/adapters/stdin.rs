@@ -39,10 +39,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
         Why::Closed(_) | Why::Refused(_) => Duration::ZERO,
     };
     let hurry = incarnation.hurry.clone();
-    let is_heard = tokio::select! {
-        heard = timeout(patience, conversation.hear_out(incarnation)) => heard.is_ok(),
-        () = hurry.cancelled() => false,
-    };
+    let is_heard = matches!(hurry.bound(timeout(patience, conversation.hear_out(incarnation))).await, Some(Ok(())));
     let why = incarnation.settle(why).await;
     End { why, exit: Some(exit), is_outcome_unknown: !is_heard }
 }

@@ -48,7 +48,7 @@ impl Incarnation<'_> {
         }
         let is_forced = matches!(why, Why::Closed(Closed::MemberStopped));
         let wrap_up = if matches!(why, Why::Approved) { self.config.wrap_up } else { Duration::ZERO };
-        let (grace, hurry) = (self.config.grace, self.hurry.clone());
+        let (grace, hurry) = (self.config.grace, self.hurry.token());
         async move { if is_forced { process.kill().await } else { process.end(wrap_up, grace, &hurry).await } }
     }
 
