@@ -195,6 +195,8 @@ scenarios! {
     a_killed_watchdog_is_replaced,
     two_quick_signals_kill_the_program_and_its_exit_is_reported,
     two_quick_signals_end_a_runner_without_a_coordinator,
+    a_program_that_leaves_may_finish_and_exits_once,
+    a_program_that_leaves_and_stays_is_ended,
     a_program_for_each_batch_ends_between_batches,
     a_crash_is_reported_with_its_exit_code,
     no_member_joins_for_a_program_that_cannot_be_found,
@@ -236,6 +238,29 @@ fn two_quick_signals_end_a_runner_without_a_coordinator(mut world: World) {
     backend.signal(Signal::SIGINT);
     backend.await_log("The exit could not be reported to the coordinator.");
     assert_eq!(backend.exit(), 75);
+}
+
+/// Runs a program that leaves, to its end. Returns how its life ended, as the history tells it.
+fn leave(world: &World, script: &str) -> Vec<String> {
+    world.create_team("acme");
+    let backend = world.run("backend", &["--wrap-up", "2"], script);
+    backend.await_log("The member has left: ");
+    assert!(world.home("backend").join("finished").exists(), "{}", backend.log());
+    assert_eq!(backend.exit(), 0);
+    let history = world.history(LEAD);
+    let events = history.iter().map(|entry| &entry["member"]).filter(|event| event["member"] == "backend");
+    let ends = events.filter(|event| event["state"] == "stopping" || event["state"] == "exited");
+    ends.map(|event| format!("{}: {}", event["state"].as_str().unwrap(), event["detail"].as_str().unwrap())).collect()
+}
+
+fn a_program_that_leaves_may_finish_and_exits_once(world: World) {
+    let ends = leave(&world, r#"hear; "$TW" leave --reason 'all done'; while hear; do :; done; : > finished; exit 4"#);
+    assert_eq!(ends, ["stopping: all done", "exited: exit code 4"]);
+}
+
+fn a_program_that_leaves_and_stays_is_ended(world: World) {
+    let ends = leave(&world, r#""$TW" leave; : > finished; exec sleep 1000"#);
+    assert_eq!(ends, ["stopping: left", "exited: its runner ended it with SIGTERM"]);
 }
 
 fn a_program_for_each_batch_ends_between_batches(world: World) {

@@ -255,7 +255,7 @@ impl<'a> Incarnation<'a> {
         {
             self.conclude_approval(&approval);
         }
-        if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
+        if why.is_agreed() || matches!(why, Why::Exited | Why::Stopped) {
             let flushed = hurry.bound(timeout(FLUSH_DEADLINE, self.subscription.flush_acks())).await;
             if !matches!(flushed, Some(Ok(Ok(())))) {
                 tracing::debug!(?flushed, "the last acknowledgements were not confirmed");

@@ -3,7 +3,7 @@
 //! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has proven
 //! to have processed, ends the program and everything it has started when its shutdown is approved, and reports how it
 //! exited. The program does not notice when a coordinator restarts. It ends only when it exits by itself, when the member
-//! may not go on (shutdown approved, stopped by force, superseded, team deleted, credential refused), or when the runner
+//! may not go on (shutdown approved, left, stopped by force, superseded, team deleted, credential refused), or when the runner
 //! is asked to stop; never because a shutdown request has arrived.
 //!
 //! # What a program reads and writes in [`Mode::Stdin`](crate::Mode::Stdin)
@@ -211,7 +211,7 @@ impl Runner {
             return end.runner_exit(false);
         }
         let exit = end.exit.clone().unwrap_or_else(Exit::without_program);
-        let request = v1::LeaveRequest { exit: Some(exit.report()) };
+        let request = v1::LeaveRequest { exit: Some(exit.report()), ..v1::LeaveRequest::default() };
         // The credential alone proves who reports. A session that the coordinator has opened but the runner never heard
         // from must not get the report refused.
         let client = client.without_session().with_retry(Retry::within(self.config.report_patience));
