@@ -8,10 +8,17 @@ use teamwire_proto::v1::RunnerAction;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunnerEvent {
-    /// Some processes may survive the runner. Reported once, before anything else.
+    /// Some processes may survive the runner. Reported before anything else, or when watchdogs keep ending.
     Uncontained {
         /// Which, and what to do.
         detail: &'static str,
+    },
+    /// The watchdog has ended before the runner, and another one has taken over.
+    WatchdogReplaced {
+        /// The process id of the one that has ended.
+        ended: i32,
+        /// The process id of its successor.
+        pid: i32,
     },
     /// An incarnation of the member has begun.
     Joined {
@@ -119,6 +126,9 @@ impl fmt::Display for RunnerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uncontained { detail } => f.write_str(detail),
+            Self::WatchdogReplaced { ended, pid } => {
+                write!(f, "the watchdog, process {ended}, has ended; process {pid} has taken over")
+            }
             Self::Joined { team, member, incarnation: 1 } => write!(f, "joined {team} as {member}"),
             Self::Joined { team, member, incarnation } => {
                 write!(f, "joined {team} as {member}, incarnation {incarnation}")

@@ -631,6 +631,22 @@ async fn sigquit_ends_the_runner_in_order_and_signals_without_a_meaning_do_nothi
 }
 
 #[tokio::test]
+async fn after_two_quick_signals_the_runner_still_reports_the_exit() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"trap "" TERM; echo "pid $$"; while :; do sleep 0.01; done"#;
+    let (mut runner, mut lines) = start_runner(&coordinator, script);
+    pid(&mut lines).await;
+    let number = Pid::from_raw(i32::try_from(runner.id().expect("it runs")).expect("a pid"));
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        kill(number, signal).expect("it runs");
+    }
+    let status = timeout(Duration::from_secs(20), runner.wait()).await.expect("in time").expect("it ends");
+    assert_eq!(status.code(), Some(137), "{status:?}");
+    let report = report(&coordinator);
+    assert_eq!((report.signal, report.runner_action()), (9, v1::RunnerAction::Sigkill));
+}
+
+#[tokio::test]
 async fn in_a_cgroup_nothing_that_hides_survives_the_runner() {
     let coordinator = Coordinator::start().await;
     // Detached twice, in another session, with an empty environment.

@@ -37,6 +37,7 @@ use crate::{
     exit::Why,
     line_protocol::{input::InputLine, input_lines},
     process::Boundary,
+    runner::Hurry,
 };
 
 /// How many messages a session delivers without acknowledgement.
@@ -53,8 +54,8 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) config: &'a RunnerConfig,
     /// Cancelled: the runner must end.
     pub(crate) stop: CancellationToken,
-    /// Cancelled: the runner must end without a grace period.
-    pub(crate) hurry: CancellationToken,
+    /// Begun: the runner must end without a grace period.
+    pub(crate) hurry: Hurry,
     boundary: Arc<Boundary>,
     client: Client,
     joined: v1::JoinResponse,
@@ -98,7 +99,7 @@ impl<'a> Incarnation<'a> {
         passthrough: &'a mut Passthrough,
         boundary: Arc<Boundary>,
         stop: CancellationToken,
-        hurry: CancellationToken,
+        hurry: Hurry,
     ) -> Self {
         let (work, seen) = watch::channel(Work::default());
         let heartbeat = heartbeat::run(client.clone(), seen, config.heartbeat_interval, config.idle_after);
@@ -243,24 +244,25 @@ impl<'a> Incarnation<'a> {
     /// Finishes the incarnation: flushes the last acknowledgements, and checks whether the shutdown was approved after
     /// all. Returns the reason to report.
     pub(crate) async fn settle(&mut self, why: Why) -> Why {
+        let hurry = self.hurry.clone();
         let why = match why {
-            Why::Exited | Why::Stopped if self.is_shutdown_approved().await => Why::Approved,
+            Why::Exited | Why::Stopped if hurry.bound(self.is_shutdown_approved()).await == Some(true) => Why::Approved,
             why => why,
         };
         // The end of the session overtakes the reply to the runner's own approval, which acknowledges the request.
         while matches!(why, Why::Approved)
-            && let Ok(Some(Ok(approval))) = timeout(FLUSH_DEADLINE, self.approvals.join_next()).await
+            && let Some(Ok(Some(Ok(approval)))) = hurry.bound(timeout(FLUSH_DEADLINE, self.approvals.join_next())).await
         {
             self.conclude_approval(&approval);
         }
-        if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
-            let flushed = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
-            if !matches!(flushed, Ok(Ok(()))) {
+        if why.is_agreed() || matches!(why, Why::Exited | Why::Stopped) {
+            let flushed = hurry.bound(timeout(FLUSH_DEADLINE, self.subscription.flush_acks())).await;
+            if !matches!(flushed, Some(Ok(Ok(())))) {
                 tracing::debug!(?flushed, "the last acknowledgements were not confirmed");
             }
         }
         if !self.passthrough.is_empty() {
-            let _ = timeout(FLUSH_DEADLINE, self.passthrough.write()).await;
+            let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.passthrough.write())).await;
         }
         why
     }

@@ -17,9 +17,12 @@ impl End {
         Self::Closing { reason, detail, request_id: String::new() }
     }
 
-    /// The member has approved its shutdown.
+    /// The member has approved its shutdown, or, without a request, leaves by its own decision.
     pub(super) fn shutdown_approved(request_id: String) -> Self {
-        let detail = "The shutdown was approved. End the process.";
+        let detail = match request_id.as_str() {
+            "" => "The member leaves. End the process.",
+            _ => "The shutdown was approved. End the process.",
+        };
         Self::Closing { reason: CloseReason::ShutdownApproved, detail, request_id }
     }
 

@@ -226,6 +226,7 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
         Life::Live | Life::Lost => return Ok(()),
         _ if admit == Admit::Ended => return Ok(()),
         Life::Stopping { request_id: Some(_), .. } if admit == Admit::Stopping => return Ok(()),
+        Life::Stopping { request_id: Some(id), .. } if id.is_empty() => "has left",
         Life::Stopping { request_id: Some(_), .. } => "has approved its shutdown",
         Life::Stopping { request_id: None, .. } => "was stopped by force",
         Life::Exited { dismissed: false, .. } => {

@@ -152,7 +152,7 @@ async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
         let forged = "req_forged".to_owned();
         let runner_action = action.into();
         let exit = v1::ExitReport { code, signal, runner_action, approved_request_id: forged, ..Default::default() };
-        let request = v1::LeaveRequest { exit: Some(exit) };
+        let request = v1::LeaveRequest { exit: Some(exit), ..Default::default() };
         t.coordinator.leave(&bob.who, &request).await.unwrap();
         t.coordinator.leave(&bob.who, &request).await.unwrap();
         let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
@@ -163,7 +163,7 @@ async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
     }
     let (t, [bob]) = Team::of(["bob"]).await;
     let exit = v1::ExitReport { approved_request_id: "req_forged".to_owned(), code: Some(0), ..Default::default() };
-    t.coordinator.leave(&bob.who, &v1::LeaveRequest { exit: Some(exit) }).await.unwrap();
+    t.coordinator.leave(&bob.who, &v1::LeaveRequest { exit: Some(exit), ..Default::default() }).await.unwrap();
     assert_eq!(t.member("bob").await.exit.unwrap().approved_request_id, "");
 }
 
@@ -289,6 +289,37 @@ async fn a_missing_exit_is_reported_to_the_lead_once_and_ends_with_the_lease() {
     t.try_leave(&bob, 0).await.unwrap();
     assert_eq!(t.member("bob").await.exit.unwrap().code, Some(0));
     assert_eq!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_member_that_leaves_under_a_runner_is_stopping_until_its_exit_is_reported() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let mut session = t.open(&bob).await;
+    let exit = Some(v1::ExitReport { detail: "I am done".to_owned(), ..Default::default() });
+    let leaving = v1::LeaveRequest { exit, exit_follows: true };
+    for _ in 0..2 {
+        t.coordinator.leave(&bob.who, &leaving).await.unwrap();
+    }
+    assert_eq!(t.member("bob").await.state(), MemberState::Stopping);
+    let closing = session.closing().await;
+    assert_eq!((closing.reason(), closing.request_id.as_str()), (v1::CloseReason::ShutdownApproved, ""));
+    let stopped = (Code::FailedPrecondition, Reason::MemberStopped);
+    t.refused(t.try_send(&bob, message("lead", "x")), stopped.0, stopped.1, "").await;
+    assert!(t.notices(&t.lead, NoticeKind::MemberExited).await.is_empty());
+    t.try_leave(&bob, 4).await.unwrap();
+    let events = t.history().await.into_iter().filter_map(|entry| match entry.event {
+        Some(Event::Member(event)) if event.member == "bob" => Some((event.state(), event.detail)),
+        _ => None,
+    });
+    let ended: Vec<_> = events.skip_while(|(state, _)| *state != MemberState::Stopping).collect();
+    let expected = [(MemberState::Stopping, "I am done"), (MemberState::Exited, "exit code 4")];
+    assert_eq!(ended, expected.map(|(state, detail)| (state, detail.to_owned())));
+    assert_eq!(t.notices(&t.lead, NoticeKind::MemberExited).await.len(), 1);
+    t.coordinator.leave(&bob.who, &leaving).await.unwrap();
+    assert_eq!(t.member("bob").await.state(), MemberState::Exited);
+    // It was not asked to leave, so it may come back.
+    t.rejoin(&bob).await;
+    assert_eq!(t.member("bob").await.incarnation, 2);
 }
 
 #[tokio::test]

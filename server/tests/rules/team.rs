@@ -218,7 +218,7 @@ impl Team {
 
     pub(crate) async fn try_leave(&self, member: &Member, code: i32) -> Result<(), Refusal> {
         let exit = Some(v1::ExitReport { code: Some(code), ..Default::default() });
-        self.coordinator.leave(&member.who, &v1::LeaveRequest { exit }).await
+        self.coordinator.leave(&member.who, &v1::LeaveRequest { exit, ..Default::default() }).await
     }
 
     /// The member's runner reports its exit.

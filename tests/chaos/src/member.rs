@@ -112,7 +112,7 @@ pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
                 this.note(What::Ended { how: "shutdown_approved".to_owned() });
                 inbox.flush_acks().await?;
                 let exit = v1::ExitReport { code: Some(0), ..Default::default() };
-                this.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
+                this.client.leave(v1::LeaveRequest { exit: Some(exit), ..Default::default() }).await?;
                 return Ok(0);
             }
             Event::Closed(closed) => {

@@ -261,7 +261,7 @@ impl Exec<'_, '_> {
 
     /// Carries out what a program has said. The program is gone, so whatever is refused only goes to the runner's events.
     async fn carry_out(&mut self, mut said: Said) -> Result<(), Ended> {
-        let patience = self.incarnation.config.report_patience;
+        let (patience, hurry) = (self.incarnation.config.report_patience, self.incarnation.hurry.clone());
         let is_task = matches!(said.last, Some(Last::Complete(..) | Last::Act(Action::Release(..))));
         while said.go_on(self.incarnation) {
             if let Err(ended) = check(self.incarnation.next().await) {
@@ -274,7 +274,7 @@ impl Exec<'_, '_> {
                             self.incarnation.carry_on().await;
                         }
                     };
-                    is_done = timeout(patience, rest).await.is_ok();
+                    is_done = matches!(hurry.bound(timeout(patience, rest)).await, Some(Ok(())));
                 }
                 if is_done && is_stopped {
                     // The batch or task is processed. The caller notes that, and meets the stop with its next wait.

@@ -313,7 +313,7 @@ type CloseReason int32
 const (
 	// Never sent.
 	CloseReason_CLOSE_REASON_UNSPECIFIED CloseReason = 0
-	// The member approved its shutdown. End the process; do not reconnect.
+	// The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect.
 	CloseReason_CLOSE_REASON_SHUTDOWN_APPROVED CloseReason = 1
 	// A newer session holds the inbox. Do not reconnect.
 	CloseReason_CLOSE_REASON_SUPERSEDED CloseReason = 2
@@ -2292,7 +2292,7 @@ type SessionClosing struct {
 	Reason CloseReason `protobuf:"varint,1,opt,name=reason,proto3,enum=teamwire.v1.CloseReason" json:"reason,omitempty"`
 	// One sentence for a reader.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved.
+	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member leaves by its own decision.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

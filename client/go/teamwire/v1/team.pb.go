@@ -1553,7 +1553,11 @@ func (x *JoinResponse) GetCredential() string {
 type LeaveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. How the process ended. Absent: unknown.
-	Exit          *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
+	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
+	// Optional. True: the caller's process still runs, and its runner will report how it ends with another Leave. The member
+	// becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why the
+	// member leaves. Ignored for a detached life, which has no runner.
+	ExitFollows   bool `protobuf:"varint,2,opt,name=exit_follows,json=exitFollows,proto3" json:"exit_follows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1593,6 +1597,13 @@ func (x *LeaveRequest) GetExit() *ExitReport {
 		return x.Exit
 	}
 	return nil
+}
+
+func (x *LeaveRequest) GetExitFollows() bool {
+	if x != nil {
+		return x.ExitFollows
+	}
+	return false
 }
 
 // The reply of TeamService.Leave.
@@ -2294,9 +2305,10 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
 	"\n" +
 	"credential\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
-	"credential\";\n" +
+	"credential\"^\n" +
 	"\fLeaveRequest\x12+\n" +
-	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\"\x0f\n" +
+	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\x12!\n" +
+	"\fexit_follows\x18\x02 \x01(\bR\vexitFollows\"\x0f\n" +
 	"\rLeaveResponse\"d\n" +
 	"\x12ListMembersRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1b\n" +

@@ -52,9 +52,9 @@ pub enum Event {
     },
     /// A message has arrived.
     Delivery(Box<Delivery>),
-    /// The member has approved its own shutdown: end the process now. The subscription has ended.
+    /// The member has approved its own shutdown, or leaves: end the process now. The subscription has ended.
     ShutdownApproved {
-        /// The id of the approved request.
+        /// The id of the approved request. Empty: the member leaves by its own decision.
         request_id: String,
     },
     /// The subscription has ended and will not reconnect.

@@ -89,7 +89,7 @@ pub enum Life {
     Live,
     /// Has approved its shutdown, or was stopped by force.
     Stopping {
-        /// The request that it approved. `None`: it was stopped by force.
+        /// The request that it approved. Empty: it leaves by its own decision. `None`: it was stopped by force.
         request_id: Option<String>,
         /// Whether the lead was notified that it has not exited.
         alarmed: bool,

@@ -202,7 +202,7 @@ class _CloseReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     CLOSE_REASON_UNSPECIFIED: _CloseReason.ValueType  # 0
     """Never sent."""
     CLOSE_REASON_SHUTDOWN_APPROVED: _CloseReason.ValueType  # 1
-    """The member approved its shutdown. End the process; do not reconnect."""
+    """The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect."""
     CLOSE_REASON_SUPERSEDED: _CloseReason.ValueType  # 2
     """A newer session holds the inbox. Do not reconnect."""
     CLOSE_REASON_TEAM_DELETED: _CloseReason.ValueType  # 3
@@ -218,7 +218,7 @@ class CloseReason(_CloseReason, metaclass=_CloseReasonEnumTypeWrapper):
 CLOSE_REASON_UNSPECIFIED: CloseReason.ValueType  # 0
 """Never sent."""
 CLOSE_REASON_SHUTDOWN_APPROVED: CloseReason.ValueType  # 1
-"""The member approved its shutdown. End the process; do not reconnect."""
+"""The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect."""
 CLOSE_REASON_SUPERSEDED: CloseReason.ValueType  # 2
 """A newer session holds the inbox. Do not reconnect."""
 CLOSE_REASON_TEAM_DELETED: CloseReason.ValueType  # 3
@@ -1096,7 +1096,7 @@ class SessionClosing(google.protobuf.message.Message):
     detail: builtins.str
     """One sentence for a reader."""
     request_id: builtins.str
-    """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved."""
+    """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member leaves by its own decision."""
     def __init__(
         self,
         *,

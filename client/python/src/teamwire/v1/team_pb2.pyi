@@ -769,6 +769,12 @@ class LeaveRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     EXIT_FIELD_NUMBER: builtins.int
+    EXIT_FOLLOWS_FIELD_NUMBER: builtins.int
+    exit_follows: builtins.bool
+    """Optional. True: the caller's process still runs, and its runner will report how it ends with another Leave. The member
+    becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why the
+    member leaves. Ignored for a detached life, which has no runner.
+    """
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
         """Optional. How the process ended. Absent: unknown."""
@@ -777,9 +783,10 @@ class LeaveRequest(google.protobuf.message.Message):
         self,
         *,
         exit: teamwire.v1.message_pb2.ExitReport | None = ...,
+        exit_follows: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["exit", b"exit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["exit", b"exit"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["exit", b"exit", "exit_follows", b"exit_follows"]) -> None: ...
 
 Global___LeaveRequest: typing_extensions.TypeAlias = LeaveRequest
 

@@ -1046,7 +1046,7 @@ export type SessionClosing = Message$1<"teamwire.v1.SessionClosing"> & {
   detail: string;
 
   /**
-   * Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved.
+   * Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member leaves by its own decision.
    *
    * @generated from field: string request_id = 3;
    */
@@ -1584,7 +1584,7 @@ export enum CloseReason {
   UNSPECIFIED = 0,
 
   /**
-   * The member approved its shutdown. End the process; do not reconnect.
+   * The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect.
    *
    * @generated from enum value: CLOSE_REASON_SHUTDOWN_APPROVED = 1;
    */
