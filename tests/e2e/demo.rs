@@ -44,6 +44,30 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
 }
 
 #[test]
+fn a_narrow_terminal_breaks_no_heading() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.cli(LEAD, &["task", "create", "Read the plan of the new release and write down what is missing"]).succeeds();
+    for (columns, commands) in
+        [(40, ["status", "task list", "team list --as operator"]), (200, ["status", "task list", "whoami"])]
+    {
+        for typed in commands {
+            let script = format!("script --quiet --command \"stty cols {columns}; '$0' {typed}\" /dev/null");
+            let shown = world.spawn_shell(LEAD, &script).output().succeeds().stdout;
+            let headings = match typed {
+                "status" => ["MEMBER", "ROLE", "STATE", "SINCE", "INBOX", "LIFE"].as_slice(),
+                "task list" => &["TASK", "STATUS", "UPDATED", "SUBJECT"],
+                "team list --as operator" => &["TEAM", "LEAD", "MEMBERS", "CREATED"],
+                _ => &[],
+            };
+            for heading in headings {
+                assert!(shown.contains(heading), "{columns} columns, {heading}: {shown}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_terminal_shows_what_a_command_waits_for() {
     let world = World::embedded();
     world.create_team("acme");
