@@ -34,6 +34,15 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
     let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
     assert_eq!(shown["message"]["type"], "plan_approval_response", "{shown}");
 
+    // What one has just sent is newer than what waits in the inbox; a reply answers what was received.
+    world.cli("ann", &["send", "lead", "thanks"]).succeeds();
+    let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
+    assert_eq!(shown["message"]["content"], "thanks", "{shown}");
+    world.cli("ann", &["send", "lead", "once more", "--in-reply-to", "last"]).succeeds();
+    let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
+    let answered = world.cli("ann", &["message", "show", shown["message"]["in_reply_to"].as_str().unwrap(), "--json"]);
+    assert_eq!(answered.succeeds().json()["message"]["type"], "plan_approval_response");
+
     let complete = |words: &[&str]| {
         let arguments = [&["--", "teamwire"], words].concat();
         world.cli_in(LEAD, &arguments, &[("TEAMWIRE_COMPLETE", "fish")]).succeeds().stdout
