@@ -26,8 +26,8 @@ use crate::{
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
-/// batch. Plain output goes back as a reply to the last member who wrote in that batch; between batches, the runner
-/// approves the member's shutdown by itself. In both modes, TEAMWIRE_WELCOME says who the program is, who else is in the
+/// batch; after any other, the runner tries again, and the lead gets a notice. Plain output goes back as a reply to the
+/// last member who wrote in that batch; between batches, the runner approves the member's shutdown by itself. In both modes, TEAMWIRE_WELCOME says who the program is, who else is in the
 /// team, and how to answer; with `stdin`, the first line does, too. A line that is meant for the runner but is malformed
 /// or ambiguous is answered with an error. docs/line-protocol.md describes all lines.
 ///
