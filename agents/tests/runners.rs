@@ -819,6 +819,23 @@ async fn a_long_line_is_passed_on() {
 }
 
 #[tokio::test]
+async fn a_byte_order_mark_is_accepted_in_the_first_line_and_refused_in_others() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        mark=$(printf '\357\273\277'); read -r line
+        printf '%s{"to":"lead","message":"one","summary":"s"}\n' "$mark"; read -r line
+        printf '%s{"to":"lead","message":"two","summary":"s"}\n' "$mark"; read -r line; printf '%s\n' "$line""#;
+    let mut running = run(&coordinator, script, |_| {});
+    let error = running.json().await;
+    assert_eq!((&error["type"], &error["field"]), (&"error".into(), &"json".into()), "{error}");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("byte-order mark")), "{error}");
+    running.exit().await;
+    let sends = coordinator.with(|state| state.sends.iter().map(|(request, _)| request.clone()).collect::<Vec<_>>());
+    let [send] = sends.as_slice() else { panic!("{sends:?}") };
+    assert!(matches!(&send.body, Some(send_request::Body::Message(sent)) if sent.content == "one"), "{send:?}");
+}
+
+#[tokio::test]
 async fn a_notice_reaches_the_program_as_a_notice() {
     let coordinator = Coordinator::start().await;
     let mut running = run(&coordinator, r#"read -r line; read -r line; printf '%s\n' "$line""#, |_| {});

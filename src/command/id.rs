@@ -73,9 +73,18 @@ pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Fail
     only(typed, &REQUEST, listed.into_iter().map(|request| request.id).filter(|id| has_part(&bare(id), &part)))
 }
 
-/// Returns the id of the message that `typed` means. `last` is the newest message of the caller's inbox, or else the newest
-/// one that the caller may see.
-pub(super) async fn message(caller: &Caller, typed: &str) -> Result<String, Failure> {
+/// Which message `last` means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// The newest message of the caller's inbox, or else the newest one that the caller may see.
+    Received,
+    /// The newest message that the caller sent or received, or else the newest one that the caller may see. Notices do not
+    /// count: one may arrive at any time.
+    SentOrReceived,
+}
+
+/// Returns the id of the message that `typed` means.
+pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<String, Failure> {
     if typed.len() >= UUID_LENGTH {
         return Ok(typed.to_owned());
     }
@@ -86,6 +95,7 @@ pub(super) async fn message(caller: &Caller, typed: &str) -> Result<String, Fail
         ids.extend(inbox.deliveries.into_iter().filter_map(|delivery| Some(delivery.message?.id)));
     }
     if typed == "last"
+        && last == Last::Received
         && let Some(id) = ids.pop()
     {
         return Ok(id);
@@ -93,16 +103,29 @@ pub(super) async fn message(caller: &Caller, typed: &str) -> Result<String, Fail
     let filter = v1::HistoryFilter { messages_only: true, ..v1::HistoryFilter::default() };
     let newest = v1::ListHistoryRequest { filter: Some(filter), newest: true, ..v1::ListHistoryRequest::default() };
     let entries = caller.client.list_all_history(newest, SEARCHED_MAX).await?.entries;
-    ids.extend(entries.into_iter().filter_map(|entry| match entry.event {
-        Some(Event::Message(message)) => Some(message.id),
-        _ => None,
-    }));
+    let messages: Vec<v1::Message> = entries
+        .into_iter()
+        .filter_map(|entry| match entry.event {
+            Some(Event::Message(message)) => Some(message),
+            _ => None,
+        })
+        .collect();
     if typed == "last" {
-        return ids.pop().ok_or_else(|| none("There is no message yet."));
+        let own = messages.iter().rev().find(|message| last == Last::SentOrReceived && is_own(caller, message));
+        let newest = own.or(messages.last()).map(|message| message.id.clone());
+        return newest.ok_or_else(|| none("There is no message yet."));
     }
+    ids.extend(messages.into_iter().map(|message| message.id));
     ids.sort_unstable();
     ids.dedup();
     only(typed, &MESSAGE, ids.into_iter().filter(|id| has_part(id, typed)))
+}
+
+/// Returns whether the caller sent or received a message that is no notice.
+fn is_own(caller: &Caller, message: &v1::Message) -> bool {
+    let is_sender = message.sender.as_ref().is_some_and(|sender| caller.is(&sender.name));
+    let is_notice = matches!(message.body, Some(v1::message::Body::Notice(_)));
+    !is_notice && (is_sender || message.recipients.iter().any(|recipient| caller.is(recipient)))
 }
 
 fn has_part(id: &str, part: &str) -> bool {

@@ -73,7 +73,7 @@ impl Inbox {
     async fn ack(&self, caller: &Caller, typed: &[String]) -> Result<(), Failure> {
         let mut message_ids = Vec::new();
         for typed in typed {
-            message_ids.push(id::message(caller, typed).await?);
+            message_ids.push(id::message(caller, typed, id::Last::Received).await?);
         }
         let reply = caller.client.ack(v1::AckRequest { session_id: String::new(), message_ids }).await?;
         if self.output.json {

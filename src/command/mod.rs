@@ -21,6 +21,7 @@ mod inbox;
 mod invite;
 mod join;
 mod leave;
+mod line_loop;
 mod man;
 mod message;
 mod notices;

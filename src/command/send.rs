@@ -36,7 +36,8 @@ pub struct Send {
     /// Send to every other member
     #[arg(long, short)]
     broadcast: bool,
-    /// The message that this one replies to: its id, the beginning or end of its id, or `last`
+    /// The message that this one replies to: its id, the beginning or end of its id, or `last`: the newest one in your
+    /// inbox, or else the newest one that you can see
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
     /// The URI of an attachment too large to send as text; may be repeated
@@ -76,7 +77,7 @@ impl Send {
         }
         let caller = context.caller()?;
         if let Some(typed) = &self.in_reply_to {
-            request.in_reply_to = super::id::message(&caller, typed).await?;
+            request.in_reply_to = super::id::message(&caller, typed, super::id::Last::Received).await?;
         }
         let before = match self.wait_reply {
             Some(_) => last_sequence(&caller).await?,

@@ -5,6 +5,7 @@
 use std::{env, fs, time::Instant};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::{
     agents,
@@ -200,6 +201,7 @@ scenarios! {
     a_program_for_each_batch_ends_between_batches,
     a_crash_is_reported_with_its_exit_code,
     no_member_joins_for_a_program_that_cannot_be_found,
+    a_failed_batch_and_a_failed_task_are_reported_to_the_lead,
 }
 
 fn a_killed_watchdog_is_replaced(world: World) {
@@ -304,4 +306,42 @@ fn no_member_joins_for_a_program_that_cannot_be_found(world: World) {
     run("/etc/passwd").exits(126).complains_of("is not executable");
     assert!(world.member("backend").is_null(), "it has joined");
     assert!(world.history(LEAD).iter().all(|entry| entry["team"]["kind"] != "invited"));
+}
+
+fn a_failed_batch_and_a_failed_task_are_reported_to_the_lead(world: World) {
+    world.create_team("acme");
+    let worker = world.run("worker", &["--via", "exec", "--claim"], "cat > /dev/null; exit 3");
+    worker.await_log("connected");
+    let sent = world.cli(LEAD, &["send", "worker", "begin", "--json"]).succeeds().json();
+    let is_failure = |message: &Value| message["notice"]["kind"] == "work_failed";
+    let notice = world.await_inbox(LEAD, "the notice of the failed batch", is_failure);
+    let facts = &notice["notice"];
+    assert_eq!((&facts["member"], &facts["exit"]["code"]), (&"worker".into(), &3.into()));
+    assert_eq!(facts["message_id"], sent["message_id"]);
+    let text = notice["content"].as_str().unwrap();
+    assert!(text.starts_with("worker's program failed at message") && text.contains("(exit code 3)"), "{text}");
+    // The runner tries again, and the next notice counts.
+    world.await_inbox(LEAD, "a notice of several failures", |message| {
+        is_failure(message) && message["notice"]["count"].as_u64().is_some_and(|count| count > 1)
+    });
+    worker.signal(Signal::SIGTERM);
+    worker.exit();
+
+    let second = world.run("second", &["--via", "exec", "--claim"], "cat > /dev/null; exit 4");
+    world.cli(LEAD, &["task", "create", "hard"]).succeeds();
+    let notice = world.await_inbox(LEAD, "the notice of the failed task", |message| {
+        is_failure(message) && message["notice"]["member"] == "second"
+    });
+    assert_eq!((&notice["notice"]["exit"]["code"], &notice["notice"]["task"]["subject"]), (&4.into(), &"hard".into()));
+    let released = eventually("the task is back on the board", || {
+        let task = world.cli(LEAD, &["task", "show", "1", "--json"]).succeeds().json()["task"].clone();
+        task["released_because"].as_str().is_some_and(|why| why.contains("ended with code 4")).then_some(task)
+    });
+    assert!(released["attempts"].as_u64().is_some_and(|attempts| attempts > 0), "{released}");
+    let history = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;
+    for part in ["failed at message", "failed at task 1", "released task 1 (hard): the program ended with code 4"] {
+        assert!(history.contains(part), "{part}: {history}");
+    }
+    second.signal(Signal::SIGTERM);
+    second.exit();
 }

@@ -60,7 +60,8 @@ fn drain(runtime: &Runtime, world: &World) {
     eventually("it is acknowledged", || world.member("bob")["inbox_depth"].is_null().then_some(()));
     followed.interrupt();
     for activity in [v1::Activity::Active, v1::Activity::Idle] {
-        let beat = v1::HeartbeatRequest { activity: activity.into(), summary: "waiting".to_owned() };
+        let beat =
+            v1::HeartbeatRequest { activity: activity.into(), summary: "waiting".to_owned(), ..Default::default() };
         let beat = async {
             let bob = raw(world, "bob");
             bob.teams().heartbeat(bob.request(beat)).await

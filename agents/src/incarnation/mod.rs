@@ -77,6 +77,8 @@ pub(crate) struct Incarnation<'a> {
     is_dropping: bool,
     /// True: the program is writing a line that is too long, of which the beginning was read.
     is_within_long: bool,
+    /// The last report to the lead that the program failed at its work.
+    failure_report: Option<Background<()>>,
     _heartbeat: Background<()>,
 }
 
@@ -124,6 +126,7 @@ impl<'a> Incarnation<'a> {
             passthrough,
             is_dropping: false,
             is_within_long: false,
+            failure_report: None,
             _heartbeat: background::start(heartbeat),
         }
     }
@@ -230,6 +233,17 @@ impl<'a> Incarnation<'a> {
     /// Sets whether the member claims no task for now.
     pub(crate) fn set_resting(&mut self, is_resting: bool) {
         self.in_flight.set_resting(is_resting);
+    }
+
+    /// Reports to the lead that the program failed at its work. Replaces an earlier report that has not arrived yet.
+    pub(crate) fn report_failure(&mut self, failure: v1::WorkFailure) {
+        let client = self.client.clone();
+        let request = v1::HeartbeatRequest { failure: Some(failure), ..v1::HeartbeatRequest::default() };
+        self.failure_report = Some(background::start(async move {
+            if let Err(error) = client.heartbeat(request).await {
+                tracing::debug!(%error, "the failure was not reported");
+            }
+        }));
     }
 
     /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session.

@@ -236,6 +236,50 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
 }
 
 #[tokio::test]
+async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_as_it_is() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let id = uuid::Uuid::now_v7().to_string();
+    let exit = |code| Some(v1::ExitReport { code: Some(code), ..Default::default() });
+    let failed = |failure| v1::HeartbeatRequest { failure: Some(failure), ..Default::default() };
+    let at = |message_id: &str, messages| v1::WorkFailure {
+        exit: exit(3),
+        message_id: message_id.to_owned(),
+        messages,
+        ..Default::default()
+    };
+    t.heartbeat(&bob, Activity::Idle, "").await;
+    t.coordinator.heartbeat(&bob.who, &failed(at(&id, 1))).await.unwrap();
+    let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
+    assert!(
+        told[0].text.starts_with(&format!("bob's program failed at message {id} (exit code 3).")),
+        "{}",
+        told[0].text
+    );
+    assert_eq!((told[0].message_id.as_str(), told[0].count, told[0].important), (id.as_str(), 1, true));
+    assert_eq!(t.member("bob").await.state(), MemberState::Idle);
+
+    t.coordinator.heartbeat(&bob.who, &failed(at(&id, 3))).await.unwrap();
+    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
+    assert!(told[0].text.contains("failed at a batch of 3 messages"), "{}", told[0].text);
+    assert_eq!((told.len(), told[0].count), (1, 2));
+
+    let lead = t.lead.clone();
+    t.coordinator.heartbeat(&lead.who, &failed(at(&id, 1))).await.unwrap();
+    assert_eq!(t.notices(&lead, NoticeKind::WorkFailed).await[0].count, 2, "the lead needs no notice about itself");
+    for (failure, reason, field) in [
+        (v1::WorkFailure { exit: exit(0), ..at(&id, 1) }, Reason::InvalidField, "failure.exit"),
+        (v1::WorkFailure { exit: exit(256), ..at(&id, 1) }, Reason::InvalidField, "failure.exit"),
+        (v1::WorkFailure { exit: None, ..at(&id, 1) }, Reason::InvalidField, "failure.exit"),
+        (at("x", 1), Reason::InvalidMessageId, "failure.message_id"),
+    ] {
+        let request = failed(failure);
+        let call = t.coordinator.heartbeat(&bob.who, &request);
+        t.refused(call, Code::InvalidArgument, reason, field).await;
+    }
+}
+
+#[tokio::test]
 async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_call() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();

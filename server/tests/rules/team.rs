@@ -250,7 +250,8 @@ impl Team {
         activity: v1::Activity,
         summary: &str,
     ) -> v1::HeartbeatResponse {
-        let request = v1::HeartbeatRequest { activity: activity.into(), summary: summary.to_owned() };
+        let request =
+            v1::HeartbeatRequest { activity: activity.into(), summary: summary.to_owned(), ..Default::default() };
         self.coordinator.heartbeat(&member.who, &request).await.unwrap()
     }
 

@@ -6,6 +6,7 @@ use teamwire_proto::{
     Reason, Refusal,
     name::Name,
     v1::{self, TaskEventKind},
+    visible::is_visible,
 };
 
 use super::{
@@ -21,7 +22,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal},
     limits::Limits,
     records::TeamRecord,
-    text::{check_line, check_size, is_visible},
+    text::{check_line, check_size},
     tx::{RuleError, Tx},
 };
 
