@@ -49,7 +49,7 @@
 //!         }
 //!     }
 //!     if inbox.end().is_some_and(|end| end.reason == EndReason::ShutdownApproved) {
-//!         inbox.flush_acks().await?;
+//!         inbox.flush().await?;
 //!         client.leave(0).await?;
 //!     }
 //!     Ok(())

@@ -118,7 +118,7 @@ impl Driver {
             }
             "flush" => {
                 if let Some(inbox) = &self.inbox {
-                    inbox.flush_acks().await?;
+                    inbox.flush().await?;
                 }
                 json!({})
             }
