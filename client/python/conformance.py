@@ -32,8 +32,8 @@ class Driver:
     me: teamwire.Client
     inbox: teamwire.Subscription
 
-    def connect(self, credential: str = "") -> Json:
-        return self._enter(teamwire.Client(credential=credential))
+    def connect(self, credential: str = "", address: str = "") -> Json:
+        return self._enter(teamwire.Client(credential=credential, address=address))
 
     def join(self, string: str, name: str = "") -> Json:
         return self._enter(teamwire.Client.join(string, name))

@@ -20,7 +20,7 @@ let client!: Client;
 let inbox: Subscription;
 
 const commands: Record<string, (command: Json) => Promise<unknown>> = {
-  connect: async ({ credential }) => enter(await connect({ credential })),
+  connect: async ({ credential, address }) => enter(await connect({ credential, address })),
   join: async ({ string, name }) => enter(await join(string, name)),
   create_team: async ({ name, lead }) => enter(await client.createTeam(name, lead)),
   get_team: async () => {

@@ -25,6 +25,7 @@ type command struct {
 	Do         string
 	String     string
 	Credential string
+	Address    string
 	Name       string
 	Lead       string
 	Plan       string
@@ -117,7 +118,9 @@ func codeName(err error) string {
 func (d *driver) do(ctx context.Context, c command) (object, error) {
 	switch c.Do {
 	case "connect":
-		return d.enter(teamwire.Connect(ctx, func(o *teamwire.Options) { o.Credential = c.Credential }))
+		return d.enter(teamwire.Connect(ctx, func(o *teamwire.Options) {
+			o.Credential, o.Address = c.Credential, c.Address
+		}))
 	case "join":
 		return d.enter(teamwire.Join(ctx, c.String, c.Name))
 	}

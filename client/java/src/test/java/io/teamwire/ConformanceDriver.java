@@ -46,7 +46,9 @@ final class ConformanceDriver {
     private final Map<String, Function<Command, Map<String, ?>>> commands = Map.ofEntries(
             Map.entry(
                     "connect",
-                    command -> enter(Teamwire.connect(Map.of("TEAMWIRE_CREDENTIAL", command.text("credential"))))),
+                    command -> enter(Teamwire.connect(Map.of(
+                            "TEAMWIRE_CREDENTIAL", command.text("credential"),
+                            "TEAMWIRE_ADDRESS", command.text("address"))))),
             Map.entry("create_team", command -> enter(me.createTeam(command.text("name"), command.text("lead")))),
             Map.entry("get_team", command -> {
                 var team =
