@@ -58,6 +58,10 @@ impl Driver {
                     "" => Identity::find()?,
                     given => Identity { credential: Some(given.to_owned()), ..Identity::from_env() },
                 };
+                let identity = match text("address") {
+                    "" => identity,
+                    address => identity.with_address(address)?,
+                };
                 return Ok(self.enter(Client::from_identity(&identity)?));
             }
             "join" => return Ok(self.enter(join(text("string"), text("name")).await?)),
