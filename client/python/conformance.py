@@ -198,7 +198,8 @@ def answer(driver: Driver, line: str) -> Json:
     except teamwire.Error as error:
         if not error.reason:
             return {"failed": str(error)}
-        refused = {"reason": error.reason, "code": error.code().name, "field": error.field, "message": error.message}
+        refused: Json = {"reason": error.reason, "code": error.code().name, "field": error.field}
+        refused |= {"message": error.message, "retryable": error.is_retryable}
         return {"refused": {name: value for name, value in refused.items() if value or name != "field"}}
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"}

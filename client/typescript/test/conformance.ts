@@ -160,7 +160,8 @@ function failure(error: unknown): Json {
   if (!(error instanceof TeamwireError) || error.reason === undefined) return { failed: `${error}` };
   const name = Code[error.code].replace(/(?<=[a-z])[A-Z]/g, "_$&").toUpperCase();
   const code = name === "CANCELED" ? "CANCELLED" : name;
-  return { refused: { reason: error.reason, code, field: error.field, message: error.rawMessage } };
+  const { reason, field, rawMessage, isRetryable } = error;
+  return { refused: { reason, code, field, message: rawMessage, retryable: isRetryable } };
 }
 
 for await (const line of createInterface({ input: process.stdin })) {

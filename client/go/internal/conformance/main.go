@@ -94,6 +94,7 @@ func outcome(answer object, err error) object {
 		return object{"ok": answer}
 	case errors.As(err, &refused) && refused.Reason != "":
 		refusal := object{"reason": refused.Reason, "code": codeName(refused), "message": status.Convert(refused).Message()}
+		refusal["retryable"] = refused.Retryable()
 		if refused.Field != "" {
 			refusal["field"] = refused.Field
 		}

@@ -38,6 +38,7 @@ impl Driver {
                     "reason": refusal.reason.as_str(),
                     "code": screaming(&code),
                     "message": refusal.message,
+                    "retryable": refusal.reason.is_retryable(),
                 });
                 if let Some(field) = refusal.field {
                     refused["field"] = field.into();

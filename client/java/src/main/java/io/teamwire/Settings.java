@@ -51,13 +51,13 @@ final class Settings {
 
     /**
      * Merges the settings. Precedence, highest to lowest: options, environment and, if neither has a credential, the context
-     * file. An empty setting counts as unset.
+     * file. An empty variable counts as unset; an empty option unsets the variable.
      */
     static Map<String, String> find(Map<String, String> options, Map<String, String> environment) {
         var all = new HashMap<>(environment);
         all.putAll(options);
         all.values().removeIf(String::isEmpty);
-        checkWithinRunner(options.getOrDefault(CREDENTIAL, ""), environment);
+        checkWithinRunner(options.getOrDefault(CREDENTIAL, environment.getOrDefault(CREDENTIAL, "")), environment);
         if (!all.containsKey(CREDENTIAL)) {
             var identity = choose(all);
             all.put(CREDENTIAL, identity.credential);
@@ -102,7 +102,7 @@ final class Settings {
         var member = isMember ? parts[2] : "";
         var named = (environment.getOrDefault("TEAMWIRE_AS", "") + "@").split("@", 3);
         var setMember = environment.getOrDefault("TEAMWIRE_MEMBER", "");
-        var isOwn = isMember && (credential.isEmpty() || credential.equals(own));
+        var isOwn = isMember && credential.equals(own);
         var isNamed = agrees(setMember, member) && agrees(named[0], member);
         if (!isOwn || !isNamed || !agrees(environment.get(TEAM), team) || !agrees(named[1], team)) {
             throw refuse("This process runs under `teamwire run` as " + (setMember.isEmpty() ? member : setMember)

@@ -209,11 +209,12 @@ final class ConformanceDriver {
             var known = commands.get(command.text("do"));
             return known == null ? Map.of("failed", "unknown command") : Map.of("ok", known.apply(command));
         } catch (TeamwireException e) {
-            var refused = new LinkedHashMap<String, String>();
+            var refused = new LinkedHashMap<String, Object>();
             refused.put("reason", e.reason());
             refused.put("code", e.code().name());
             refused.put("message", e.getMessage());
             refused.put("field", e.field());
+            refused.put("retryable", e.isRetryable());
             return e.reason().isEmpty() ? Map.of("failed", e.toString()) : Map.of("refused", filled(refused));
         } catch (RuntimeException e) {
             return Map.of("failed", e.toString());
