@@ -63,7 +63,7 @@ type message struct {
 
 type driver struct {
 	client *teamwire.Client
-	inbox  *teamwire.Inbox
+	inbox  *teamwire.Subscription
 }
 
 func main() {
