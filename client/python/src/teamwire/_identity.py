@@ -203,7 +203,8 @@ def _choose(path: Path, named: str, team: str) -> dict[str, Any]:
         found = found or [who for who in known if fits(who, wanted)]
     if len(found) != 1:
         raise ValueError(
-            f"Cannot select an identity: {len(found)} in {path} match. Set TEAMWIRE_AS to one of "
-            f"{', '.join(known) or 'none'}, set TEAMWIRE_CREDENTIAL, or join with `teamwire join`."
+            f"Cannot select an identity: {len(found)} in {path} match. Join a team with `teamwire join`, set "
+            "TEAMWIRE_CREDENTIAL, or set TEAMWIRE_AS to an identity of this file, which has: "
+            f"{', '.join(known) or 'none'}."
         )
     return known[found[0]]
