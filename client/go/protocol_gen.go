@@ -16,6 +16,20 @@ func isRetried(reason string) bool {
 	return false
 }
 
+// isRetryable returns whether a call that was refused for this reason may succeed later, without a change.
+func isRetryable(reason string) bool {
+	switch reason {
+	case "DRAINING",
+		"DURABILITY_NOT_REACHED",
+		"INBOX_FULL",
+		"RATE_LIMITED",
+		"SLOW_CONSUMER",
+		"STORE_UNAVAILABLE":
+		return true
+	}
+	return false
+}
+
 // isNotDone returns whether any call that was refused for this reason may be repeated, because nothing was changed.
 func isNotDone(reason string) bool {
 	switch reason {
@@ -35,6 +49,25 @@ func isReopened(reason string) bool {
 		"RATE_LIMITED",
 		"SLOW_CONSUMER",
 		"STORE_UNAVAILABLE":
+		return true
+	}
+	return false
+}
+
+// isRead returns whether this call changes nothing.
+func isRead(method string) bool {
+	switch method {
+	case "/teamwire.v1.MessageService/GetMessage",
+		"/teamwire.v1.RequestService/GetRequest",
+		"/teamwire.v1.TaskService/GetTask",
+		"/teamwire.v1.TeamService/GetTeam",
+		"/teamwire.v1.HistoryService/ListHistory",
+		"/teamwire.v1.MessageService/ListInbox",
+		"/teamwire.v1.TeamService/ListMembers",
+		"/teamwire.v1.RequestService/ListRequests",
+		"/teamwire.v1.TaskService/ListTasks",
+		"/teamwire.v1.TeamService/ListTeams",
+		"/teamwire.v1.RequestService/WaitForDecision":
 		return true
 	}
 	return false

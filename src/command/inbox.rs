@@ -170,7 +170,7 @@ impl Inbox {
             }
         }
         if self.ack {
-            inbox.flush_acks().await?;
+            inbox.flush().await?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::{
 
 use teamwire_client::{Client, ContextFile, KeptIdentity};
 
-use super::{Caller, ContextArgs, home_not_set, make_private_directory, private_file::refuse_writable, write_private};
+use super::{Caller, ContextArgs, home_not_set, make_private_directory, refuse_shared, write_private};
 use crate::failure::Failure;
 
 /// The extension of the file with the identities of runners, which replaces that of the context file.
@@ -134,14 +134,14 @@ fn put(file: &mut ContextFile, identity: KeptIdentity) {
 
 /// Reads a file of identities, unless other users could have written it.
 fn read(path: &Path) -> Result<ContextFile, Failure> {
-    refuse_writable(path)?;
+    refuse_shared(path)?;
     Ok(ContextFile::load(path)?)
 }
 
 fn update_file(path: &Path, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
     let directory = path.parent().unwrap_or(Path::new("."));
     make_private_directory(directory)?;
-    refuse_writable(path)?;
+    refuse_shared(path)?;
     let lock = fs::OpenOptions::new()
         .create(true)
         .truncate(false)

@@ -117,7 +117,7 @@ fn an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_
             };
             if first.message.id != message_id {
                 first.ack();
-                inbox.flush_acks().await.unwrap();
+                inbox.flush().await.unwrap();
                 return counts;
             }
             counts.push(first.delivery_count);

@@ -249,7 +249,7 @@ impl<'a> Incarnation<'a> {
     /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session.
     pub(crate) async fn renew_session(&mut self) {
         // First confirm what was processed, so that it does not come again.
-        let _ = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
+        let _ = timeout(FLUSH_DEADLINE, self.subscription.flush()).await;
         self.subscription = self.client.subscribe(self.options.clone());
         self.in_flight.renew(self.subscription.acks());
         self.waiting.clear();
@@ -270,7 +270,7 @@ impl<'a> Incarnation<'a> {
             self.conclude_approval(&approval);
         }
         if why.is_agreed() || matches!(why, Why::Exited | Why::Stopped) {
-            let flushed = hurry.bound(timeout(FLUSH_DEADLINE, self.subscription.flush_acks())).await;
+            let flushed = hurry.bound(timeout(FLUSH_DEADLINE, self.subscription.flush())).await;
             if !matches!(flushed, Some(Ok(Ok(())))) {
                 tracing::debug!(?flushed, "the last acknowledgements were not confirmed");
             }

@@ -108,6 +108,11 @@ impl Error {
         }
     }
 
+    /// Returns whether the call may have been carried out all the same.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown { .. })
+    }
+
     /// Returns the reason, if this is a refusal.
     pub fn reason(&self) -> Option<Reason> {
         match self {

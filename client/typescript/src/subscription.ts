@@ -285,7 +285,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 function endOf(error: TeamwireError): End | TeamwireError | undefined {
   const reason = ENDS[error.reason ?? ""];
   if (reason !== undefined) return { reason, requestId: "" };
-  if (error.isRetryable || REOPENED.has(error.reason ?? "")) return undefined;
+  if (error.reason === undefined ? error.isRetryable : REOPENED.has(error.reason)) return undefined;
   return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
 }
 

@@ -8,6 +8,16 @@ RETRIED = {
 }
 """The reasons for which a client repeats a call."""
 
+RETRYABLE = {
+    "DRAINING",
+    "DURABILITY_NOT_REACHED",
+    "INBOX_FULL",
+    "RATE_LIMITED",
+    "SLOW_CONSUMER",
+    "STORE_UNAVAILABLE",
+}
+"""The reasons for which a refused call may succeed later, without a change."""
+
 NOT_DONE = {
     "DRAINING",
     "RATE_LIMITED",
@@ -23,6 +33,21 @@ REOPENED = {
     "STORE_UNAVAILABLE",
 }
 """The reasons after which a subscription opens another session."""
+
+READ = {
+    "GetMessage",
+    "GetRequest",
+    "GetTask",
+    "GetTeam",
+    "ListHistory",
+    "ListInbox",
+    "ListMembers",
+    "ListRequests",
+    "ListTasks",
+    "ListTeams",
+    "WaitForDecision",
+}
+"""The calls that change nothing."""
 
 ONCE = {
     "DeleteTeam",

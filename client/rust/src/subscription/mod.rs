@@ -149,7 +149,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Acknowledges the message as processed. Returns at once; see [`Subscription::flush_acks`].
+    /// Acknowledges the message as processed. Returns at once; see [`Subscription::flush`].
     pub fn ack(&self) {
         self.acks.ack(&self.message.id);
     }
@@ -210,7 +210,7 @@ impl Subscription {
         self.end.as_ref()
     }
 
-    /// Acknowledges a message as processed. Returns at once; see [`Subscription::flush_acks`].
+    /// Acknowledges a message as processed. Returns at once; see [`Subscription::flush`].
     pub fn ack(&self, message_id: &str) {
         self.acks.ack(message_id);
     }
@@ -223,7 +223,7 @@ impl Subscription {
     /// Waits until the coordinator has confirmed every acknowledgement so far, through reconnects.
     ///
     /// Fails with [`Error::Closed`] if the subscription ends first.
-    pub async fn flush_acks(&self) -> Result<(), Error> {
+    pub async fn flush(&self) -> Result<(), Error> {
         self.acks.flush().await
     }
 }

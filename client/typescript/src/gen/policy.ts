@@ -9,6 +9,16 @@ export const RETRIED: ReadonlySet<string> = new Set([
   "STORE_UNAVAILABLE",
 ]);
 
+/** The reasons for which a refused call may succeed later, without a change. */
+export const RETRYABLE: ReadonlySet<string> = new Set([
+  "DRAINING",
+  "DURABILITY_NOT_REACHED",
+  "INBOX_FULL",
+  "RATE_LIMITED",
+  "SLOW_CONSUMER",
+  "STORE_UNAVAILABLE",
+]);
+
 /** The reasons for which any call may be repeated, because nothing was changed. */
 export const NOT_DONE: ReadonlySet<string> = new Set([
   "DRAINING",
@@ -23,6 +33,21 @@ export const REOPENED: ReadonlySet<string> = new Set([
   "RATE_LIMITED",
   "SLOW_CONSUMER",
   "STORE_UNAVAILABLE",
+]);
+
+/** The calls that change nothing. */
+export const READ: ReadonlySet<string> = new Set([
+  "GetMessage",
+  "GetRequest",
+  "GetTask",
+  "GetTeam",
+  "ListHistory",
+  "ListInbox",
+  "ListMembers",
+  "ListRequests",
+  "ListTasks",
+  "ListTeams",
+  "WaitForDecision",
 ]);
 
 /** The calls that must not be repeated while their outcome is unknown. */

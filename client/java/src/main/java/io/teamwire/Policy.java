@@ -24,6 +24,19 @@ final class Policy {
         };
     }
 
+    /** Returns whether a call that was refused for this reason may succeed later, without a change. */
+    static boolean isRetryable(String reason) {
+        return switch (reason) {
+            case "DRAINING" -> true;
+            case "DURABILITY_NOT_REACHED" -> true;
+            case "INBOX_FULL" -> true;
+            case "RATE_LIMITED" -> true;
+            case "SLOW_CONSUMER" -> true;
+            case "STORE_UNAVAILABLE" -> true;
+            default -> false;
+        };
+    }
+
     /** Returns whether any call that was refused for this reason may be repeated, because nothing was changed. */
     static boolean isNotDone(String reason) {
         return switch (reason) {
@@ -42,6 +55,24 @@ final class Policy {
             case "RATE_LIMITED" -> true;
             case "SLOW_CONSUMER" -> true;
             case "STORE_UNAVAILABLE" -> true;
+            default -> false;
+        };
+    }
+
+    /** Returns whether this call changes nothing. */
+    static boolean isRead(String method) {
+        return switch (method) {
+            case "GetMessage" -> true;
+            case "GetRequest" -> true;
+            case "GetTask" -> true;
+            case "GetTeam" -> true;
+            case "ListHistory" -> true;
+            case "ListInbox" -> true;
+            case "ListMembers" -> true;
+            case "ListRequests" -> true;
+            case "ListTasks" -> true;
+            case "ListTeams" -> true;
+            case "WaitForDecision" -> true;
             default -> false;
         };
     }

@@ -137,7 +137,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     }
 
     /** Acknowledges a message in the background, in a batch with others. Does nothing after {@link #close()}. */
-    void ack(String messageId) {
+    public void ack(String messageId) {
         window.put(messageId, true);
         waiting.add(messageId);
         if (!acker.isShutdown()) {
