@@ -62,7 +62,7 @@ impl Coordinator {
             key: Key::new(ListedTeam::KIND, name.folded()),
             data: ListedTeam { name: name.clone() }.encode(),
         };
-        let txn = Txn { checks: Vec::new(), writes: vec![put] };
+        let txn = Txn { checks: Vec::new(), writes: vec![put], ..Txn::default() };
         self.store.commit(&Namespace::directory(), &txn).await.map_err(unavailable)?;
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Coordinator {
             return Ok(());
         }
         let check = Check::Version { key: key.clone(), version: Some(listed.version) };
-        let txn = Txn { checks: vec![check], writes: vec![Write::Delete { key }] };
+        let txn = Txn { checks: vec![check], writes: vec![Write::Delete { key }], ..Txn::default() };
         self.store.commit(&Namespace::directory(), &txn).await.map_err(unavailable)?;
         Ok(())
     }

@@ -270,6 +270,9 @@ pub struct Txn {
     pub checks: Vec<Check>,
     /// The writes, applied in this order.
     pub writes: Vec<Write>,
+    /// Whether the transaction ends something that it cannot end a second time, so that a full store applies it whatever it
+    /// writes; see [`Txn::applies_when_full`].
+    pub ends_something: bool,
 }
 
 /// How durable an acknowledged commit is.

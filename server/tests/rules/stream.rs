@@ -187,7 +187,7 @@ async fn a_session_that_the_store_has_lost_must_reconnect_and_is_not_superseded(
             Some(record) => Write::Put { key: key.clone(), data: record.data },
             None => Write::Delete { key: key.clone() },
         };
-        t.clock.commit(&t.namespace, &Txn { checks: Vec::new(), writes: vec![write] }).await.unwrap();
+        t.clock.commit(&t.namespace, &Txn { checks: Vec::new(), writes: vec![write], ..Txn::default() }).await.unwrap();
     };
     let latest = async || t.clock.read(&t.namespace, std::slice::from_ref(&key)).await.unwrap().remove(0);
 

@@ -173,6 +173,7 @@ pub fn force_stop(
         give_back::give_back(tx, &name, "its owner was stopped by force")?;
         session::end(tx, &name, SessionEnd::Stopped)?;
         tx.put("", &team);
+        tx.ends_something();
     }
     let member = team.member(&name).ok_or_else(invalid)?;
     Ok(show_new_member(&team, member, tx.ctx))

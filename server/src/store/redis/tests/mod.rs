@@ -60,7 +60,7 @@ async fn raw_keys(mut connection: MultiplexedConnection, prefix: &str, namespace
 }
 
 async fn commit(store: &RedisStore, writes: Vec<Write>) -> Result<Commit, StoreError> {
-    match store.commit(&namespace("a"), &Txn { checks: vec![], writes }).await? {
+    match store.commit(&namespace("a"), &Txn { checks: vec![], writes, ..Txn::default() }).await? {
         Outcome::Committed(commit) => Ok(commit),
         Outcome::Refused(failed) => panic!("refused: {failed:?}"),
     }
@@ -257,7 +257,7 @@ async fn full_server_refuses_growth_but_can_be_read_and_drained() {
         assert_eq!(commit(&store, vec![cursor, put(&key, "cursor"), notification()]).await.unwrap().removed, 1);
         commit(&store, vec![lease()]).await.unwrap();
         let check = Check::Version { key: other.clone(), version: Some(first.version) };
-        let replace = Txn { checks: vec![check], writes: vec![put(&other, "2")] };
+        let replace = Txn { checks: vec![check], writes: vec![put(&other, "2")], ..Txn::default() };
         assert!(matches!(store.commit(&a, &replace).await.unwrap(), Outcome::Committed(_)));
         commit(&store, vec![append("s", "left"), Write::EndLease { name: "l".to_owned() }]).await.unwrap();
         commit(&store, vec![delete(&key)]).await.unwrap();
@@ -394,7 +394,7 @@ async fn idempotency_keys_expire_and_are_found_across_midnight() {
         server.tell(&["HSET", "test:{a}:m", "e", &last.to_string()]).await;
         for _ in 0..2 {
             for (day, seen) in [(today - 2, false), (today - 1, yesterday), (today, true), (today + 1, false)] {
-                let txn = Txn { checks: vec![Check::KeyUnused { key: format!("from day {day}") }], writes: vec![] };
+                let txn = Txn { checks: vec![Check::KeyUnused { key: format!("from day {day}") }], ..Txn::default() };
                 let outcome = store.commit(&namespace("a"), &txn).await.unwrap();
                 assert_eq!(matches!(outcome, Outcome::Refused(_)), seen, "day {day}, last used on day {last}");
             }
