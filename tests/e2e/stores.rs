@@ -87,7 +87,7 @@ fn drain(runtime: &Runtime, world: &World, team: Team) {
     world.cli(LEAD, &["shutdown", "max", "--force"]).succeeds();
     assert_eq!(team.max.exit(), 77);
     assert_eq!(world.member("max")["state"], "exited");
-    for member in ["bob", "eve"] {
+    for member in ["amy", "bob", "eve"] {
         world.cli(member, &["leave"]).succeeds();
         assert_eq!(world.member(member)["state"], "exited");
     }
@@ -180,10 +180,19 @@ fn an_emptied_redis_is_reported_as_a_loss(world: World) {
     }
     world.create_team("acme");
     world.join("bob");
+    let quiet = world.run("quiet", &[], agents::SILENT).ready();
+    let busy = world.run("busy", &[], agents::SILENT).ready();
+    world.cli(LEAD, &["send", "busy", "something to keep"]).succeeds();
+    busy.await_text("something to keep");
     tell(&world, &["FLUSHALL"]);
     world.coordinator.await_log("the store was emptied", 1);
     world.coordinator.await_log("the store lost commits", 1);
     eventually("it is counted", || (world.coordinator.metric("teamwire_lost_writes_total") >= 1.0).then_some(()));
+    for runner in [quiet, busy] {
+        runner.await_log("store lost the team");
+        assert!(!runner.log().contains("was deleted"), "{}", runner.log());
+        assert_eq!(runner.exit(), 77);
+    }
     // Nothing else is wrong.
     world.cli(LEAD, &["health"]).succeeds();
     world.create_team("acme");

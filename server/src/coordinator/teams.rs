@@ -150,6 +150,11 @@ impl Coordinator {
         Ok(self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.iter().any(Option::is_some))
     }
 
+    /// Returns whether the store has lost a team that is no longer there; otherwise it was deleted.
+    pub async fn has_lost(&self, namespace: &Namespace) -> Result<bool, Refusal> {
+        self.store.has_lost(namespace).await.map_err(unavailable)
+    }
+
     /// Counts a team's members and messages. `None`: the team is deleted.
     pub async fn count(&self, namespace: &Namespace) -> Result<Option<TeamCount>, Refusal> {
         let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();

@@ -183,7 +183,7 @@ impl DeliveryLoop {
     /// Delivers the available messages, as far as credit lasts, and beyond it a pending shutdown request.
     async fn deliver(&mut self) -> Result<(), DeliverError> {
         if self.mailbox.must_begin_again() {
-            return Err(End::begin_again().into());
+            return Err(self.team_gone().await?.unwrap_or_else(End::begin_again).into());
         }
         if self.mailbox.take_check() {
             self.check().await?;
@@ -349,12 +349,23 @@ impl DeliveryLoop {
         Ok(())
     }
 
+    /// Returns why the session ends if its team is no longer there.
+    async fn team_gone(&self) -> Result<Option<End>, Refusal> {
+        let namespace = &self.mailbox.namespace;
+        if self.coordinator.has_team(namespace).await? {
+            return Ok(None);
+        }
+        Ok(Some(End::team_gone(self.coordinator.has_lost(namespace).await?)))
+    }
+
     /// Checks whether the session still holds the inbox.
     async fn check(&mut self) -> Result<(), DeliverError> {
         let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
         let now = self.coordinator.session_record(namespace, member).await?;
-        if now.is_none() && !self.coordinator.has_team(namespace).await? {
-            return Err(End::closing(CloseReason::TeamDeleted, "The team was deleted.").into());
+        if now.is_none()
+            && let Some(end) = self.team_gone().await?
+        {
+            return Err(end.into());
         }
         let now = match now {
             Some(now) if !is_lost(session_id, Some(&now)) => now,

@@ -446,6 +446,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Returns whether the store has lost everything in a namespace that this coordinator has written to, so that its absence does
+    /// not mean that it was dropped. False once the namespace is written to again.
+    async fn has_lost(&self, _namespace: &Namespace) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// Subscribes to the notifications of every later commit by any coordinator. A receiver that lags more than
     /// [`NOTIFICATIONS_MAX`] behind gets an error, and must treat it as [`Notification::All`].
     fn notifications(&self) -> broadcast::Receiver<Notification>;
