@@ -265,6 +265,19 @@ async fn full_server_refuses_growth_but_can_be_read_and_drained() {
         // A new connection cannot load the function, but must still free memory.
         let late = connect(&server).await;
         assert_eq!(commit(&late, vec![remove("s", &[2])]).await.unwrap().removed, 1);
+        // Nor can a coordinator of another version, whose library the server has never seen.
+        server.tell(&["FUNCTION", "FLUSH"]).await;
+        let newer = connect(&server).await;
+        assert!(matches!(newer.check_writable().await, Err(StoreError::Full(_))));
+        assert!(matches!(commit(&newer, vec![append("s", "4")]).await, Err(StoreError::Full(_))));
+        assert_eq!(commit(&newer, vec![remove("s", &[3]), notification()]).await.unwrap().removed, 1);
+        let stale = Check::Version { key: other.clone(), version: Some(first.version) };
+        let refused = Txn { checks: vec![stale], writes: vec![delete(&other)], ..Txn::default() };
+        assert!(matches!(newer.commit(&a, &refused).await.unwrap(), Outcome::Refused(Failed::Version { .. })));
+        server.tell(&["RENAME", "test:{a}:k:task", "test:{a}:s:t"]).await;
+        let foreign = newer.commit(&a, &Txn { writes: vec![remove("t", &[1])], ..Txn::default() }).await;
+        assert!(matches!(foreign, Err(StoreError::Corrupt(_))), "{foreign:?}");
+        server.tell(&["RENAME", "test:{a}:s:t", "test:{a}:k:task"]).await;
         commit(&store, vec![Write::DropNamespace]).await.unwrap();
         server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
         assert_eq!(commit(&store, vec![append("s", "1")]).await.unwrap().appended, [Some(1)]);
