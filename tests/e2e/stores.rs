@@ -151,6 +151,7 @@ fn a_read_only_replica_is_reported_at_the_start_and_in_health() {
     assert!(world.coordinator.log().contains("read only replica"), "{}", world.coordinator.log());
     let health = world.cli(LEAD, &["health"]).succeeds();
     assert!(health.stdout.contains("refuses writes"), "{}", health.stdout);
+    world.cli(LEAD, &["health", "--writable"]).exits(1).complains_of("refuses writes");
     assert_eq!(world.coordinator.metric("teamwire_store_writable"), 0.0);
     assert_eq!(world.coordinator.metric("teamwire_store_up"), 1.0);
     world.cli(LEAD, &["team", "list"]).succeeds();
@@ -160,6 +161,7 @@ fn a_read_only_replica_is_reported_at_the_start_and_in_health() {
     eventually("health reports it", || {
         (world.cli(LEAD, &["health", "--json"]).succeeds().json()["writable"] == true).then_some(())
     });
+    world.cli(LEAD, &["health", "--writable"]).succeeds();
     world.create_team("acme");
 }
 
@@ -305,7 +307,8 @@ fn a_coordinator_starts_on_a_full_disk_and_its_store_can_be_drained() {
     fs::remove_file(&file).unwrap();
     disk.fill();
     world.coordinator.restart();
-    world.coordinator.await_log("could not be written", 1);
+    let wanted = format!("pass them --address {}", String::from_utf8_lossy(&address).trim());
+    world.coordinator.await_log(&wanted, 1);
     world.coordinator.await_log("the store refuses writes", 2);
     world.cli(LEAD, &["status", "--address", String::from_utf8(address.clone()).unwrap().trim()]).succeeds();
 
