@@ -19,7 +19,7 @@ use crate::{
         streams,
         tx::CachedRecord,
     },
-    store::Namespace,
+    store::{Extent, Namespace},
 };
 
 /// A session that was opened in the store.
@@ -134,17 +134,17 @@ impl Coordinator {
         Ok(found.into_iter().next().flatten())
     }
 
-    /// Reads the next sequence of each member's inbox, and its latest session, from the store.
+    /// Reads the extent of each member's inbox, and its latest session, from the store.
     pub async fn session_places(
         &self,
         namespace: &Namespace,
         members: &[&Name],
-    ) -> Result<Vec<(u64, Option<Arc<SessionRecord>>)>, Refusal> {
+    ) -> Result<Vec<(Extent, Option<Arc<SessionRecord>>)>, Refusal> {
         let inboxes: Vec<String> = members.iter().map(|member| streams::inbox(member)).collect();
         let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
         let ids = members.iter().map(|member| member.folded().to_owned()).collect();
         let records = self.fetch::<SessionRecord>(namespace, ids).await?;
-        Ok(extents.into_iter().map(|extent| extent.next).zip(records).collect())
+        Ok(extents.into_iter().zip(records).collect())
     }
 
     pub(super) async fn session_facts(&self, namespace: &Namespace, member: &Name) -> Result<SessionFacts, Refusal> {

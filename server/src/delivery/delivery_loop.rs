@@ -7,7 +7,11 @@
 //! of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a bounded
 //! channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use prost::Message as _;
 use teamwire_proto::{
@@ -189,6 +193,9 @@ impl DeliveryLoop {
             self.check().await?;
             self.may_be_asked = true;
         }
+        if self.mailbox.take_recount() {
+            self.recount().await?;
+        }
         if !self.deliver_in_order().await? && self.may_be_asked {
             self.overtake().await?;
             self.may_be_asked = false;
@@ -346,6 +353,20 @@ impl DeliveryLoop {
         let message = Some(Arc::unwrap_or_clone(message));
         let delivery = v1::Delivery { sequence, delivery_count, message };
         self.writer.write(stream_response::Frame::Delivery(delivery)).instrument(span).await?;
+        Ok(())
+    }
+
+    /// Frees the credit of messages that were acknowledged through another coordinator.
+    async fn recount(&self) -> Result<(), DeliverError> {
+        // Read this first: a message that is delivered meanwhile must not look acknowledged.
+        let mut gone: HashSet<u64> = self.mailbox.unacked_places().into_iter().map(|(sequence, _)| sequence).collect();
+        let (Some(first), Some(last)) = (gone.iter().min().copied(), gone.iter().max().copied()) else { return Ok(()) };
+        let range = Range { first, last, limit: usize::MAX, newest_first: false };
+        let Mailbox { namespace, member, .. } = &*self.mailbox;
+        for (sequence, _) in self.coordinator.inbox_entries(namespace, member, range).await? {
+            gone.remove(&sequence);
+        }
+        self.mailbox.forget(&gone);
         Ok(())
     }
 

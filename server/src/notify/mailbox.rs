@@ -1,7 +1,7 @@
 //! The part of a session that other tasks touch: what has arrived for it, and what it has delivered.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -38,6 +38,8 @@ struct State {
     look: bool,
     /// The session may have ended.
     check: bool,
+    /// Delivered messages may have been acknowledged through another coordinator.
+    recount: bool,
     /// The inbox has gone back to an earlier state: only another session can tell which of its entries are new.
     begin_again: bool,
     /// Entries that were just committed here, by sequence.
@@ -141,6 +143,12 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
+    /// Has the session find out which delivered messages have left the inbox through another coordinator.
+    pub(crate) fn recount(&self) {
+        self.state.lock().recount = true;
+        self.wake.notify_one();
+    }
+
     /// Ends the session: its inbox has gone back to an earlier state.
     pub(crate) fn begin_again(&self) {
         self.state.lock().begin_again = true;
@@ -200,6 +208,22 @@ impl Mailbox {
     /// Returns whether the session may have ended, once.
     pub(crate) fn take_check(&self) -> bool {
         std::mem::take(&mut self.state.lock().check)
+    }
+
+    /// Returns whether delivered messages may have been acknowledged through another coordinator, once.
+    pub(crate) fn take_recount(&self) -> bool {
+        std::mem::take(&mut self.state.lock().recount)
+    }
+
+    /// Forgets delivered messages with these sequences, which have left the inbox, and frees their credit.
+    pub(crate) fn forget(&self, sequences: &HashSet<u64>) {
+        let mut state = self.state.lock();
+        let gone = state.unacked.iter().filter(|(_, unacked)| sequences.contains(&unacked.delivered.sequence));
+        let gone: Vec<String> = gone.map(|(id, _)| id.clone()).collect();
+        for id in gone {
+            state.set_leaving(&id, true);
+            state.unacked.remove(&id);
+        }
     }
 
     /// Returns whether the inbox has gone back to an earlier state.
