@@ -17,7 +17,7 @@ use crate::{
         records::{CursorRecord, SessionRecord},
         session::{self, Opened},
         streams,
-        tx::CachedRecord,
+        tx::{CachedRecord, Tx},
     },
     store::{Extent, Namespace},
 };
@@ -77,7 +77,9 @@ impl Coordinator {
         let preload = [team_key(), member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
         let extent = self.extent(&namespace, &streams::inbox(member)).await?;
         let tail = extent.next.saturating_sub(1);
-        let opened = self.decide(&namespace, &preload, |tx| session::open(tx, who, request, tail)).await?.value;
+        let here = self.notifier.mailbox(&namespace, member, None).map(|earlier| earlier.cursor());
+        let open = |tx: &mut Tx<'_>| session::open(tx, who, request, tail, here.as_ref());
+        let opened = self.decide(&namespace, &preload, open).await?.value;
         Ok(OpenedSession { namespace, opened, backlog: extent.entries })
     }
 

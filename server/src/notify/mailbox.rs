@@ -12,7 +12,10 @@ use parking_lot::Mutex;
 use teamwire_proto::{name::Name, v1};
 use tokio::sync::Notify;
 
-use crate::{domain::inbox::Leaving, store::Namespace};
+use crate::{
+    domain::{inbox::Leaving, records::CursorRecord},
+    store::Namespace,
+};
 
 /// How many arrivals wait at most; later ones are read from the store.
 const ARRIVALS_MAX: usize = 128;
@@ -44,6 +47,8 @@ struct State {
     begin_again: bool,
     /// Entries that were just committed here, by sequence.
     arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
+    /// How far the session has come, as of the last delivery.
+    cursor: CursorRecord,
     /// Delivered messages that are still in the inbox, by id.
     unacked: HashMap<String, Unacked>,
     /// How much of `unacked` uses up credit: messages whose acknowledgement is not under way.
@@ -160,6 +165,12 @@ impl Mailbox {
         self.seen_next.load(Ordering::Relaxed)
     }
 
+    /// Returns exactly how far the session has come; the store may not know it yet.
+    pub(crate) fn cursor(&self) -> CursorRecord {
+        let unacked = self.unacked_places();
+        CursorRecord { unacked, ..self.state.lock().cursor.clone() }
+    }
+
     /// Returns a message that this session has delivered and that is not acknowledged.
     pub fn unacked(&self, id: &str) -> Option<Leaving> {
         self.state.lock().unacked.get(id).map(|Unacked { delivered, .. }| Leaving {
@@ -193,6 +204,11 @@ impl Mailbox {
     /// Publishes how far the session has come.
     pub(crate) fn set_seen_next(&self, next: u64) {
         self.seen_next.store(next, Ordering::Relaxed);
+    }
+
+    /// Publishes the session's cursor.
+    pub(crate) fn set_cursor(&self, cursor: &CursorRecord) {
+        self.state.lock().cursor.clone_from(cursor);
     }
 
     /// Notes whether the store may hold entries that the session has not seen.

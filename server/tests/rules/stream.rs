@@ -338,3 +338,20 @@ async fn cut_with_so_many(messages: usize) {
     let first = again.delivery().await;
     assert_eq!((first.sequence, first.delivery_count), (1, 2));
 }
+
+/// The store learns how far a session came only now and then. A session that opens before that asks the earlier one.
+#[tokio::test]
+async fn deliveries_count_for_sure_when_the_next_session_opens_at_once() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let id = t.send(&t.lead, message("bob", "poison")).await.message_id;
+    let mut sessions = Vec::new();
+    for count in 1..=5 {
+        let mut session = t.open(&bob).await;
+        assert_eq!(session.delivery().await.delivery_count, count);
+        sessions.push(session);
+    }
+    let mut last = t.open(&bob).await;
+    t.send(&t.lead, message("bob", "honey")).await;
+    assert_ne!(last.delivery().await.message.unwrap().id, id);
+    assert_eq!(t.receipts(&id).await[0].state(), ReceiptState::DeadLettered);
+}
