@@ -10,6 +10,7 @@ func isRetried(reason string) bool {
 	case "DRAINING",
 		"DURABILITY_NOT_REACHED",
 		"RATE_LIMITED",
+		"STORE_FULL",
 		"STORE_UNAVAILABLE":
 		return true
 	}
@@ -20,7 +21,8 @@ func isRetried(reason string) bool {
 func isNotDone(reason string) bool {
 	switch reason {
 	case "DRAINING",
-		"RATE_LIMITED":
+		"RATE_LIMITED",
+		"STORE_FULL":
 		return true
 	}
 	return false
@@ -34,6 +36,7 @@ func isReopened(reason string) bool {
 		"INTERNAL",
 		"RATE_LIMITED",
 		"SLOW_CONSUMER",
+		"STORE_FULL",
 		"STORE_UNAVAILABLE":
 		return true
 	}
