@@ -24,7 +24,7 @@ const SERVER_PARTS: [(&str, &[&str]); 12] = [
     ("notify", &["domain", "store"]),
     ("domain", &["store"]),
     ("store", &["failpoint"]),
-    ("telemetry", &["domain", "store"]),
+    ("telemetry", &["domain", "edge", "store"]),
     ("health", &["edge", "store", "telemetry"]),
     ("rate", &["domain"]),
     ("edge", &[]),

@@ -173,6 +173,7 @@ impl End {
             Why::Exited => (exit.shell_code(), exit.detail),
             Why::Stopped => (exit.shell_code(), "The runner was asked to stop.".to_owned()),
             Why::Closed(Closed::TeamDeleted) => (OK, "The team was deleted.".to_owned()),
+            Why::Closed(Closed::DataLost) => (NOT_PERMITTED, format!("The member is gone: {}.", Closed::DataLost)),
             Why::Closed(closed) => (NOT_PERMITTED, format!("The member is no longer this process: {closed}.")),
             Why::Refused(error) => (if error.is_forbidden() { NOT_PERMITTED } else { UNREACHABLE }, error.to_string()),
         };
@@ -230,6 +231,7 @@ mod tests {
         assert_eq!(code(Why::Closed(Closed::MemberStopped), killed(9)), 77);
         assert_eq!(code(Why::Closed(Closed::Superseded), killed(15)), 77);
         assert_eq!(code(Why::Closed(Closed::TeamDeleted), killed(15)), 0);
+        assert_eq!(code(Why::Closed(Closed::DataLost), killed(15)), 77);
         let refused = Error::Refused(Refusal::new(Reason::CredentialInvalid, "no"));
         assert_eq!(code(Why::Refused(refused), killed(15)), 77);
     }

@@ -406,6 +406,7 @@ async fn a_forced_stop_kills_at_once_and_a_closed_session_ends_the_runner() {
         (CloseReason::MemberStopped, 77, true),
         (CloseReason::Superseded, 77, false),
         (CloseReason::TeamDeleted, 0, false),
+        (CloseReason::DataLost, 77, false),
     ] {
         let coordinator = Coordinator::start().await;
         let mut running = run(&coordinator, "trap '' TERM; echo up; while :; do sleep 0.01; done", |config| {

@@ -10,6 +10,7 @@ func isRetried(reason string) bool {
 	case "DRAINING",
 		"DURABILITY_NOT_REACHED",
 		"RATE_LIMITED",
+		"STORE_FULL",
 		"STORE_UNAVAILABLE":
 		return true
 	}
@@ -34,7 +35,8 @@ func isRetryable(reason string) bool {
 func isNotDone(reason string) bool {
 	switch reason {
 	case "DRAINING",
-		"RATE_LIMITED":
+		"RATE_LIMITED",
+		"STORE_FULL":
 		return true
 	}
 	return false
@@ -48,6 +50,7 @@ func isReopened(reason string) bool {
 		"INTERNAL",
 		"RATE_LIMITED",
 		"SLOW_CONSUMER",
+		"STORE_FULL",
 		"STORE_UNAVAILABLE":
 		return true
 	}

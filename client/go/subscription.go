@@ -28,6 +28,7 @@ const (
 	Superseded       = v1.CloseReason_CLOSE_REASON_SUPERSEDED // another process holds the inbox
 	TeamDeleted      = v1.CloseReason_CLOSE_REASON_TEAM_DELETED
 	MemberStopped    = v1.CloseReason_CLOSE_REASON_MEMBER_STOPPED
+	DataLost         = v1.CloseReason_CLOSE_REASON_DATA_LOST // the coordinator's store lost the team
 )
 
 // refusals maps the reason of a refusal to the end that it means.
@@ -37,7 +38,7 @@ var refusals = map[string]v1.CloseReason{
 
 // End says how a subscription has ended.
 type End struct {
-	// Reason is one of the four above. Zero if the subscription ended with an error.
+	// Reason is one of the five above. Zero if the subscription ended with an error.
 	Reason v1.CloseReason
 	// RequestID is the approved request, with ShutdownApproved.
 	RequestID string
@@ -293,7 +294,7 @@ func (s *Subscription) hold() error {
 			s.deliver(frame.Delivery)
 		case *v1.StreamResponse_Closing:
 			switch reason := frame.Closing.Reason; reason {
-			case ShutdownApproved, Superseded, TeamDeleted, MemberStopped:
+			case ShutdownApproved, Superseded, TeamDeleted, MemberStopped, DataLost:
 				s.end = End{reason, frame.Closing.RequestId}
 			default: // draining, or a reason newer than this client
 				s.client.leave(place)

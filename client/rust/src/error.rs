@@ -36,7 +36,7 @@ pub enum Error {
     TlsOptions(String),
 
     /// The call may or may not have been carried out.
-    #[error("It is not known whether {call} was carried out: {detail}. {}", remedy(idempotency_key))]
+    #[error("It is not known whether {call} was carried out: {}. {}", detail.trim_end_matches('.'), remedy(idempotency_key))]
     OutcomeUnknown {
         /// The name of the RPC.
         call: &'static str,

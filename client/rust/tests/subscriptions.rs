@@ -158,6 +158,7 @@ async fn a_closed_subscription_does_not_reconnect() {
         (CloseReason::Superseded, Closed::Superseded, "superseded"),
         (CloseReason::TeamDeleted, Closed::TeamDeleted, "team_deleted"),
         (CloseReason::MemberStopped, Closed::MemberStopped, "member_stopped"),
+        (CloseReason::DataLost, Closed::DataLost, "data_lost"),
     ] {
         let coordinator = Coordinator::start().await;
         let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());

@@ -31,6 +31,16 @@ impl End {
         Self::closing(CloseReason::Superseded, "A newer process or session holds this inbox.")
     }
 
+    /// The team is no longer there. `is_lost`: the store has lost it.
+    pub(super) fn team_gone(is_lost: bool) -> Self {
+        if !is_lost {
+            return Self::closing(CloseReason::TeamDeleted, "The team was deleted.");
+        }
+        let detail = "The store lost this team and everything in it, for example because Redis was emptied. Restore the store from \
+                      a backup, or create the team again.";
+        Self::closing(CloseReason::DataLost, detail)
+    }
+
     /// The inbox, or the session itself, has gone back to an earlier state.
     pub(super) fn begin_again() -> Self {
         let detail = "The store has lost commits that it had acknowledged. Reconnect, to continue with what is left.";

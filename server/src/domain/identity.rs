@@ -283,7 +283,7 @@ fn unknown_session() -> Refusal {
 pub fn invalid() -> Refusal {
     Refusal::new(
         Reason::CredentialInvalid,
-        "The credential is not valid here. Its team may have been deleted, or the address may be another coordinator's. \
+        "The credential is not valid here. Its team may have been deleted or lost with the coordinator's store, or the address may be another coordinator's. \
          Join again with a new token.",
     )
 }

@@ -77,12 +77,14 @@ pub fn subscriber(who: &CallerCredentials) -> Result<&Name, Refusal> {
     }
 }
 
-/// Opens a session on the caller's inbox, which supersedes an older one. `tail`: the highest sequence of the inbox.
+/// Opens a session on the caller's inbox, which supersedes an older one. `tail`: the highest sequence of the inbox. `here`: how far
+/// the member's latest session on this coordinator came, which the store may not know yet.
 pub fn open(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     request: &v1::StreamRequest,
     tail: u64,
+    here: Option<&CursorRecord>,
 ) -> Result<Opened, RuleError> {
     let instance = &request.instance_id;
     if instance.len() > 64 || !instance.bytes().all(|b| b.is_ascii_graphic()) {
@@ -111,7 +113,11 @@ pub fn open(
         && (instance.is_empty() || before.instance != *instance);
 
     let before = match cursor.as_deref() {
-        Some(cursor) if cursor.epoch == before.epoch => count_in(before, cursor, tx.ctx.limits.deliveries_max),
+        Some(cursor) if cursor.epoch == before.epoch => {
+            let here = here.filter(|here| here.epoch == cursor.epoch && here.delivered >= cursor.delivered);
+            let exact = here.map(|here| CursorRecord { reserved: cursor.reserved, ..here.clone() });
+            count_in(before, exact.as_ref().unwrap_or(cursor), tx.ctx.limits.deliveries_max)
+        }
         _ => before,
     };
     let epoch = before.epoch + 1;

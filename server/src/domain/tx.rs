@@ -102,6 +102,7 @@ pub struct Tx<'a> {
     writes: Vec<Write>,
     /// Records that this transaction has put or deleted, for its later reads.
     written: HashMap<Key, Arc<CachedRecord>>,
+    ends_something: bool,
     drawn: u64,
 }
 
@@ -116,6 +117,7 @@ impl<'a> Tx<'a> {
             leases: Vec::new(),
             writes: Vec::new(),
             written: HashMap::new(),
+            ends_something: false,
             drawn: 0,
         }
     }
@@ -225,6 +227,11 @@ impl<'a> Tx<'a> {
         self.writes.push(Write::EndLease { name: name.to_owned() });
     }
 
+    /// Has a full store apply the transaction, too: it ends something that nobody can end a second time, such as a life's work.
+    pub fn ends_something(&mut self) {
+        self.ends_something = true;
+    }
+
     /// Makes the commit fail if the lease is alive.
     pub fn check_lease_gone(&mut self, name: &str) {
         self.leases.push(Check::Lease { name: name.to_owned(), alive: false });
@@ -284,6 +291,7 @@ impl<'a> Tx<'a> {
         Txn {
             checks: seen.chain(versions).chain(self.leases).collect(),
             writes: writes.into_iter().chain(notifications).collect(),
+            ends_something: self.ends_something,
         }
     }
 }

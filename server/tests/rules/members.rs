@@ -551,3 +551,30 @@ async fn of_many_that_join_under_one_name_at_once_one_bears_it() {
     let used = t.try_join(&token, join_as("eve"));
     t.refused(used, Code::Unauthenticated, Reason::JoinTokenUsed, "").await;
 }
+
+#[tokio::test]
+async fn member_that_joins_over_and_over_pushes_nothing_out_of_the_history() {
+    let (mut t, [mut bob]) = Team::of(["bob"]).await;
+    let joined = async |t: &Team| {
+        let entries = t.history().await;
+        let events = entries.into_iter().filter_map(|entry| match entry.event {
+            Some(Event::Member(event)) if event.member == "bob" => Some(event),
+            _ => None,
+        });
+        events.collect::<Vec<_>>()
+    };
+    for _ in 0..40 {
+        bob = t.rejoin(&bob).await;
+    }
+    t.try_leave(&bob, 0).await.unwrap();
+    assert_eq!(joined(&t).await.len(), 30, "neither the other lives nor the end of the last one");
+    assert_eq!(t.member("bob").await.incarnation, 41);
+
+    t.pass(Duration::from_secs(600)).await;
+    bob = t.rejoin(&bob).await;
+    let last = joined(&t).await.pop().unwrap();
+    assert_eq!((last.state(), last.incarnation), (MemberState::Joined, 42));
+    assert!(last.detail.contains("leaves out 11 of its lives"), "{}", last.detail);
+    t.try_leave(&bob, 0).await.unwrap();
+    assert_eq!(joined(&t).await.pop().unwrap().state(), MemberState::Exited);
+}

@@ -323,6 +323,9 @@ const (
 	CloseReason_CLOSE_REASON_DRAINING CloseReason = 4
 	// The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect.
 	CloseReason_CLOSE_REASON_MEMBER_STOPPED CloseReason = 5
+	// The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
+	// restore the store, or create the team again.
+	CloseReason_CLOSE_REASON_DATA_LOST CloseReason = 6
 )
 
 // Enum value maps for CloseReason.
@@ -334,6 +337,7 @@ var (
 		3: "CLOSE_REASON_TEAM_DELETED",
 		4: "CLOSE_REASON_DRAINING",
 		5: "CLOSE_REASON_MEMBER_STOPPED",
+		6: "CLOSE_REASON_DATA_LOST",
 	}
 	CloseReason_value = map[string]int32{
 		"CLOSE_REASON_UNSPECIFIED":       0,
@@ -342,6 +346,7 @@ var (
 		"CLOSE_REASON_TEAM_DELETED":      3,
 		"CLOSE_REASON_DRAINING":          4,
 		"CLOSE_REASON_MEMBER_STOPPED":    5,
+		"CLOSE_REASON_DATA_LOST":         6,
 	}
 )
 
@@ -3055,14 +3060,15 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12DURABILITY_APPLIED\x10\x01\x12\x16\n" +
 	"\x12DURABILITY_FSYNCED\x10\x02\x12\x19\n" +
-	"\x15DURABILITY_REPLICATED\x10\x03*\xc7\x01\n" +
+	"\x15DURABILITY_REPLICATED\x10\x03*\xe3\x01\n" +
 	"\vCloseReason\x12\x1c\n" +
 	"\x18CLOSE_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eCLOSE_REASON_SHUTDOWN_APPROVED\x10\x01\x12\x1b\n" +
 	"\x17CLOSE_REASON_SUPERSEDED\x10\x02\x12\x1d\n" +
 	"\x19CLOSE_REASON_TEAM_DELETED\x10\x03\x12\x19\n" +
 	"\x15CLOSE_REASON_DRAINING\x10\x04\x12\x1f\n" +
-	"\x1bCLOSE_REASON_MEMBER_STOPPED\x10\x05*\xa2\x01\n" +
+	"\x1bCLOSE_REASON_MEMBER_STOPPED\x10\x05\x12\x1a\n" +
+	"\x16CLOSE_REASON_DATA_LOST\x10\x06*\xa2\x01\n" +
 	"\fReceiptState\x12\x1d\n" +
 	"\x19RECEIPT_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n" +

@@ -4,6 +4,7 @@ RETRIED = {
     "DRAINING",
     "DURABILITY_NOT_REACHED",
     "RATE_LIMITED",
+    "STORE_FULL",
     "STORE_UNAVAILABLE",
 }
 """The reasons for which a client repeats a call."""
@@ -21,6 +22,7 @@ RETRYABLE = {
 NOT_DONE = {
     "DRAINING",
     "RATE_LIMITED",
+    "STORE_FULL",
 }
 """The reasons for which any call may be repeated, because nothing was changed."""
 
@@ -30,6 +32,7 @@ REOPENED = {
     "INTERNAL",
     "RATE_LIMITED",
     "SLOW_CONSUMER",
+    "STORE_FULL",
     "STORE_UNAVAILABLE",
 }
 """The reasons after which a subscription opens another session."""

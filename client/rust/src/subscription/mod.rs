@@ -68,6 +68,8 @@ pub enum Closed {
     Superseded,
     /// The team was deleted.
     TeamDeleted,
+    /// The coordinator's store lost the team and everything in it.
+    DataLost,
     /// The lead stopped the member by force, or its exit was reported: end the process at once.
     MemberStopped,
     /// The coordinator refused the subscription, for this reason.
@@ -81,6 +83,10 @@ impl fmt::Display for Closed {
         f.write_str(match self {
             Self::Superseded => "another process holds the inbox now",
             Self::TeamDeleted => "the team was deleted",
+            Self::DataLost => {
+                "the coordinator's store lost the team and everything in it, for example because Redis was emptied; restore the \
+                 store from a backup, or create the team again"
+            }
             Self::MemberStopped => "the member was stopped",
             Self::Refused(message) => message,
             Self::Dropped => "it was dropped",
@@ -106,6 +112,8 @@ pub enum EndReason {
     Superseded,
     /// The team was deleted.
     TeamDeleted,
+    /// The coordinator's store lost the team and everything in it.
+    DataLost,
     /// The lead stopped the member by force, or its exit was reported.
     MemberStopped,
 }
@@ -117,6 +125,7 @@ impl EndReason {
             Self::ShutdownApproved => "shutdown_approved",
             Self::Superseded => "superseded",
             Self::TeamDeleted => "team_deleted",
+            Self::DataLost => "data_lost",
             Self::MemberStopped => "member_stopped",
         }
     }
@@ -129,6 +138,7 @@ impl End {
             Event::ShutdownApproved { request_id } => (EndReason::ShutdownApproved, request_id.clone()),
             Event::Closed(Closed::Superseded) => (EndReason::Superseded, String::new()),
             Event::Closed(Closed::TeamDeleted) => (EndReason::TeamDeleted, String::new()),
+            Event::Closed(Closed::DataLost) => (EndReason::DataLost, String::new()),
             Event::Closed(Closed::MemberStopped) => (EndReason::MemberStopped, String::new()),
             _ => return None,
         };

@@ -6,6 +6,7 @@ export const RETRIED: ReadonlySet<string> = new Set([
   "DRAINING",
   "DURABILITY_NOT_REACHED",
   "RATE_LIMITED",
+  "STORE_FULL",
   "STORE_UNAVAILABLE",
 ]);
 
@@ -23,6 +24,7 @@ export const RETRYABLE: ReadonlySet<string> = new Set([
 export const NOT_DONE: ReadonlySet<string> = new Set([
   "DRAINING",
   "RATE_LIMITED",
+  "STORE_FULL",
 ]);
 
 /** The reasons after which a subscription opens another session. */
@@ -32,6 +34,7 @@ export const REOPENED: ReadonlySet<string> = new Set([
   "INTERNAL",
   "RATE_LIMITED",
   "SLOW_CONSUMER",
+  "STORE_FULL",
   "STORE_UNAVAILABLE",
 ]);
 

@@ -104,11 +104,14 @@ pub(in crate::domain) fn conclude_life(
         Life::Exited { dismissed, .. } => (*dismissed, false),
         Life::Live | Life::Lost => (false, false),
     };
+    let is_recorded = dismissed || member.lives.left_out == 0;
     member.enter(Life::Exited { exit: exit.clone(), dismissed }, now_ms);
     let (shown, incarnation) = (member.name.clone(), member.incarnation);
     let report = v1::ExitReport::from(exit);
     let how = word::exit(&report);
-    history::append(tx, exit_event(&shown, incarnation, &report));
+    if is_recorded {
+        history::append(tx, exit_event(&shown, incarnation, &report));
+    }
     tx.end_lease(name.folded());
     let tasks = give_back::give_back(tx, name, "its owner has exited")?;
     if !approved {
@@ -193,6 +196,7 @@ pub fn force_stop(
         give_back::give_back(tx, &name, "its owner was stopped by force")?;
         session::end(tx, &name, SessionEnd::Stopped)?;
         tx.put("", &team);
+        tx.ends_something();
     }
     let member = team.member(&name).ok_or_else(invalid)?;
     Ok(show_new_member(&team, member, tx.ctx))

@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn only_transactions_that_free_memory_skip_the_wait_for_replicas() {
         let key = Key::new("member", "x");
-        let frees = |writes| only_frees_memory(&Txn { checks: vec![], writes });
+        let frees = |writes| only_frees_memory(&Txn { checks: vec![], writes, ..Txn::default() });
         assert!(frees(vec![remove("s", &[1])]));
         assert!(frees(vec![remove("s", &[1]), put(&key, "cursor")]));
         assert!(frees(vec![delete(&key)]));

@@ -211,6 +211,10 @@ class _CloseReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay."""
     CLOSE_REASON_MEMBER_STOPPED: _CloseReason.ValueType  # 5
     """The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect."""
+    CLOSE_REASON_DATA_LOST: _CloseReason.ValueType  # 6
+    """The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
+    restore the store, or create the team again.
+    """
 
 class CloseReason(_CloseReason, metaclass=_CloseReasonEnumTypeWrapper):
     """Why the coordinator ends a stream."""
@@ -227,6 +231,10 @@ CLOSE_REASON_DRAINING: CloseReason.ValueType  # 4
 """This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay."""
 CLOSE_REASON_MEMBER_STOPPED: CloseReason.ValueType  # 5
 """The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect."""
+CLOSE_REASON_DATA_LOST: CloseReason.ValueType  # 6
+"""The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
+restore the store, or create the team again.
+"""
 Global___CloseReason: typing_extensions.TypeAlias = CloseReason
 
 class _ReceiptState:

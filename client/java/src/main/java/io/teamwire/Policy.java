@@ -19,6 +19,7 @@ final class Policy {
             case "DRAINING" -> true;
             case "DURABILITY_NOT_REACHED" -> true;
             case "RATE_LIMITED" -> true;
+            case "STORE_FULL" -> true;
             case "STORE_UNAVAILABLE" -> true;
             default -> false;
         };
@@ -42,6 +43,7 @@ final class Policy {
         return switch (reason) {
             case "DRAINING" -> true;
             case "RATE_LIMITED" -> true;
+            case "STORE_FULL" -> true;
             default -> false;
         };
     }
@@ -54,6 +56,7 @@ final class Policy {
             case "INTERNAL" -> true;
             case "RATE_LIMITED" -> true;
             case "SLOW_CONSUMER" -> true;
+            case "STORE_FULL" -> true;
             case "STORE_UNAVAILABLE" -> true;
             default -> false;
         };
