@@ -89,7 +89,7 @@ impl Coordinator {
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
-        let preload = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let preload = [member_key::<SessionRecord>(member)];
         self.decide(namespace, &preload, |tx| session::advance(tx, member, session_id, cursor)).await?;
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Coordinator {
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
-        let preload = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let preload = [member_key::<SessionRecord>(member)];
         self.decide(namespace, &preload, |tx| session::close(tx, member, session_id, cursor)).await?;
         Ok(())
     }
