@@ -91,7 +91,7 @@ impl Coordinator {
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
-        let preload = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let preload = [member_key::<SessionRecord>(member)];
         self.decide(namespace, &preload, |tx| session::advance(tx, member, session_id, cursor)).await?;
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Coordinator {
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
-        let preload = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let preload = [member_key::<SessionRecord>(member)];
         self.decide(namespace, &preload, |tx| session::close(tx, member, session_id, cursor)).await?;
         Ok(())
     }

@@ -256,7 +256,8 @@ impl DeliveryLoop {
             && !self.cursor.has_delivered(sequence)
             && !self.dead_letter(sequence, &message).await?
         {
-            self.write(sequence, message).await?;
+            let bytes = message.encoded_len() as u64;
+            self.write(sequence, bytes, message).await?;
             self.cursor.overtook(sequence);
         }
         self.asked_by = request_id;
@@ -313,11 +314,12 @@ impl DeliveryLoop {
                 self.next = sequence + 1;
                 return Ok(true);
             }
-            if !self.has_room(message.encoded_len() as u64) {
+            let bytes = message.encoded_len() as u64;
+            if !self.has_room(bytes) {
                 self.ahead.push_front((sequence, message));
                 return Ok(false);
             }
-            self.write(sequence, message).await?;
+            self.write(sequence, bytes, message).await?;
         }
         self.next = sequence + 1;
         self.cursor.moved_to(sequence);
@@ -341,11 +343,11 @@ impl DeliveryLoop {
         Ok(true)
     }
 
-    /// Writes a message to the stream. It uses up credit from now on.
-    async fn write(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<(), DeliverError> {
+    /// Writes a message of this size to the stream. It uses up credit from now on.
+    async fn write(&mut self, sequence: u64, bytes: u64, message: Arc<v1::Message>) -> Result<(), DeliverError> {
         self.cursor.reserve(sequence).await?;
         let delivery_count = self.session.maybe_seen(sequence) + 1;
-        let (bytes, delivered_ms) = (message.encoded_len() as u64, self.coordinator.now_ms());
+        let delivered_ms = self.coordinator.now_ms();
         self.mailbox.deliver(&message.id, Delivered { sequence, bytes, delivered_ms, delivery_count });
         self.coordinator.metrics().delivered(delivery_count);
         let span = tracing::debug_span!("deliver", otel.kind = "producer", delivery_count);

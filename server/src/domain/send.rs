@@ -1,10 +1,11 @@
 //! Every kind of message: what each must contain, who may send it, and where it goes.
 
 use teamwire_proto::{
-    Kind, Reason, Refusal, id,
+    Kind, Reason, Refusal,
     name::{LEAD_ALIAS, Name},
     v1::{self, message::Body, send_request},
 };
+use uuid::Uuid;
 
 use super::{
     actor::Actor,
@@ -234,16 +235,15 @@ impl Sending<'_> {
 
     fn compose(&self, tx: &mut Tx<'_>, body: Body) -> v1::Message {
         // In canonical form, so that ids can be compared as text.
-        let in_reply_to = id::message_id(&self.request.in_reply_to, "in_reply_to").map(|id| id.to_string());
-        let composed = post::compose(tx, self.team, self.sender, body);
+        let in_reply_to = Uuid::try_parse(&self.request.in_reply_to).map(|id| id.to_string());
         let key = &self.request.idempotency_key;
         let derived = derived_message_id(self.team.id, self.sender, key, self.fingerprint, tx.ctx.now_ms);
+        let id = derived.unwrap_or_else(|| tx.new_message_id());
         v1::Message {
-            id: derived.map_or(composed.id, |id| id.to_string()),
             in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
             trace_parent: self.trace_parent.to_owned(),
-            ..composed
+            ..post::compose_with_id(tx, id, self.team, self.sender, body)
         }
     }
 

@@ -267,12 +267,13 @@ fn committed(
     answer: &mut impl Iterator<Item = Value>,
     durability: Durability,
 ) -> Option<(Commit, ReplyFlags)> {
-    let version = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
+    let versions = bytes(answer.next()?)?;
+    let (version, born) = std::str::from_utf8(&versions).ok()?.split_once(' ')?;
+    let (version, born) = (version.parse().ok()?, born.parse().ok()?);
     let at_ms = int(answer.next()?)?;
     let removed = int(answer.next()?)?;
     let is_kept = int(answer.next()?)? == 1;
     let is_published = int(answer.next()?)? == 1;
-    let born = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
     let appends = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).count();
     let appended: Option<Vec<_>> =
         answer.map(|sequence| int(sequence).map(|number| (number > 0).then_some(number))).collect();
