@@ -25,6 +25,7 @@ func isRetryable(reason string) bool {
 		"INBOX_FULL",
 		"RATE_LIMITED",
 		"SLOW_CONSUMER",
+		"STORE_FULL",
 		"STORE_UNAVAILABLE":
 		return true
 	}

@@ -15,6 +15,7 @@ RETRYABLE = {
     "INBOX_FULL",
     "RATE_LIMITED",
     "SLOW_CONSUMER",
+    "STORE_FULL",
     "STORE_UNAVAILABLE",
 }
 """The reasons for which a refused call may succeed later, without a change."""

@@ -17,6 +17,7 @@ export const RETRYABLE: ReadonlySet<string> = new Set([
   "INBOX_FULL",
   "RATE_LIMITED",
   "SLOW_CONSUMER",
+  "STORE_FULL",
   "STORE_UNAVAILABLE",
 ]);
 

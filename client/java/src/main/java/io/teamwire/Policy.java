@@ -33,6 +33,7 @@ final class Policy {
             case "INBOX_FULL" -> true;
             case "RATE_LIMITED" -> true;
             case "SLOW_CONSUMER" -> true;
+            case "STORE_FULL" -> true;
             case "STORE_UNAVAILABLE" -> true;
             default -> false;
         };
