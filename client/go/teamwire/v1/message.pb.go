@@ -62,6 +62,9 @@ const (
 	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
+	// A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
+	// `message_id` (the first message that the program was given) or `task`.
+	NoticeKind_NOTICE_KIND_WORK_FAILED NoticeKind = 16
 	// The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
 	// for each of them.
 	NoticeKind_NOTICE_KIND_DIGEST NoticeKind = 20
@@ -86,6 +89,7 @@ var (
 		13: "NOTICE_KIND_WRITES_LOST",
 		14: "NOTICE_KIND_TASK_LAPSED",
 		15: "NOTICE_KIND_MEMBER_RESTARTED",
+		16: "NOTICE_KIND_WORK_FAILED",
 		20: "NOTICE_KIND_DIGEST",
 	}
 	NoticeKind_value = map[string]int32{
@@ -105,6 +109,7 @@ var (
 		"NOTICE_KIND_WRITES_LOST":        13,
 		"NOTICE_KIND_TASK_LAPSED":        14,
 		"NOTICE_KIND_MEMBER_RESTARTED":   15,
+		"NOTICE_KIND_WORK_FAILED":        16,
 		"NOTICE_KIND_DIGEST":             20,
 	}
 )
@@ -972,7 +977,8 @@ type Notice struct {
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Set by the coordinator. One sentence for a reader, with what can be done.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
-	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended.
+	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED, NOTICE_KIND_MEMBER_RESTARTED and NOTICE_KIND_WORK_FAILED. How
+	// the process ended.
 	Exit *ExitReport `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Set by the coordinator if the notice concerns a task.
 	Task *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
@@ -3009,7 +3015,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"deliveries\x18\x01 \x03(\v2\x15.teamwire.v1.DeliveryR\n" +
 	"deliveries\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\x81\x06\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\xae\x06\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -3037,6 +3043,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x17NOTICE_KIND_WRITES_LOST\x10\r\x1a\x06\x92\xb5\x18\x02\b\x01\x12)\n" +
 	"\x17NOTICE_KIND_TASK_LAPSED\x10\x0e\x1a\f\x92\xb5\x18\b\b\x01\x12\x04task\x120\n" +
 	"\x1cNOTICE_KIND_MEMBER_RESTARTED\x10\x0f\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12+\n" +
+	"\x17NOTICE_KIND_WORK_FAILED\x10\x10\x1a\x0e\x92\xb5\x18\n" +
 	"\b\x01\x12\x06member\x12\x1c\n" +
 	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\x04\x92\xb5\x18\x00*{\n" +
 	"\fRunnerAction\x12\x1d\n" +

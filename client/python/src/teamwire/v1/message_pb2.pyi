@@ -61,6 +61,10 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
+    NOTICE_KIND_WORK_FAILED: _NoticeKind.ValueType  # 16
+    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
+    `message_id` (the first message that the program was given) or `task`.
+    """
     NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
     """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
     for each of them.
@@ -103,6 +107,10 @@ set. To the former owner and to the lead.
 """
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
+NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
+"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
+`message_id` (the first message that the program was given) or `task`.
+"""
 NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
 """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
 for each of them.
@@ -541,7 +549,9 @@ class Notice(google.protobuf.message.Message):
     """
     @property
     def exit(self) -> Global___ExitReport:
-        """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended."""
+        """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED, NOTICE_KIND_MEMBER_RESTARTED and NOTICE_KIND_WORK_FAILED. How
+        the process ended.
+        """
 
     @property
     def task(self) -> Global___TaskSummary:
