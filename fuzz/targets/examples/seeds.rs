@@ -267,7 +267,11 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
         (
             "lives",
             [
-                call(BOB, 14, &v1::HeartbeatRequest { activity: v1::Activity::Idle.into(), summary: text("s") }),
+                call(
+                    BOB,
+                    14,
+                    &v1::HeartbeatRequest { activity: v1::Activity::Idle.into(), summary: text("s"), failure: None },
+                ),
                 call(LEAD, 15, &v1::ForceStopRequest { member: text("bob"), reason: text("r"), ..Default::default() }),
                 call(LEAD, 16, &v1::SetLeadRequest { member: text("ann"), ..Default::default() }),
                 call(STRANGER, 12, &v1::LeaveRequest { exit }),
