@@ -83,13 +83,13 @@ pub struct Run {
     /// to the board.
     #[arg(long)]
     claim: bool,
-    /// How the runner answers a shutdown request [default: ask; with --via exec: approve]
+    /// How the runner answers a shutdown request [default: ask; with --via exec: approve after the current batch]
     ///
     /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type":
     /// "shutdown_response", "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner
     /// starts the program for the request alone, after the current batch. Exit code 0 then approves, and any other code
-    /// rejects, with the program's output as the reason. `approve` does not ask the program: the runner approves at once.
-    /// Without this option, a runner with --via exec approves after the current batch.
+    /// rejects, with the program's output as the reason. `approve` does not ask the program: the runner approves at once, even
+    /// in the middle of a batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
     /// Whether to restart the program after a failure, each time in a new incarnation of the member
